@@ -103,6 +103,12 @@ def _unreserved(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {f"{key}_" if key in _RESERVED else key: value for key, value in event.items()}
 
 
+def _without_entry(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Drop the object that the SDK attaches to a log of Temporal's core."""
+    event.pop("temporal_log", None)
+    return event
+
+
 def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Log class and traceback of exceptions, without their messages.
 
@@ -139,6 +145,7 @@ def _formatter(form: str, *, verbose: bool) -> logging.Formatter:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
+        _without_entry,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if not verbose:

@@ -28,12 +28,14 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.client.connect import KEEP_ALIVE
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError
+from durable_adk.extras import all_from_google_adk, require
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.settings import Limits
+from durable_adk.settings import Limits, Webhooks
 from durable_adk.wire.converter import data_converter, with_our_payloads
 from durable_adk.worker import (
+    WORKFLOWS,
     WorkerApps,
     WorkerOptions,
     interceptors_for,
@@ -72,6 +74,7 @@ class DurableAdkPlugin(SimplePlugin):
         partials: PartialChannel | None = None,
         limits: Limits | None = None,
         model_task_queues: Mapping[str, str] | None = None,
+        webhooks: Webhooks | None = None,
     ) -> None:
         """Create the plugin; the arguments are those of `worker` and `WorkerOptions`.
 
@@ -86,8 +89,10 @@ class DurableAdkPlugin(SimplePlugin):
                 "DurableAdkPlugin has apps and no session_service; give it the store that the "
                 "apps' clients read."
             )
-        self._registry = AppRegistry.of(apps)
-        self._apps = apps
+        if webhooks is not None:
+            require("webhooks")
+        self._apps = all_from_google_adk([*apps])
+        self._registry = AppRegistry.of(self._apps)
         self._sessions = session_service
         self._services = Services(
             artifacts=artifact_service, memory=memory_service, credentials=credential_service
@@ -95,6 +100,7 @@ class DurableAdkPlugin(SimplePlugin):
         self._partials = partials
         self._limits = limits or Limits()
         self._model_task_queues = model_task_queues or {}
+        self._webhooks = webhooks
         self._prepared: list[WorkerApps] = []
 
     async def connect_service_client(
@@ -126,11 +132,12 @@ class DurableAdkPlugin(SimplePlugin):
             partials=self._partials,
             limits=self._limits,
             model_task_queues=self._model_task_queues,
+            webhooks=self._webhooks,
         )
         self._prepared.append(served)
         _prepared.add(served)
         options["client"] = client
-        options["workflows"] = [*options["workflows"], InvocationWorkflow]
+        options["workflows"] = [*options["workflows"], *WORKFLOWS]
         options["activities"] = [*options["activities"], *served.activities]
         options["interceptors"] = [*options["interceptors"], *interceptors_for(client)]
         graceful = WorkerOptions.graceful_shutdown
@@ -176,7 +183,7 @@ class DurableAdkPlugin(SimplePlugin):
         config = super().configure_replayer(config)
         workflows = config.get("workflows", [])
         if InvocationWorkflow not in workflows:
-            config["workflows"] = [*workflows, InvocationWorkflow]
+            config["workflows"] = [*workflows, *WORKFLOWS]
         return config
 
     @asynccontextmanager

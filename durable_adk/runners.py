@@ -8,6 +8,7 @@ from typing import Any, Self
 from google.genai import types
 from temporalio.client import Client
 
+from durable_adk.activities.tool.delegated import AgentResult
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.apps.app import App
@@ -17,18 +18,20 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
-from durable_adk.client.debugging import iterate, show
+from durable_adk.client.debugging import SyncLoop, show
 from durable_adk.client.invocation_client import Backend, InvocationClient
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.local_backend import LocalBackend
 from durable_adk.client.queries import read_attempts
 from durable_adk.client.rewind import Rewinding
+from durable_adk.client.streaming import events_of
 from durable_adk.client.temporal_backend import TemporalBackend
-from durable_adk.context.activity import Services
+from durable_adk.context.activity import Services, ToolContext
 from durable_adk.context.loop import InvocationContext
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
+from durable_adk.extras import from_google_adk
 from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.models.model_attempt import ModelAttempt
@@ -38,9 +41,10 @@ from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.sessions.state import is_temp
+from durable_adk.sessions.state import is_temp, without_temp
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
-from durable_adk.wire.messages import InvocationRequest, WhenBusy
+from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.wire.messages import InvocationRequest, WhenBusy, user_content
 from durable_adk.wire.run_config import RunConfig
 
 
@@ -65,6 +69,7 @@ class Runner:
         memory_service: BaseMemoryService | None = None,
         credential_service: BaseCredentialService | None = None,
         partials: PartialChannel | None = None,
+        plugin_close_timeout: float = 5.0,
         auto_create_session: bool = False,
         limits: Limits | None = None,
     ) -> None:
@@ -72,31 +77,34 @@ class Runner:
 
         Args:
             session_service: The session store. With a `client`, use the workers' services.
-            app: The app.
-            app_name: Its name; with `app`, another name for it.
+            app: The app; with it, `app_name` is another name for it.
+            app_name: The app's name.
             agent: Its root agent.
             plugins: Its plugins, without `app`; deprecated.
             client: A Temporal client; None: run in this process.
             task_queue: The task queue of the app's workers.
             artifact_service: The artifacts, which `rewind_async` restores.
             memory_service: The memory, for runs in this process.
-            credential_service: Stores the credentials that users give.
-            partials: The channel of partial events; with a `client`, that of its workers. None: the
-                default of the session store, see `partials_of`.
+            credential_service: The credentials of users; None: for runs here, one in memory.
+            partials: The channel of partial events, the workers' own; None: see `partials_of`.
+            plugin_close_timeout: Seconds that `close` gives each plugin, for runs in this process.
             auto_create_session: Create missing sessions instead of refusing the message.
             limits: Limits of runs in this process.
 
         Raises:
             InvalidRequestError: The app is not given as said above.
         """
-        self.app = _one_app(app, app_name, agent, plugins)
+        self.app, self.app_name = _one_app(app, app_name, agent, plugins)
+        self.plugin_manager = PluginManager(self.app.plugins, plugin_close_timeout)
         self.session_service = session_service
         self.auto_create_session = auto_create_session
         self.artifact_service = artifact_service
         self.memory_service = memory_service
-        self.credential_service = credential_service
+        in_memory = InMemoryCredentialService() if client is None else None
+        self.credential_service = credential_service or in_memory
         self.partials = partials or partials_of(session_service)
         self._client = self._make_client(self._make_backend(client, task_queue, limits or Limits()))
+        self._sync = SyncLoop(self._client.backend.busy)
 
     def _make_client(self, backend: Backend) -> InvocationClient:
         return InvocationClient(
@@ -115,24 +123,20 @@ class Runner:
             memory=self.memory_service,
             credentials=self.credential_service,
         )
+        renamed = self.app.model_copy(update={"name": self.app_name})  # stores find it by this
         return LocalBackend(
-            self.app, self.session_service, limits, services, partials=self.partials
+            self.app if self.app.name == self.app_name else renamed,
+            self.session_service,
+            limits,
+            services,
+            partials=self.partials,
+            plugin_manager=self.plugin_manager,
         )
-
-    @property
-    def app_name(self) -> str:
-        """The name of the app."""
-        return self.app.name
 
     @property
     def agent(self) -> BaseAgent:
         """The root agent."""
         return self.app.root_agent
-
-    @property
-    def plugin_manager(self) -> PluginManager:
-        """The manager of the app's plugins."""
-        return self.app.plugin_manager
 
     @property
     def resumability_config(self) -> ResumabilityConfig | None:
@@ -180,15 +184,16 @@ class Runner:
             RunError: The run failed; its events, with the error event last, were yielded before.
             NoWorkerError: The message is kept, but no worker polls the task queue.
         """
+        run_config = from_google_adk(run_config)
         if new_message is not None or not invocation_id:
             options = {"run_config": run_config, "when_busy": when_busy, "state_delta": state_delta}
             request = self._request(
                 user_id, session_id, new_message, invocation_id=invocation_id, **options
             )
-            feed = self._client.send(request)
+            feed = events_of(self._client.send(request))
         else:
             key = SessionKey(self.app_name, user_id, session_id)
-            feed = self._client.attach(key, invocation_id)
+            feed = events_of(self._client.attach(key, invocation_id))
         async with aclosing(feed):
             async for event in feed:
                 if yield_user_message or event.author != "user":
@@ -233,10 +238,7 @@ class Runner:
         Returns:
             The events of all invocations, without the user's. Raises what `run_async` raises.
         """
-        with suppress(AlreadyExistsError):
-            await self.session_service.create_session(
-                app_name=self.app_name, user_id=user_id, session_id=session_id
-            )
+        await self._create_session(user_id, session_id)
         events: list[Event] = []
         for message in [user_messages] if isinstance(user_messages, str) else user_messages:
             run = self.run_async(
@@ -253,27 +255,43 @@ class Runner:
                     events.append(event)
         return events
 
+    async def _create_session(self, user_id: str, session_id: str) -> None:
+        """Create the session if it is missing."""
+        with suppress(AlreadyExistsError):
+            await self.session_service.create_session(
+                app_name=self.app_name, user_id=user_id, session_id=session_id
+            )
+
     async def rewind_async(
-        self, *, user_id: str, session_id: str, rewind_before_invocation_id: str
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        rewind_before_invocation_id: str,
+        run_config: RunConfig | None = None,
     ) -> None:
         """Rewind a session to before an invocation (REW-1..3, RUN-32).
 
         Its later events stay stored and are ignored; session state and artifacts are restored, the
         latter as new versions. State of the user and of the app is kept, and effects of tools are
-        not undone. Rewinding to before a rewind's invocation undoes that rewind.
+        not undone. Rewinding to before a rewind's invocation undoes that rewind. `run_config` has
+        no effect, as in ADK.
 
         Raises:
             InvocationNotFoundError: The session has no such invocation (REW-4).
-            SessionNotFoundError: The session does not exist.
+            SessionNotFoundError: The session does not exist, and is not created when missing.
             SessionBusyError: An invocation is active in the session.
             InvalidRequestError: Artifacts must be restored, and there is no artifact service.
         """
+        del run_config
         rewinding = Rewinding(
             sessions=self.session_service,
             backend=self._client.backend,
             artifacts=self.artifact_service,
         )
         key = SessionKey(self.app_name, user_id, session_id)
+        if self.auto_create_session:
+            await self._create_session(user_id, session_id)
         await rewinding.rewind(key, rewind_before_invocation_id)
 
     async def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
@@ -308,10 +326,10 @@ class Runner:
         """`run_async` for code without an event loop (RUN-28, RUN-29).
 
         It runs in a thread with its own event loop, so it also works inside a running one
-        (TRAP-46). It takes and raises what `run_async` does. On Temporal, closing the generator
-        early only stops following.
+        (TRAP-46). It takes and raises what `run_async` does. Closing the generator early only
+        stops following.
         """
-        return iterate(
+        return self._sync.iterate(
             lambda: self.run_async(
                 user_id=user_id, session_id=session_id, new_message=new_message, **options
             )
@@ -337,22 +355,29 @@ def _one_app(
     app_name: str | None,
     agent: BaseAgent | None,
     plugins: list[BasePlugin] | None,
-) -> App:
+) -> tuple[App, str]:
+    """The app, and the name that it runs under."""
     if plugins is not None and app is None:
         warnings.warn(
             "Runner(plugins=...) is deprecated; give it an App that has them.",
             DeprecationWarning,
             stacklevel=3,
         )
+    app, agent = from_google_adk(app), from_google_adk(agent)
     match app, agent:
         case App(), None if plugins is None:
-            return app.model_copy(update={"name": app_name}) if app_name else app
+            return app, app_name or app.name
         case None, BaseAgent() if app_name:
-            return App(name=app_name, root_agent=agent, plugins=plugins or [])
+            return App(name=app_name, root_agent=agent, plugins=plugins or []), app_name
+        case None, None:
+            reason = "One of app, agent, or node must be provided; nodes are not supported."
+        case None, _:
+            reason = "app_name is required when agent is provided without app."
+        case _, None:
+            reason = "When app is provided, plugins should be provided in the app instead."
         case _:
-            raise InvalidRequestError(
-                "Give Runner either app, which has its plugins, or agent and app_name."
-            )
+            reason = "Only one of app, agent, or node may be provided."
+    raise InvalidRequestError(reason)
 
 
 class InMemoryRunner(Runner):
@@ -365,17 +390,18 @@ class InMemoryRunner(Runner):
         app_name: str | None = None,
         plugins: list[BasePlugin] | None = None,
         app: App | None = None,
+        plugin_close_timeout: float = 5.0,
         limits: Limits | None = None,
     ) -> None:
         super().__init__(
             session_service=InMemorySessionService(),
             artifact_service=InMemoryArtifactService(),
             memory_service=InMemoryMemoryService(),
-            credential_service=InMemoryCredentialService(),
             app=app,
             app_name=app_name if app else app_name or "InMemoryRunner",
             agent=agent,
             plugins=plugins,
+            plugin_close_timeout=plugin_close_timeout,
             limits=limits,
         )
 
@@ -412,3 +438,21 @@ async def run_in_memory(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenera
             if not event.partial:
                 session.state.update(event.actions.state_delta)
             yield event.model_copy(update={"invocation_id": ctx.invocation_id})
+
+
+async def run_tool_in_memory(tool: AgentTool, message: str, context: ToolContext) -> Any:
+    """Run the agent of a tool for a context that a test has made, and return the result."""
+    caller = context.get_invocation_context()
+    session = Session(
+        id=caller.session.id,
+        app_name=caller.app_name,
+        user_id=caller.user_id,
+        state=without_temp(context.state.to_dict()),
+        events=[Event(author="user", content=user_content(message))],
+    )
+    update: dict[str, Any] = {"session": session, "agent": tool.agent, "branch": None}
+    if not tool.include_plugins:
+        update["plugin_manager"] = None
+    ctx = caller.model_copy(update=update)
+    events = [event async for event in run_in_memory(tool.agent, ctx) if not event.partial]
+    return AgentResult(events, None).taken(tool, context)

@@ -1,14 +1,17 @@
 """Settings and limits, with measured defaults."""
 
+import hashlib
 import os
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self, get_args
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_TASK_QUEUE = "durable-adk"
@@ -59,6 +62,69 @@ class Limits(BaseModel):
     hands its steps to other workers and exits."""
     blocked_timeout: float = Field(default=30.0, ge=1.0)
     """Seconds for which user code may block its event loop before the worker does the same."""
+
+
+WebhookType = Literal[
+    "invocation.paused", "invocation.completed", "invocation.failed", "invocation.cancelled"
+]
+WEBHOOK_TYPES: tuple[WebhookType, ...] = get_args(WebhookType)
+MIN_ANSWER_KEY = 32
+
+
+class WebhookEndpoint(BaseModel):
+    """Where webhooks go. Only an operator says so: no message or model can add a URL."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: SecretStr
+    """An ``https`` or ``http`` URL; it may have a token of the receiver's."""
+    secret: SecretStr
+    """The secret that webhooks are signed with, as base64 after ``whsec_``: 24 to 64 bytes."""
+    types: tuple[WebhookType, ...] = WEBHOOK_TYPES
+    apps: tuple[str, ...] | None = None
+    """Names of the apps; None: all."""
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: SecretStr) -> SecretStr:
+        parts = urlsplit(url.get_secret_value())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("give an https or http URL")
+        return url
+
+    @field_validator("secret")
+    @classmethod
+    def _check_secret(cls, secret: SecretStr) -> SecretStr:
+        try:
+            found = b64decode(secret.get_secret_value().removeprefix("whsec_"), validate=True)
+        except ValueError:
+            found = b""
+        if not 24 <= len(found) <= 64:  # noqa: PLR2004 - of the specification
+            raise ValueError("give 24 to 64 random bytes in base64, with whsec_ before them")
+        return secret
+
+    @property
+    def id(self) -> str:
+        """A name of the endpoint that does not say its URL."""
+        return hashlib.sha256(self.url.get_secret_value().encode()).hexdigest()[:16]
+
+
+class Webhooks(BaseModel):
+    """The endpoints of a worker, and what is needed for URLs that answer pending calls."""
+
+    model_config = ConfigDict(frozen=True)
+
+    endpoints: tuple[WebhookEndpoint, ...]
+    answer_url: str | None = None
+    """See `Settings.answer_url`; None: webhooks have no URL that answers a call."""
+    answer_key: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _check_both(self) -> Self:
+        key = self.answer_key.get_secret_value() if self.answer_key else ""
+        if self.answer_url is not None and len(key) < MIN_ANSWER_KEY:
+            raise ValueError(f"answer_url needs an answer_key of {MIN_ANSWER_KEY} characters")
+        return self
 
 
 class Settings(BaseSettings):
@@ -116,7 +182,21 @@ class Settings(BaseSettings):
     """Which search attributes a start sets. ``auto``: those that the namespace has; ``impersonal``:
     the same without the ids of user and session; ``assume``: all, without reading the namespace;
     ``off``: none (D18)."""
+    webhooks: list[WebhookEndpoint] = Field(default_factory=list[WebhookEndpoint])
+    """Where ``durable-adk worker`` sends webhooks: a JSON list of URLs and secrets."""
+    answer_url: str | None = None
+    """The public URL of a ``durable-adk serve``, for URLs in webhooks that answer one call."""
+    answer_key: SecretStr | None = None
+    """The key that signs those URLs, at least 32 characters; the same for workers and servers."""
     limits: Limits = Field(default_factory=Limits)
+
+    def webhooks_of_worker(self) -> Webhooks | None:
+        """The webhooks that a worker sends; None: it sends none."""
+        if not self.webhooks:
+            return None
+        return Webhooks(
+            endpoints=tuple(self.webhooks), answer_url=self.answer_url, answer_key=self.answer_key
+        )
 
 
 OWN_PREFIXES = ("DURABLE_ADK_", "TEMPORAL_", "OTEL_")
@@ -167,6 +247,11 @@ def read_env_file(folder: Path) -> EnvFile | None:
     chosen = {name: values[name] or "" for name in names if name not in ignored}
     os.environ.update(chosen)
     return EnvFile(path, list(chosen), ignored)
+
+
+def env_files() -> list[Path]:
+    """Return the files that `read_env_file` has read."""
+    return [path for path in _searched.values() if path is not None]
 
 
 def env_files_searched() -> Iterator[str]:

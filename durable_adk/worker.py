@@ -26,6 +26,7 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
+from durable_adk.activities.webhook.deliveries import Deliveries
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
@@ -33,16 +34,20 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, WorkerStuckError
+from durable_adk.extras import all_from_google_adk, require
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
-from durable_adk.storage import OwnedStorage, ResultUpload
+from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings, Webhooks
+from durable_adk.storage.payload_driver import OwnedStorage
+from durable_adk.storage.result_upload import ResultUpload
 from durable_adk.telemetry.headers import BindsTrace, PropagatesTrace
 from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
+from durable_adk.workflows.deliver_webhook import DeliverWebhookWorkflow
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.session_events import SessionEventsWorkflow
 
 CLOSE_TIMEOUT = 5.0
 """Seconds for closing the models' connections."""
@@ -53,6 +58,8 @@ SHUTDOWN_TIMEOUT = 5.0
 MAX_IN_PLACE = 32
 """Attempts of a worker that may wait for their sessions in place, and at most every fourth."""
 MAX_VERSION_NAME = 255
+WORKFLOWS: list[type[Any]] = [InvocationWorkflow, SessionEventsWorkflow, DeliverWebhookWorkflow]
+"""The workflow types of a worker."""
 
 logger = get_logger(__name__)
 
@@ -147,6 +154,8 @@ class WorkerOptions:
     graceful_shutdown: timedelta = timedelta(seconds=10)
     versioning: Versioning | None = None
     """None: any worker of the task queue may run any invocation."""
+    webhooks: Webhooks | None = None
+    """Who is told of invocations that pause or end; None: nobody."""
 
 
 def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
@@ -219,12 +228,15 @@ class WorkerApps:
         limits: Limits,
         model_task_queues: Mapping[str, str],
         max_concurrent: int = 100,
+        webhooks: Webhooks | None = None,
     ) -> None:
         """See `worker`; nothing is opened before `running`."""
+        if webhooks is not None:
+            require("webhooks")
         owners = LeaseOwners(client)
-        self._apps = apps
+        self._apps: list[App] = all_from_google_adk([*apps])
         self._deps = Dependencies(
-            registry=AppRegistry.of(apps),
+            registry=AppRegistry.of(self._apps),
             registry_name=task_queue,
             sessions=session_service,
             limits=limits,
@@ -236,6 +248,8 @@ class WorkerApps:
             max_in_place=min(MAX_IN_PLACE, max_concurrent // 4),
             services=services,
             partials=partials or partials_of(session_service),
+            webhooks=webhooks,
+            start_delivery=Deliveries(client, task_queue).start,
         )
         self.workflow_threads = UserCodeThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow")
         """Executor of workflow tasks; threads that a custom agent blocks count as stuck threads."""
@@ -358,19 +372,19 @@ async def worker(
         WorkerStuckError: User code blocked the worker. That code still runs: end the process.
     """
     options = options or WorkerOptions()
-    services = Services(
-        artifacts=artifact_service, memory=memory_service, credentials=credential_service
-    )
     served = WorkerApps(
         client,
         options.task_queue,
         apps=apps,
         session_service=session_service,
-        services=services,
+        services=Services(
+            artifacts=artifact_service, memory=memory_service, credentials=credential_service
+        ),
         partials=partials,
         limits=options.limits,
         model_task_queues=options.model_task_queues,
         max_concurrent=options.max_concurrent,
+        webhooks=options.webhooks,
     )
     made = _temporal_worker(client, served, options)
     async with served.running(made), made, served.ending_body():
@@ -382,7 +396,7 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
     return Worker(
         client,
         task_queue=options.task_queue,
-        workflows=[InvocationWorkflow],
+        workflows=WORKFLOWS,
         activities=served.activities,
         workflow_task_executor=served.workflow_threads,
         interceptors=interceptors_for(client),

@@ -25,6 +25,7 @@ from durable_adk.errors import (
     StoreUnavailableError,
     TransientError,
     UnknownAppError,
+    WebhookError,
     WorkerStuckError,
     as_detail,
     class_name,
@@ -198,6 +199,8 @@ def _delay(error: DurableAdkError, number: int) -> float | None:
     """Return the seconds until the next attempt, or None for the engine's delay."""
     if isinstance(error, ModelUnavailableError):
         return error.delay(number)
+    if isinstance(error, WebhookError):
+        return error.retry_after
     if isinstance(error, SessionBusyError):
         return busy_delay(error)
     if isinstance(error, _OTHER_WORKER):

@@ -20,10 +20,11 @@ from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import is_temp
 from durable_adk.sessions.state_merge import MISSING, base_of
-from durable_adk.settings import Limits
+from durable_adk.settings import Limits, Webhooks
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import Step
+from durable_adk.wire.webhook import DeliverStep
 
 
 def _seen(step: Step, known: KnownEvents) -> list[Event]:
@@ -55,6 +56,11 @@ async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
     del key, record
 
 
+async def start_nothing(step: DeliverStep) -> None:
+    """No-op: without a Temporal client nobody is told of an invocation."""
+    del step
+
+
 @dataclass(kw_only=True)
 class Dependencies:
     """The apps, stores and limits that effects use."""
@@ -81,6 +87,12 @@ class Dependencies:
     max_in_place: int = 0
     """Maximum number of attempts that wait for their sessions in place; see
     `waiting.InPlaceWaits`."""
+    waiting_pages: int = 0
+    """Number of pages that wait for events, see `read_session_events`."""
+    webhooks: Webhooks | None = None
+    """Where webhooks go; None: nowhere, which costs nothing."""
+    start_delivery: Callable[[DeliverStep], Awaitable[None]] = start_nothing
+    """Starts the delivery of a webhook; idempotent."""
     cache: SessionCache = field(init=False)
     partials: PartialChannel | None = None
     """Channel for the chunks of streamed responses; None: they are dropped."""
@@ -151,6 +163,7 @@ class Dependencies:
                 for key, value in step.local_state.items()
                 if not is_temp(key)
             },
+            plugins=lambda: self.plugins(step).plugins,
             has_call=known.has_call,
         )
 

@@ -7,7 +7,7 @@ type. What is particular to an effect is in its row; the three hold only what is
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from durable_adk.activities import lifecycle
@@ -20,6 +20,7 @@ from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.compact import compact
 from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import pause_invocation, take_answer
+from durable_adk.activities.invocation.session_events import read_session_events
 from durable_adk.activities.model.call import call_model
 from durable_adk.activities.tool import delegated
 from durable_adk.activities.tool.call import call_tool
@@ -28,9 +29,12 @@ from durable_adk.activities.user_code.callbacks import run_callback
 from durable_adk.activities.user_code.code import execute_code
 from durable_adk.activities.user_code.function import run_function
 from durable_adk.activities.user_code.plugin_hooks import run_hook
+from durable_adk.activities.webhook.announcement import announce
+from durable_adk.activities.webhook.delivery import deliver_webhook
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import SessionBusyError
 from durable_adk.retrying import STORE_TIMEOUT
+from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
@@ -42,8 +46,10 @@ from durable_adk.wire.checkpoint import (
     SaveJournalStep,
 )
 from durable_adk.wire.effect import Effect, EffectAttempt
+from durable_adk.wire.event_page import EventPage, ReadSessionEventsStep
 from durable_adk.wire.messages import MAX_BYTES, WhenBusy
 from durable_adk.wire.steps import (
+    UNKNOWN_EPOCH,
     AnswerStep,
     AnswerTaken,
     CallbackStep,
@@ -51,6 +57,7 @@ from durable_adk.wire.steps import (
     CodeStep,
     CommitStep,
     CompactStep,
+    EarlyCommit,
     Ending,
     FunctionStep,
     HookStep,
@@ -62,6 +69,7 @@ from durable_adk.wire.steps import (
     StepResult,
     ToolStep,
 )
+from durable_adk.wire.webhook import Delivered, DeliverStep
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -75,6 +83,8 @@ class _Row(Generic[S, R]):
     """Name of the activity. It is recorded in histories, so it never changes."""
     step: type[S]
     result: type[R]
+    summary: Callable[[S], str] = field(kw_only=True)
+    """Describes the step in Temporal's UI, without content of the conversation."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +119,6 @@ class CodeEffect(_Row[C, R]):
     function: Callable[[Dependencies, C, EffectAttempt], Coroutine[Any, Any, R]]
     what: Callable[[C], str]
     """Describes the step in errors."""
-    summary: Callable[[C], str]
-    """Describes the step in Temporal's UI."""
     task_queue: Callable[[C, Mapping[str, str]], str | None] = lambda _step, _by_model: None
     """The task queue of a step, given those of models; None: the workflow's."""
     attempts: Callable[[Limits], int | None] = lambda _: None
@@ -145,7 +153,10 @@ class StepEffect(CodeEffect[A, StepResult]):
 
     async def perform(self, deps: Dependencies, step: A, attempt: EffectAttempt) -> StepResult:
         """Perform one attempt."""
-        with lifecycle.told(self.name, step, attempt=attempt.number, shown=self.span(step)):
+        number, summary = attempt.number, self.summary(step)
+        with lifecycle.told(
+            self.name, step, attempt=number, shown=self.span(step), summary=summary
+        ):
             work = self.function(deps, step, attempt)
             if not self.commits:
                 return await work
@@ -153,8 +164,15 @@ class StepEffect(CodeEffect[A, StepResult]):
             if closed and step.grant is not None:
                 # Must not be interrupted: the loop has to learn what is stored.
                 again = closed == "before"
-                await uninterrupted(lifecycle.closed_by_step(deps, step, step.grant, again=again))
+                await uninterrupted(_closed_by_step(deps, step, step.grant, again=again))
             return result
+
+
+async def _closed_by_step(
+    deps: Dependencies, step: Step, grant: EarlyCommit, *, again: bool
+) -> None:
+    await lifecycle.closed_by_step(deps, step, grant, again=again)
+    await announce(deps, step.key, step.invocation_id, Status.COMPLETED)
 
 
 EffectRow = StoreEffect[Any, R] | CodeEffect[Any, R]
@@ -174,6 +192,7 @@ async def _pause(deps: Dependencies, step: PauseStep) -> bool | None:
     paused = await pause_invocation(deps, step)
     if paused is not False:
         lifecycle.paused(step.key)
+        await announce(deps, step.key, step.invocation_id, Status.PAUSED, revision=step.revision)
     return paused
 
 
@@ -184,6 +203,8 @@ async def _take(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
 async def _close(deps: Dependencies, step: CloseStep) -> Ending:
     ended = await take_over.retry_when_freed(deps, step, close_invocation)
     await lifecycle.closed(deps, step, ended)
+    if ended.record.epoch != UNKNOWN_EPOCH:  # it was opened
+        await announce(deps, step.key, step.invocation_id, ended.record.status)
     return ended
 
 
@@ -198,6 +219,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         OpenStep,
         Opened,
         _open,
+        summary=lambda step: step.key.app_name,
         needs_lease=True,
         waits=lambda step: step.when_busy is not WhenBusy.REJECT,
         # A user's message fails at once; its caller's worker has an agent used as a tool.
@@ -257,16 +279,33 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         run_hook,
         what=lambda step: f"{step.hook} of the plugins",
         summary=lambda step: step.hook,
-        # The invocation is not open yet.
-        notes_attempts=lambda step: step.hook != "on_user_message_callback",
+        # Before a message is stored there is no invocation; an answer's step has its epoch.
+        notes_attempts=lambda step: step.epoch is not None,
         is_large=_is_large,
         commits=False,
     ),
-    StoreEffect("commit_event", CommitStep, int, commit_event),
-    StoreEffect("pause_invocation", PauseStep, bool, _pause),
-    StoreEffect("take_answer", AnswerStep, AnswerTaken, _take, needs_lease=True),
-    # Closing waits for the session if the invocation was paused.
-    StoreEffect("close_invocation", CloseStep, Ending, _close, needs_lease=True),
+    StoreEffect(
+        "commit_event", CommitStep, int, commit_event, summary=lambda step: step.event.author
+    ),
+    StoreEffect(
+        "pause_invocation", PauseStep, bool, _pause, summary=lambda step: f"epoch {step.epoch}"
+    ),
+    StoreEffect(
+        "take_answer",
+        AnswerStep,
+        AnswerTaken,
+        _take,
+        summary=lambda step: step.call_name or "lease only",
+        needs_lease=True,
+    ),
+    StoreEffect(
+        "close_invocation",
+        CloseStep,
+        Ending,
+        _close,
+        summary=lambda step: step.status.value,
+        needs_lease=True,  # closing waits for the session if the invocation was paused
+    ),
     CodeEffect(
         "compact",
         CompactStep,
@@ -276,10 +315,48 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         summary=lambda step: step.invocation_id,
         notes_attempts=lambda _: False,  # the invocation has ended
     ),
-    StoreEffect("save_place", SaveCheckpointStep, str, checkpoint.save_checkpoint),
-    StoreEffect("save_trace", SaveJournalStep, type(None), checkpoint.save_journal),
-    StoreEffect("read_place", ReadCheckpointStep, LoadedCheckpoint, checkpoint.read_checkpoint),
-    StoreEffect("read_traces", ReadJournalStep, JournalPage, checkpoint.read_journals),
+    StoreEffect(
+        "save_place",
+        SaveCheckpointStep,
+        str,
+        checkpoint.save_checkpoint,
+        summary=lambda step: f"checkpoint {step.number}",
+    ),
+    StoreEffect(
+        "save_trace",
+        SaveJournalStep,
+        type(None),
+        checkpoint.save_journal,
+        summary=lambda step: f"checkpoint {step.number}, part {step.index}",
+    ),
+    StoreEffect(
+        "read_place",
+        ReadCheckpointStep,
+        LoadedCheckpoint,
+        checkpoint.read_checkpoint,
+        summary=lambda step: f"checkpoint {step.cursor.place}",
+    ),
+    StoreEffect(
+        "read_traces",
+        ReadJournalStep,
+        JournalPage,
+        checkpoint.read_journals,
+        summary=lambda step: f"checkpoint {step.upto}",
+    ),
+    StoreEffect(
+        "read_session_events",
+        ReadSessionEventsStep,
+        EventPage,
+        read_session_events,
+        summary=lambda step: f"after {step.after}",
+    ),
+    StoreEffect(
+        "deliver_webhook",
+        DeliverStep,
+        Delivered,
+        deliver_webhook,
+        summary=lambda step: f"{step.status} to {step.endpoint}",
+    ),
 )
 
 _ROWS: dict[type[Any], EffectRow[Any]] = {row.step: row for row in EFFECTS}

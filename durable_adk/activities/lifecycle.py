@@ -43,7 +43,9 @@ logger = get_logger(__name__)
 
 
 @contextmanager
-def told(kind: str, step: Step, *, attempt: int, shown: str | None = None) -> Generator[None]:
+def told(
+    kind: str, step: Step, *, attempt: int, shown: str | None = None, summary: str = ""
+) -> Generator[None]:
     """Emit telemetry inside the body on behalf of a step.
 
     Args:
@@ -51,6 +53,7 @@ def told(kind: str, step: Step, *, attempt: int, shown: str | None = None) -> Ge
         step: The step.
         attempt: 1, 2, ...
         shown: Name of a span over the body; None: the body creates its own spans.
+        summary: What the step does, for log lines.
     """
     place = for_step(
         kind,
@@ -60,6 +63,7 @@ def told(kind: str, step: Step, *, attempt: int, shown: str | None = None) -> Ge
         event_id=step.event_id,
         attempt=attempt,
         run=step.run or 0,
+        summary=summary,
     )
     with place as common:
         runs_ended(step.key, step.invocation_id, step.ended)

@@ -11,6 +11,7 @@ from durable_adk.context.activity import CallbackContext
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
+from durable_adk.extras import all_from_google_adk
 from durable_adk.json_values import canonical
 from durable_adk.wire.manifest import AgentNode
 
@@ -46,6 +47,11 @@ class BaseAgent(BaseModel):
                 f"the agent name {value!r} must be a Python identifier other than 'user'"
             )
         return value
+
+    @field_validator("sub_agents", mode="before")
+    @classmethod
+    def _our_sub_agents(cls, value: Any) -> Any:
+        return all_from_google_adk(value)
 
     def model_post_init(self, context: Any, /) -> None:
         """Set the parent of the sub-agents (semantics AGT-2).
@@ -87,11 +93,25 @@ class BaseAgent(BaseModel):
         return next((agent for agent in self.walk()[1:] if agent.name == name), None)
 
     def clone(self, update: dict[str, Any] | None = None) -> Self:
-        """Return a copy without parent and with cloned sub-agents (AGT-9)."""
+        """Return a copy without parent and with cloned sub-agents (AGT-9).
+
+        Raises:
+            ValueError: `update` has `parent_agent`, which an agent gets from above, or no field.
+        """
+        update = update or {}
+        if "parent_agent" in update:
+            raise ValueError(
+                "Cannot update `parent_agent` field in clone. Parent agent is set only when the "
+                "parent agent is instantiated with the sub-agents."
+            )
+        if unknown := update.keys() - type(self).model_fields.keys():
+            raise ValueError(
+                f"Cannot update nonexistent fields in {type(self).__name__}: {unknown}"
+            )
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         del fields["parent_agent"]
         fields["sub_agents"] = [child.clone() for child in self.sub_agents]
-        return type(self)(**fields | (update or {}))
+        return type(self)(**fields | update)
 
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run this agent as part of an invocation: callbacks, body, callbacks (AGT-5).

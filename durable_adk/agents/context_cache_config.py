@@ -20,3 +20,14 @@ class ContextCacheConfig(BaseModel):
     min_tokens: int = Field(default=0, ge=0)
     """Tokens of the prompt before, from which on there would be a cache."""
     create_http_options: types.HttpOptions | None = None
+
+    @property
+    def ttl_string(self) -> str:
+        """`ttl_seconds` as Gemini writes durations."""
+        return f"{self.ttl_seconds}s"
+
+    def __str__(self) -> str:
+        return (
+            f"ContextCacheConfig(cache_intervals={self.cache_intervals}, ttl={self.ttl_string}, "
+            f"min_tokens={self.min_tokens}, create_http_options={self.create_http_options})"
+        )

@@ -10,6 +10,7 @@ are not guarded.
 import asyncio
 import builtins
 import datetime as dt
+import dis
 import inspect
 import os
 import random
@@ -19,7 +20,7 @@ import threading
 import time
 import types
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from durable_adk.agents.base_agent import BaseAgent
@@ -39,6 +40,8 @@ _BANNED: Mapping[types.ModuleType, frozenset[str]] = {
     threading: frozenset({"Thread", "Timer"}),
     asyncio: frozenset({"to_thread", "run", "create_subprocess_exec", "create_subprocess_shell"}),
 }
+_BETWEEN = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG"})
+"""Instructions between that which loads a name and that which loads its attribute."""
 _CLIENTS = frozenset({"requests", "httpx", "aiohttp", "urllib", "urllib3", "socket", "sqlite3"})
 """Packages whose only use is I/O."""
 
@@ -61,13 +64,64 @@ def body(
     return types.MethodType(_guarded_function(function, sleep), agent)
 
 
+def findings(agent: Any) -> list[str]:
+    """Return what the agent's body uses that is not replay-safe, with file and line.
+
+    The body's code is read and not run, so what it reaches through functions, parameters or
+    attributes of objects is not seen.
+
+    Args:
+        agent: The agent whose `_run_async_impl` to read; google-adk's have one, too.
+    """
+    function = getattr(agent._run_async_impl, "__func__", None)  # noqa: SLF001 - ADK's name of the body
+    if not isinstance(function, types.FunctionType):
+        return []
+    return [
+        f"{name} ({function.__code__.co_filename}:{line})"
+        for code in _with_inner(function.__code__)
+        for name, line in _refused_in(code, function.__globals__)
+    ]
+
+
+def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of a function, and of the functions and comprehensions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _with_inner(constant)
+
+
+def _refused_in(code: types.CodeType, names: dict[str, Any]) -> Iterator[tuple[str, int | None]]:
+    """Yield the refused names that the code loads, such as ``time.time``, and their lines."""
+    value: Any = None
+    path = ""
+    for instruction in dis.get_instructions(code):
+        loaded = instruction.argval
+        if instruction.opname == "LOAD_GLOBAL":
+            path, value = (
+                loaded,
+                _guarded(names[loaded]) if loaded in names else _BUILTINS.get(loaded),
+            )
+        elif instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and value is not None:
+            path = f"{path}.{loaded}"
+            try:
+                value = getattr(value, loaded, None)
+            except DeterminismError:  # a value, like os.environ
+                value = _Refused(path)
+        elif instruction.opname not in _BETWEEN:
+            value = None
+        if isinstance(value, _Refused):
+            yield value.name, instruction.positions.lineno if instruction.positions else None
+            value = None
+
+
 def _guarded_function(
     function: types.FunctionType, sleep: Callable[..., Any] | None
 ) -> types.FunctionType:
     swapped = {name: _guarded(function.__globals__[name]) for name in _names(function)}
     if sleep is not None:
         swapped |= _sleeping(function, sleep)
-    swapped |= {name: _refuse(name) for name in ("open", "input") if name in _used(function)}
+    swapped |= {name: refused for name, refused in _BUILTINS.items() if name in _used(function)}
     guarded = types.FunctionType(
         function.__code__,
         {"__builtins__": builtins, **function.__globals__, **swapped},
@@ -116,7 +170,7 @@ def _guarded(value: Any) -> Any:
     for module, banned in _BANNED.items():
         name = getattr(value, "__name__", "")
         if (name in banned or banned == _EVERYTHING) and getattr(module, name, None) is value:
-            return _refuse(f"{module.__name__}.{name}")
+            return _Refused(f"{module.__name__}.{name}")
     return None
 
 
@@ -133,21 +187,28 @@ class _Module:
         value = getattr(self._module, name)
         if name not in self._members and "*" not in self._members:
             return value
-        refused = _refuse(f"{self._module.__name__}.{name}")
+        refused = _Refused(f"{self._module.__name__}.{name}")
         return (
             refused if callable(value) else refused()
         )  # a value, like os.environ, is used at once
 
 
-def _refuse(name: str) -> Callable[..., NoReturn]:
-    def refused(*_: Any, **__: Any) -> NoReturn:
+class _Refused:
+    """Stands for a function or value that the body may not use."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
         raise DeterminismError(
-            f"{name} may not be used in _run_async_impl ({_place()}): the body is replayed after a "
-            "crash, and this would answer differently then. Do it in ctx.step, in a tool or in a "
-            "callback, and read the result from ctx.session.state; to wait, await asyncio.sleep."
+            f"{self.name} may not be used in _run_async_impl ({_place()}): the body is replayed "
+            "after a crash, and this would answer differently then. Do it in ctx.step, in a tool "
+            "or in a callback, and read the result from ctx.session.state; to wait, await "
+            "asyncio.sleep."
         )
 
-    return refused
+
+_BUILTINS = {"open": _Refused("open"), "input": _Refused("input")}
 
 
 def _place() -> str:
@@ -166,10 +227,10 @@ class _Instances(type):
 
 
 class _Date(dt.date, metaclass=_Instances):
-    today = staticmethod(_refuse("date.today"))
+    today = staticmethod(_Refused("date.today"))
 
 
 class _DateTime(dt.datetime, metaclass=_Instances):
-    now = staticmethod(_refuse("datetime.now"))
-    utcnow = staticmethod(_refuse("datetime.utcnow"))
-    today = staticmethod(_refuse("datetime.today"))
+    now = staticmethod(_Refused("datetime.now"))
+    utcnow = staticmethod(_Refused("datetime.utcnow"))
+    today = staticmethod(_Refused("datetime.today"))

@@ -15,6 +15,7 @@ from durable_adk.context.activity import CallbackContext, ReadonlyContext, ToolC
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
+from durable_adk.extras import all_from_google_adk, from_google_adk
 from durable_adk.log import get_logger
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest
@@ -105,6 +106,16 @@ class LlmAgent(BaseAgent):
         default_factory=dict[int, tuple[Any, BaseTool]]
     )
 
+    @field_validator("model", "planner", "code_executor", mode="before")
+    @classmethod
+    def _ours(cls, value: Any) -> Any:
+        return from_google_adk(value)
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _our_tools(cls, value: Any) -> Any:
+        return all_from_google_adk(value)
+
     @field_validator("generate_content_config")
     @classmethod
     def _only_generation(
@@ -162,7 +173,9 @@ class LlmAgent(BaseAgent):
             if isinstance(above, LlmAgent):
                 return above.canonical_model
             above = above.parent_agent
-        raise AgentDefinitionError(f"No model found for {self.name}; set its model.")
+        raise AgentDefinitionError(
+            f"No model found for {self.name}; set its model, or that of an agent above it."
+        )
 
     @property
     def _model_name(self) -> str | None:

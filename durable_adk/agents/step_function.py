@@ -6,14 +6,27 @@ are resolved: nothing is imported by a name that comes from a history (S12).
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import AgentDefinitionError
 
+F = TypeVar("F", bound=Callable[..., Any])
 _OWN = "self."
+_READS = "reads_session"
 READ_EVENTS = "session.events"
 """Stands for no function: the step reads the session's events."""
+
+
+def reads_session(function: F) -> F:
+    """Have a step function get the step's `ReadonlyContext`, as its keyword argument `context`."""
+    vars(function)[_READS] = True
+    return function
+
+
+def wants_context(function: Callable[..., Any]) -> bool:
+    """Return whether a step function is one that `reads_session`."""
+    return getattr(function, _READS, False)
 
 
 def name_of(agent: BaseAgent, function: Callable[..., Any]) -> str:

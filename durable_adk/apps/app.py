@@ -11,6 +11,7 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
+from durable_adk.extras import all_from_google_adk, from_google_adk
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.tools.agent_tool import AgentTool
@@ -39,6 +40,22 @@ class App(BaseModel):
     """Accepted for compatibility with ADK, and ignored; see `ContextCacheConfig`."""
     _manifest: AgentNode | None = PrivateAttr(default=None)
     _plugin_manager: PluginManager = PrivateAttr()
+
+    @field_validator(
+        "root_agent",
+        "events_compaction_config",
+        "resumability_config",
+        "context_cache_config",
+        mode="before",
+    )
+    @classmethod
+    def _ours(cls, value: Any) -> Any:
+        return from_google_adk(value)
+
+    @field_validator("plugins", mode="before")
+    @classmethod
+    def _our_plugins(cls, value: Any) -> Any:
+        return all_from_google_adk(value)
 
     @field_validator("name")
     @classmethod
@@ -89,8 +106,11 @@ class App(BaseModel):
             self._manifest = self.root_agent.node()
         return self._manifest
 
-    async def close(self) -> None:
+    async def close(self, plugin_manager: PluginManager | None = None) -> None:
         """Close every agent and every plugin, in the event loop that ran them.
+
+        Args:
+            plugin_manager: A runner's own manager of the app's plugins.
 
         Raises:
             CallbackError: A plugin could not be closed; all others have been closed.
@@ -99,7 +119,7 @@ class App(BaseModel):
             for agent in self.agents():
                 await agent.close()
         finally:
-            await self.plugin_manager.close()
+            await (plugin_manager or self.plugin_manager).close()
 
     @property
     def is_resumable(self) -> bool:

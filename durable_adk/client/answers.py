@@ -13,6 +13,7 @@ from durable_adk.conversation.answers import (
     answered_invocation_ids,
     check_answers,
 )
+from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical
 from durable_adk.sessions.records import Status, StoredEvent
@@ -92,8 +93,10 @@ async def sent_before(
     if index is None:
         return None
     # Check it against the events before it, when its calls were pending.
-    same = answer_message(check_answers(events[:index], message)) == events[index].content
-    if not same or without_temp(request.state_delta) != events[index].actions.state_delta:
+    event, stored_delta = events[index], events[index].actions.state_delta
+    same = is_sent_as(event, answer_message(check_answers(events[:index], message)))
+    delta = without_temp(request.state_delta)
+    if not same or any(stored_delta.get(key) != value for key, value in delta.items()):
         raise InvalidRequestError(
             f"invocation_id {request.invocation_id!r} was already used for another "
             "answer to the same calls, which was kept."

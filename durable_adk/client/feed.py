@@ -7,6 +7,7 @@ lose, and any number of clients can follow, also after the end. Only stored even
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from durable_adk.errors import (
     DurableAdkError,
@@ -22,6 +23,10 @@ from durable_adk.wire.messages import InvocationResult
 
 POLL = 1.0
 """Seconds between two reads of the store if no notification arrives."""
+QUIET = 4
+"""Reads of the store without news after which somebody who waits counts as idle."""
+IDLE = 10.0
+"""Seconds between two reads of one who is idle, if no notification arrives."""
 ORPHANED_READS = 3
 """An invocation that is being closed may look orphaned in one read."""
 CLOSING_TIMEOUT = 3.0
@@ -48,20 +53,35 @@ async def follow(
 ) -> AsyncGenerator[StoredEvent, None]:
     """Yield an invocation's committed events after a cursor, until it is closed or pauses.
 
-    Args:
-        sessions: The store that the invocation's worker writes to.
-        key: The session.
-        invocation_id: The invocation; it may not be open yet (enqueued).
-        after: The cursor: events up to this sequence number are skipped.
-        run: The task of the invocation. If it ends without closing the invocation, e.g. because the
-            request was refused or the workflow was terminated, its exception is raised.
-        pauses: The number of pauses before the cursor; the next pause ends the feed.
-
-    Raises:
-        DeliveredToOther: The message was delivered to another invocation.
-        DurableAdkError: The invocation failed; its events were yielded before.
+    See `follow_changes`, which yields the invocation's status, too.
     """
-    cursor, orphaned = after, 0
+    changes = follow_changes(
+        sessions, key, invocation_id=invocation_id, after=after, run=run, pauses=pauses
+    )
+    async with aclosing(changes):
+        async for change in changes:
+            if isinstance(change, StoredEvent):
+                yield change
+
+
+async def follow_changes(
+    sessions: SessionLog,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    after: int = 0,
+    run: "asyncio.Task[object] | None" = None,
+    pauses: int | None = 0,
+) -> AsyncGenerator[StoredEvent | InvocationRecord, None]:
+    """Yield an invocation's committed events after a cursor, and its record at each new status.
+
+    A record comes after the events that were committed before it. So the record of an invocation
+    that was closed is the last item.
+
+    Arguments and errors are those of `follow`; with None for `pauses` no pause ends the feed.
+    """
+    cursor, orphaned, quiet = after, 0, 0
+    told: tuple[Status, int] | None = None
     loop, until = asyncio.get_running_loop(), 0.0
     read = retrying(_read, CLIENT_TIMEOUT, pause=POLL)
     while True:
@@ -73,36 +93,55 @@ async def follow(
                 yield stored
         if record is not None and record.status.closed:
             until = until or loop.time() + CLOSING_TIMEOUT
-        if record is not None and _ends(record, pauses, late=loop.time() >= until):
+        ends = record is not None and _ends(record, pauses, late=loop.time() >= until)
+        is_new = record is not None and _is_news(record, told, ends=ends)
+        quiet = 0 if news or is_new else quiet + 1
+        if record is not None and is_new:
+            told = record.status, record.pauses
+            yield record
+        if record is not None and ends:
+            _check_failed(record)
             return
         if until:
             await _wait(sessions, key, cursor, None)
             continue
         orphaned = orphaned + 1 if run is None and await _orphan(sessions, key, record) else 0
         if orphaned > ORPHANED_READS:
-            raise InvocationTerminatedError(
-                f"The process that ran invocation {invocation_id!r} died before finishing it. Send "
-                "the message again; the session's next message closes this invocation."
-            )
+            raise _died(invocation_id)
         if over and run is not None:
             raise DeliveredToOther(_recipient(invocation_id, await run))
-        await _wait(sessions, key, cursor, run)
+        # A pause may last for days, and ends with an event.
+        idle = quiet > QUIET and record is not None and record.status is Status.PAUSED
+        await _wait(sessions, key, cursor, run, idle=idle)
 
 
-def _ends(record: InvocationRecord, pauses: int, *, late: bool) -> bool:
-    """Whether the feed is complete, except for closing events that are late.
+def _died(invocation_id: str) -> InvocationTerminatedError:
+    return InvocationTerminatedError(
+        f"The process that ran invocation {invocation_id!r} died before finishing it. Send the "
+        "message again; the session's next message closes this invocation."
+    )
 
-    Raises:
-        DurableAdkError: The invocation failed.
-    """
+
+def _ends(record: InvocationRecord, pauses: int | None, *, late: bool) -> bool:
+    """Whether the feed is complete, except for closing events that are late."""
     if not record.status.closed:
-        return record.status is Status.PAUSED and record.pauses > pauses
-    if not record.sealed and not late:
+        paused = record.status is Status.PAUSED
+        return paused and pauses is not None and record.pauses > pauses
+    return record.sealed or late
+
+
+def _is_news(record: InvocationRecord, told: tuple[Status, int] | None, *, ends: bool) -> bool:
+    """Whether the status differs from the one yielded last, and no event before it is missing."""
+    if record.status.closed and not ends:
         return False
-    if record.error is not None and record.status is not Status.CANCELLED:
+    return told != (record.status, record.pauses)
+
+
+def _check_failed(record: InvocationRecord) -> None:
+    """Raise the error that an invocation failed with, if it did."""
+    if record.status.closed and record.error is not None and record.status is not Status.CANCELLED:
         error: DurableAdkError = from_detail(record.error)
         raise error
-    return True
 
 
 def _recipient(invocation_id: str, result: object) -> str:
@@ -128,7 +167,7 @@ def not_in_store(invocation_id: str, what: str) -> InvocationNotFoundError:
 
 async def _orphan(sessions: SessionLog, key: SessionKey, record: InvocationRecord | None) -> bool:
     """Whether a running invocation has lost its lease, by expiry or to another invocation."""
-    if record is None:
+    if record is None or record.status is not Status.RUNNING:
         return False
     active = await sessions.active_invocation(key)
     return active is None or active.invocation_id != record.invocation_id
@@ -145,11 +184,21 @@ async def _read(
 
 
 async def _wait(
-    sessions: SessionLog, key: SessionKey, cursor: int, run: "asyncio.Task[object] | None"
+    sessions: SessionLog,
+    key: SessionKey,
+    cursor: int,
+    run: "asyncio.Task[object] | None",
+    *,
+    idle: bool = False,
 ) -> None:
-    change = asyncio.ensure_future(sessions.wait_for_change(key, after=cursor, timeout=POLL))
+    longest = IDLE if idle else POLL
+    waiting = sessions.wait_for_change(key, after=cursor, timeout=longest, idle=idle)
+    if run is None:
+        await waiting
+        return
+    change = asyncio.ensure_future(waiting)
     try:
-        await asyncio.wait({change, run} if run else {change}, return_when="FIRST_COMPLETED")
+        await asyncio.wait({change, run}, return_when="FIRST_COMPLETED")
     finally:
         change.cancel()
         await asyncio.gather(change, return_exceptions=True)

@@ -17,9 +17,9 @@ from durable_adk.client.answers import (
     save_credentials,
     sent_before,
 )
-from durable_adk.client.feed import DeliveredToOther, follow
+from durable_adk.client.feed import DeliveredToOther, follow_changes
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
-from durable_adk.client.streaming import with_partials
+from durable_adk.client.streaming import FeedItem, with_partials
 from durable_adk.conversation.answers import answer_message
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.conversation.sent_message import is_sent_as
@@ -31,9 +31,8 @@ from durable_adk.errors import (
     SessionNotFoundError,
     as_raised,
 )
-from durable_adk.events.event import Event
 from durable_adk.partials import PartialChannel, Subscription
-from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.telemetry.clients import following
@@ -41,8 +40,8 @@ from durable_adk.telemetry.tracing import RunningSpan
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
 from durable_adk.wire.run_config import StreamingMode
 
-Feed = AsyncGenerator[Event, None]
-"""The events of an invocation: committed ones, and partial ones while a model streams."""
+Feed = AsyncGenerator[FeedItem, None]
+"""What happens in an invocation; `streaming.events_of` yields the events alone."""
 
 
 class Backend(Protocol):
@@ -82,6 +81,10 @@ class Backend(Protocol):
         """Note that the caller has stopped following a task."""
         ...
 
+    def busy(self) -> bool:
+        """Return whether an invocation runs in the running event loop."""
+        ...
+
     async def close(self) -> None:
         """Stop everything that runs in this process."""
         ...
@@ -115,9 +118,13 @@ class InvocationClient:
     partials: PartialChannel | None = None
     auto_create_session: bool = False
 
-    def send(self, request: InvocationRequest) -> Feed:
-        """Send a checked request, a message or an answer, and yield the events that follow."""
-        return self.answer(request) if _is_answer(request.message) else self.start(request)
+    def send(
+        self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
+    ) -> Feed:
+        """Send a checked request, a message or an answer, and yield what follows."""
+        if is_answer(request.message):
+            return self.answer(request, answered_by=answered_by)
+        return self.start(request)
 
     async def start(self, request: InvocationRequest) -> Feed:
         """Start an invocation and yield its events, from the user's on.
@@ -140,10 +147,10 @@ class InvocationClient:
             streams=request.run_config.streaming_mode is StreamingMode.SSE,
             span="run",
         )
-        async with aclosing(self._follow(start)) as events:
-            async for event in events:
-                _require_sent(event, name, request)
-                yield event
+        async with aclosing(self._follow(start)) as items:
+            async for item in items:
+                _require_sent(item, name, request)
+                yield item
 
     async def attach(self, key: SessionKey, invocation_id: str) -> Feed:
         """Yield the events of an invocation that was started earlier, from the user's on.
@@ -154,11 +161,13 @@ class InvocationClient:
         record = await self.sessions.get_invocation(key, invocation_id)
         over = record is not None and record.status.closed
         start = self._attaching(key, invocation_id, record, streams=not over)
-        async with aclosing(self._follow(start)) as events:
-            async for event in events:
-                yield event
+        async with aclosing(self._follow(start)) as items:
+            async for item in items:
+                yield item
 
-    async def answer(self, request: InvocationRequest) -> Feed:
+    async def answer(
+        self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
+    ) -> Feed:
         """Answer pending calls of an invocation, and yield the events that follow (D9).
 
         An update of a call whose invocation has ended starts another invocation (OPEN-3, TOL-41).
@@ -167,9 +176,9 @@ class InvocationClient:
         Raises:
             InvalidRequestError: It answers no pending call; nothing was stored (TRAP-28).
         """
-        async with aclosing(await self._answered(request)) as events:
-            async for event in events:
-                yield event
+        async with aclosing(await self._answered(request, answered_by)) as items:
+            async for item in items:
+                yield item
 
     async def pending(self, key: SessionKey) -> list[PendingCall]:
         """The session's pending calls, oldest first."""
@@ -192,7 +201,9 @@ class InvocationClient:
             raise _not_found(key, invocation_id)
         return False
 
-    async def _answered(self, request: InvocationRequest) -> Feed:
+    async def _answered(
+        self, request: InvocationRequest, answered_by: dict[str, str] | None
+    ) -> Feed:
         """The feed of an answer, which is sent when the feed is read."""
         key = SessionKey(request.app, request.user, request.session or "")
         cursor = await self._revision(key)
@@ -211,7 +222,10 @@ class InvocationClient:
         if answers[0].update or record is None:
             return self.start(request.model_copy(update={"message": message}))
         answer = InvocationAnswer(
-            message=message, state_delta=request.state_delta, answer_id=answer_id
+            message=message,
+            state_delta=request.state_delta,
+            answer_id=answer_id,
+            answered_by=answered_by,
         )
         start = _Start(
             key=key,
@@ -287,7 +301,7 @@ class InvocationClient:
         return start
 
     async def _follow(self, start: _Start) -> Feed:
-        """Begin or find an invocation, and yield its events."""
+        """Begin or find an invocation, and yield what happens in it."""
         key, name = start.key, start.invocation_id
         run: asyncio.Task[Any] | None = None
         recipient: str | None = None
@@ -299,13 +313,13 @@ class InvocationClient:
                     with running.current():
                         run = await start.begin()
                     after, pauses = start.after, start.pauses
-                    feed = follow(
+                    feed = follow_changes(
                         self.sessions, key, invocation_id=name, after=after, run=run, pauses=pauses
                     )
                     merged = with_partials(feed, chunks, after=after)
-                    async with aclosing(feed), aclosing(merged) as events:
-                        async for event in events:
-                            yield event
+                    async with aclosing(feed), aclosing(merged) as items:
+                        async for item in items:
+                            yield item
             except DeliveredToOther as other:
                 recipient = other.recipient
             except DurableAdkError as error:
@@ -316,9 +330,9 @@ class InvocationClient:
             if failed is not None:
                 raise await self._as_raised(failed, run)
             if recipient is not None:
-                async with aclosing(self._delivered(key, name, recipient)) as events:
-                    async for event in events:
-                        yield event
+                async with aclosing(self._delivered(key, name, recipient)) as items:
+                    async for item in items:
+                        yield item
 
     async def _as_raised(
         self, error: DurableAdkError, run: "asyncio.Task[Any] | None"
@@ -335,11 +349,11 @@ class InvocationClient:
         record = await self.sessions.get_invocation(key, recipient)
         start = self._attaching(key, recipient, record)
         found = False
-        async with aclosing(self._follow(start)) as events:
-            async for event in events:
-                found = found or event.id == f"{invocation_id}.0"
+        async with aclosing(self._follow(start)) as items:
+            async for item in items:
+                found = found or _is_event(item, f"{invocation_id}.0")
                 if found:
-                    yield event
+                    yield item
 
     def _subscribed(
         self, key: SessionKey, invocation_id: str, *, wanted: bool
@@ -375,23 +389,28 @@ def _not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:
     )
 
 
-def _require_sent(event: Event, invocation_id: str, request: InvocationRequest) -> None:
+def _is_event(item: FeedItem, event_id: str) -> bool:
+    return isinstance(item, StoredEvent) and item.event.id == event_id
+
+
+def _require_sent(item: FeedItem, invocation_id: str, request: InvocationRequest) -> None:
     """Check that the message delivered under this id is the request's message.
 
     Raises:
         EventConflictError: It is a different message.
     """
-    if event.id != f"{invocation_id}.0" or event.invocation_id == invocation_id:
+    if not isinstance(item, StoredEvent) or item.event.id != f"{invocation_id}.0":
         return
-    if not is_sent_as(event, request.user_content()):
+    event = item.event
+    if event.invocation_id != invocation_id and not is_sent_as(event, request.user_content()):
         raise EventConflictError(
             f"A different message {invocation_id!r} was delivered to invocation "
             f"{event.invocation_id!r}; use a new invocation_id, or none."
         )
 
 
-def _is_answer(message: str | types.Content) -> bool:
-    """Whether a message answers calls."""
+def is_answer(message: str | types.Content) -> bool:
+    """Return whether a message answers calls."""
     return isinstance(message, types.Content) and any(
         part.function_response for part in message.parts or []
     )

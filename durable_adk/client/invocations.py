@@ -2,12 +2,14 @@
 
 import hashlib
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.deployment.v1 import WorkerDeploymentOptions, WorkerDeploymentVersion
+from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue, TaskQueueVersioningInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
@@ -40,6 +42,7 @@ from durable_adk.errors import (
     NoWorkerError,
     PayloadLostError,
     PayloadTooLargeError,
+    SessionBusyError,
     SessionRegressedError,
     TemporalUnavailableError,
     from_detail,
@@ -153,8 +156,15 @@ class InvocationHandle:
     async def _status(self) -> WorkflowExecutionStatus | None:
         return (await self.workflow.describe()).status
 
-    async def check_store(self) -> None:
-        """Raise SessionRegressedError if the run waits for the repair of a restored store."""
+    async def failing_step(self, *, told_by: str) -> str | None:
+        """Which step has failed and is tried again, and why; None if there is none.
+
+        Args:
+            told_by: Identity of a worker whose failures are not wanted, as it logs them itself.
+
+        Raises:
+            SessionRegressedError: The run waits for the repair of a restored store.
+        """
         description = await self.workflow.describe()
         for pending in description.raw_description.pending_activities:
             failure = pending.last_failure
@@ -164,6 +174,14 @@ class InvocationHandle:
             if kind == SessionRegressedError.__name__:
                 cause = await description.data_converter.decode_failure(failure)
                 raise SessionRegressedError(getattr(cause, "message", failure.message))
+            # Waiting for an earlier message is no failure.
+            if kind in ("", SessionBusyError.__name__) or pending.last_worker_identity == told_by:
+                continue
+            return (
+                f"{pending.activity_type.name} failed with {kind} and is tried again, as attempt "
+                f"{pending.attempt}; `durable-adk show {self.invocation_id}` prints the reason."
+            )
+        return None
 
 
 @dataclass(frozen=True)
@@ -256,8 +274,14 @@ class Invocations:
         run = self.client.get_workflow_handle(old.id, run_id=latest.run_id)
         return InvocationHandle(followed.key, followed.invocation_id, run)
 
-    async def check_worker(self, invocation_id: str) -> None:
-        """Raise NoWorkerError if no worker has polled the task queue lately."""
+    async def check_worker(self, invocation_id: str, *, opened: bool = False) -> None:
+        """Raise NoWorkerError if no worker that would take an invocation has polled lately.
+
+        Args:
+            invocation_id: For the error message.
+            opened: Whether it was opened. With Worker Versioning, the current version takes only
+                those that were not.
+        """
         request = DescribeTaskQueueRequest(
             namespace=self.client.namespace,
             task_queue=TaskQueue(name=self.task_queue),
@@ -266,12 +290,53 @@ class Invocations:
         answer = await self.client.workflow_service.describe_task_queue(
             request, timeout=timedelta(seconds=5)
         )
-        seen = [poller.last_access_time.seconds for poller in answer.pollers]
-        if not any(time.time() - at < POLLER_MAX_AGE for at in seen):
+        known = [
+            poller
+            for poller in answer.pollers
+            if time.time() - poller.last_access_time.seconds < POLLER_MAX_AGE
+        ]
+        if not known:
             raise NoWorkerError(
                 f"No worker polls task queue {self.task_queue!r}. The message is kept: start a "
                 f"worker with `durable-adk worker`, then attach to invocation {invocation_id}."
             )
+        if not opened and answer.HasField("versioning_info"):
+            _check_version(known, answer.versioning_info, self.task_queue)
+
+
+_Version = tuple[str, str] | None
+"""Deployment and build id of a worker; None: it has no version."""
+
+
+def _check_version(
+    pollers: Iterable[PollerInfo], routing: TaskQueueVersioningInfo, task_queue: str
+) -> None:
+    """Raise NoWorkerError if no worker has a version that new workflows are started on."""
+    versions = {_version_of(one.deployment_options) for one in pollers}
+    current = _version(routing.current_deployment_version)
+    ramps = routing.ramping_version_percentage > 0
+    ramping = _version(routing.ramping_deployment_version) if ramps else current
+    if versions & {current, ramping}:
+        return
+    serves = ", ".join(sorted(f"{one[0]}.{one[1]}" for one in versions if one)) or "no version"
+    wanted = "no version" if current is None else f"{current[0]}.{current[1]}"
+    name, build = next((one for one in versions if one), ("DEPLOYMENT", "BUILD_ID"))
+    raise NoWorkerError(
+        f"The workers of task queue {task_queue!r} have {serves}, but new invocations go to "
+        f"workers with {wanted}. The message is kept; make a version current: temporal worker "
+        f"deployment set-current-version --deployment-name {name} --build-id {build}"
+    )
+
+
+def _version_of(options: WorkerDeploymentOptions) -> _Version:
+    versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
+    if options.worker_versioning_mode != versioned:
+        return None
+    return options.deployment_name, options.build_id
+
+
+def _version(version: WorkerDeploymentVersion) -> _Version:
+    return (version.deployment_name, version.build_id) if version.build_id else None
 
 
 def as_argument(request: InvocationRequest) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
@@ -17,6 +18,7 @@ from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.flows.runtime import Inbox
 from durable_adk.partials import PartialChannel
+from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions.lease_owner import LOCAL_PREFIX, LOCAL_TTL
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -33,12 +35,13 @@ from durable_adk.wire.messages import (
     workflow_id,
 )
 
+T = TypeVar("T")
 ANSWER_POLL = 0.02
-"""Seconds between two checks whether an answer was accepted."""
+"""Seconds between two looks at an answer, or at a task of another event loop."""
 
 
 class LocalBackend:
-    """Runs invocations as tasks of the current event loop."""
+    """Runs invocations as tasks of the event loop that starts them."""
 
     def __init__(
         self,
@@ -48,9 +51,11 @@ class LocalBackend:
         services: Services,
         *,
         partials: PartialChannel | None = None,
+        plugin_manager: PluginManager | None = None,
     ) -> None:
         registry = AppRegistry([app])
         self._app = app
+        self._plugin_manager = plugin_manager
         self._sessions = sessions
         self._effects = EffectPerformer(
             Dependencies(
@@ -90,14 +95,15 @@ class LocalBackend:
             task.add_done_callback(lambda done: self._forget(name, done))
         elif self._inboxes[name].state.paused and await self._lacks(*name):
             raise not_in_store(name[1], "is paused")
-        return task
+        return _here(task)
 
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> asyncio.Task[Any] | None:
         """The running task; None if it does not run here."""
         del record
-        return self._tasks.get((key, invocation_id))
+        task = self._tasks.get((key, invocation_id))
+        return task and _here(task)
 
     async def answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
@@ -108,7 +114,7 @@ class LocalBackend:
         if task is None:
             return None
         inbox, answer_id = self._inboxes[name], answer.answer_id or ""
-        inbox.put(answer)
+        await _in_loop_of(task, inbox.put, answer)
         while answer_id not in inbox.outcomes:
             if task.done():
                 return None
@@ -116,7 +122,7 @@ class LocalBackend:
         reason = inbox.outcomes[answer_id]
         if reason is not None and inbox.taken().get(answer_id) != answer.digest():
             raise InvalidRequestError(reason)
-        return task
+        return _here(task)
 
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
@@ -124,7 +130,7 @@ class LocalBackend:
         """Cancel the task, which commits its closing events."""
         del record
         task = self._tasks.get((key, invocation_id))
-        return task is not None and task.cancel()
+        return task is not None and await _in_loop_of(task, task.cancel)
 
     async def failure(self, run: asyncio.Task[Any]) -> BaseException | None:
         """Wait for the task; what it has raised is the object that user code has raised."""
@@ -134,13 +140,18 @@ class LocalBackend:
     def release(self, run: asyncio.Task[Any]) -> None:
         """Do nothing: the task continues without the client."""
 
+    def busy(self) -> bool:
+        """Return whether an invocation runs in the running event loop."""
+        loop = asyncio.get_running_loop()
+        return any(task.get_loop() is loop for task in list(self._tasks.values()))
+
     async def close(self) -> None:
         """Cancel all tasks; each commits its closing events before it ends."""
         tasks = list(self._tasks.values())
         for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._app.close()
+            await _in_loop_of(task, task.cancel)
+        await asyncio.gather(*map(_here, tasks), return_exceptions=True)
+        await self._app.close(self._plugin_manager)
 
     async def _lacks(self, key: SessionKey, invocation_id: str) -> bool:
         return await self._sessions.get_invocation(key, invocation_id) is None
@@ -230,3 +241,28 @@ class LocalBackend:
                 record = await self._sessions.get_invocation(key, invocation_id)
                 if record is not None:
                     await self._sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)
+
+
+async def _in_loop_of(task: asyncio.Task[Any], function: Callable[..., T], *args: Any) -> T:
+    """Call a function in the event loop of a task: `Runner.run` has one of its own."""
+    loop = task.get_loop()
+    if loop is asyncio.get_running_loop() or loop.is_closed():
+        return function(*args)
+
+    async def called() -> T:
+        return function(*args)
+
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(called(), loop))
+
+
+def _here(task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+    """Return a task, or one of the running loop that ends as it does."""
+    if task.get_loop() is asyncio.get_running_loop():
+        return task
+
+    async def ended() -> Any:
+        while not task.done():  # noqa: ASYNC110 - its loop may be closed as soon as it is
+            await asyncio.sleep(ANSWER_POLL)
+        return task.result()
+
+    return asyncio.create_task(ended())

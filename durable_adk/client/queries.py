@@ -4,12 +4,12 @@ No agent code is imported and Temporal is not asked.
 """
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.models.model_attempt import ModelAttempt
-from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Status
+from durable_adk.sessions.records import ATTEMPT, OPEN, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
@@ -36,12 +36,19 @@ class LocatedCall:
 
 
 async def find_invocations(
-    sessions: SessionLog, where: InvocationFilter, *, status: Status | None = None
+    sessions: SessionLog, where: InvocationFilter, *, statuses: Collection[Status] = ()
 ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
-    """Yield all invocations of the matching sessions, however many there are."""
+    """Yield all invocations of the matching sessions, however many there are.
+
+    Args:
+        sessions: The store.
+        where: Which sessions.
+        statuses: Restricts them to invocations with one of these; empty: all. One that changes
+            from one of them to another meanwhile is not missed; a search for each would miss it.
+    """
     for name in [where.app] if where.app else await sessions.list_apps():
         found = sessions.all_invocations(
-            app_name=name, user_id=where.user, session_id=where.session, status=status
+            app_name=name, user_id=where.user, session_id=where.session, statuses=statuses
         )
         async for one in found:
             yield one
@@ -77,9 +84,8 @@ async def _updated(
 async def find_pending_calls(sessions: SessionLog, where: InvocationFilter) -> list[LocatedCall]:
     """The pending calls of invocations that are paused, or run in another branch; oldest first."""
     found: dict[SessionKey, dict[str, InvocationRecord]] = {}
-    for status in (Status.PAUSED, Status.RUNNING):
-        async for key, record in find_invocations(sessions, where, status=status):
-            found.setdefault(key, {})[record.invocation_id] = record
+    async for key, record in find_invocations(sessions, where, statuses=OPEN):
+        found.setdefault(key, {})[record.invocation_id] = record
     calls = [call for key, records in found.items() for call in await _of(sessions, key, records)]
     return sorted(calls, key=lambda item: item.call.asked_at)
 

@@ -13,7 +13,6 @@ from temporalio.api.operatorservice.v1 import (
 from temporalio.client import Client
 from temporalio.common import (
     SearchAttributeIndexedValueType,
-    SearchAttributePair,
     TypedSearchAttributes,
 )
 from temporalio.service import RPCError, RPCStatusCode
@@ -23,13 +22,12 @@ from durable_adk.settings import Settings
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.search_attributes import (
     AGENT,
-    APP,
-    INVOCATION,
     MARKS,
     SESSION,
     STATUS,
     USER,
     WAITING_SINCE,
+    attributes_of,
 )
 
 PERSONAL = {USER.name, SESSION.name}
@@ -112,19 +110,7 @@ async def search_attributes(
     its status only if it was started with one.
     """
     names = await _settable(client)
-    values = {
-        APP: request.app,
-        USER: request.user,
-        SESSION: request.session,
-        INVOCATION: request.invocation_id,
-        STATUS: "running",
-    }
-    pairs = [
-        SearchAttributePair(key, value)
-        for key, value in values.items()
-        if key.name in names and value is not None
-    ]
-    return TypedSearchAttributes(pairs) if pairs else None
+    return attributes_of(request, settable=lambda key: key.name in names)
 
 
 def forget(client: Client) -> None:

@@ -3,50 +3,94 @@
 Every committed event is yielded, in order. Partial events are dropped if they come after their
 committed event, belong to an attempt that was given up, or follow a missing one, because text with
 a gap is worse than text that stops. They are held back until the events that the model had read are
-yielded. The committed event always has the whole text, so viewers replace, never append (EVT-15).
+yielded. A channel may repeat chunks: those that a reader has are dropped, and one that was missing
+may still come. The committed event always has the whole text, so viewers replace, never append
+(EVT-15).
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from durable_adk.events.event import Event
 from durable_adk.partials.partial import PartialEvent
-from durable_adk.partials.subscription import BUFFER, Subscription
-from durable_adk.sessions.records import StoredEvent
+from durable_adk.partials.subscription import BUFFER
+from durable_adk.sessions.records import InvocationRecord, StoredEvent
 
-_GAP = -1
-"""In place of the next index: no later chunk is yielded."""
+FeedItem = StoredEvent | InvocationRecord | PartialEvent
+"""What a feed yields: committed events, chunks, and the invocation's record at each new status."""
 
 
-async def with_partials(
-    committed: AsyncIterator[StoredEvent], subscription: Subscription | None, *, after: int = 0
-) -> AsyncGenerator[Event]:
-    """Yield all committed events and, before each, its partial events that have arrived.
+@dataclass(frozen=True, kw_only=True)
+class ShownChunk:
+    """The last chunk that a reader has."""
+
+    event_id: str
+    attempt: int
+    index: int
+
+
+class ChunkSource(Protocol):
+    """Where chunks arrive, such as a `Subscription`."""
+
+    async def get(self) -> PartialEvent:
+        """Return the next chunk."""
+        ...
+
+    def drain(self) -> list[PartialEvent]:
+        """Return all chunks received so far, without waiting."""
+        ...
+
+
+async def events_of(feed: AsyncGenerator[FeedItem]) -> AsyncGenerator[Event]:
+    """Yield the events of a feed, and close it.
 
     Chunks carry ``custom_metadata["partial"] == {"attempt": n, "index": i}``. With a greater
     attempt the text of the event begins anew (TRAP-6).
+    """
+    async with aclosing(feed):
+        async for item in feed:
+            match item:
+                case StoredEvent():
+                    yield item.event
+                case PartialEvent():
+                    yield item.as_event()
+                case InvocationRecord():
+                    pass
+
+
+async def with_partials(
+    committed: AsyncIterator[StoredEvent | InvocationRecord],
+    subscription: ChunkSource | None,
+    *,
+    after: int = 0,
+    shown: ShownChunk | None = None,
+) -> AsyncGenerator[FeedItem]:
+    """Yield all committed events and, before each, its partial events that have arrived.
 
     Args:
-        committed: The feed, e.g. `feed.follow`, with the user's events. The caller closes it.
+        committed: The feed, e.g. `feed.follow_changes`. The caller closes it.
         subscription: The chunks of the same invocation; None: no partial events.
         after: The feed's cursor.
+        shown: The last chunk after the cursor that the reader has; None: it has none.
 
     Raises:
         DurableAdkError: What the feed raises, after its last event.
     """
     if subscription is None:
         async for stored in committed:
-            yield stored.event
+            yield stored
         return
-    chunks = _Chunks(after)
+    chunks = _Chunks(after, shown)
     item = asyncio.ensure_future(anext(committed, None))
     chunk = asyncio.ensure_future(subscription.get())
     try:
         while True:
-            for event in chunks.fitting():
-                yield event
+            for partial in chunks.fitting():
+                yield partial
             await asyncio.wait({item, chunk}, return_when=asyncio.FIRST_COMPLETED)
             if chunk.done():
                 chunks.add(chunk.result())
@@ -58,10 +102,9 @@ async def with_partials(
                 return
             for partial in subscription.drain():
                 chunks.add(partial)
-            for event in chunks.fitting(before=stored.seq):
-                yield event
-            yield stored.event
-            chunks.close(stored)
+            for partial in chunks.before(stored):
+                yield partial
+            yield stored
             item = asyncio.ensure_future(anext(committed, None))
     finally:
         # The feed must not be running when its owner closes it.
@@ -81,23 +124,27 @@ class _Progress:
 class _Chunks:
     """Partial events that have arrived and not been yielded."""
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, after: int, shown: ShownChunk | None) -> None:
         self._cursor = after
         self._waiting: deque[PartialEvent] = deque(maxlen=BUFFER)
         self._progress: dict[str, _Progress] = {}
+        if shown is not None:
+            self._progress[shown.event_id] = _Progress(shown.attempt, shown.index + 1)
         self._whole: set[str] = set()
 
     def add(self, partial: PartialEvent) -> None:
         """Add a partial event that has arrived."""
         self._waiting.append(partial)
 
-    def close(self, stored: StoredEvent) -> None:
-        """Note that a committed event has been yielded."""
-        self._cursor = stored.seq
-        self._whole.add(stored.event.id)
-        self._progress.pop(stored.event.id, None)
+    def before(self, item: StoredEvent | InvocationRecord) -> Iterator[PartialEvent]:
+        """Yield the partial events that come before a committed event; none comes after it."""
+        if isinstance(item, StoredEvent):
+            yield from self.fitting(before=item.seq)
+            self._cursor = item.seq
+            self._whole.add(item.event.id)
+            self._progress.pop(item.event.id, None)
 
-    def fitting(self, *, before: int | None = None) -> Iterator[Event]:
+    def fitting(self, *, before: int | None = None) -> Iterator[PartialEvent]:
         """Remove and yield the partial events that may be shown now, in order of arrival.
 
         A partial event often arrives before the committed event that its step has read, which is
@@ -112,7 +159,7 @@ class _Chunks:
             if partial.revision > upto:
                 self._waiting.append(partial)
             elif self._fits(partial):
-                yield partial.as_event()
+                yield partial
 
     def _fits(self, partial: PartialEvent) -> bool:
         name = partial.event.id
@@ -122,5 +169,6 @@ class _Chunks:
         if place is None or partial.attempt > place.attempt:
             place = self._progress[name] = _Progress(partial.attempt)
         fits = partial.index == place.next
-        place.next = place.next + 1 if fits else _GAP
+        if fits:
+            place.next += 1
         return fits

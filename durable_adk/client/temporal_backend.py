@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
+from itertools import chain, repeat
 from typing import Any
 
 from temporalio.service import RPCError
@@ -13,10 +14,12 @@ from durable_adk.client.invocations import InvocationHandle, Invocations
 from durable_adk.errors import (
     InvocationNotFoundError,
     InvocationTerminatedError,
+    NoWorkerError,
     SessionRegressedError,
     StoreUnavailableError,
     TemporalUnavailableError,
 )
+from durable_adk.log import get_logger
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -28,8 +31,10 @@ from durable_adk.wire.messages import (
     answer_event,
 )
 
+FIRST_LOOK = 2.0
+"""Seconds after which the client logs what keeps an invocation from going on."""
 WORKER_CHECK = 5.0
-"""Seconds for an invocation to open; then the client checks that a worker polls the queue."""
+"""Seconds for an invocation to open; then a missing worker is an error."""
 ANSWER_POLL = 0.02
 MAX_ANSWER_POLL = 1.0
 """Seconds between two checks whether an answer was accepted: the first delay and the longest."""
@@ -40,6 +45,9 @@ SERVER_TIMEOUT = 120.0
 
 _NEVER = 2**62
 """A cursor after all events, so that any change ends a wait."""
+
+
+logger = get_logger(__name__)
 
 
 class TemporalBackend:
@@ -69,9 +77,12 @@ class TemporalBackend:
         handle = self._handle(key, record.invocation_id, record)
         if not await handle.answer(answer):
             return None
-        if not await self._is_accepted(handle, answer):
-            return None
-        return self._watch(handle)
+        looking = asyncio.create_task(self._log_missing_worker(handle))
+        try:
+            accepted = await self._is_accepted(handle, answer)
+        finally:
+            looking.cancel()
+        return self._watch(handle) if accepted else None
 
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
@@ -93,6 +104,10 @@ class TemporalBackend:
     def _prune(self) -> None:
         while self._left and self._left[0][0] < time.monotonic() - CLOSE_TIMEOUT:
             self._left.popleft()
+
+    def busy(self) -> bool:
+        """Return false: invocations run in workers."""
+        return False
 
     async def close(self) -> None:
         """Stop waiting; the workflows continue.
@@ -161,11 +176,19 @@ class TemporalBackend:
             if ended is None and now() - looked > WORKER_CHECK:
                 looked = now()
                 if await handle.is_open():
-                    await self._invocations.check_worker(handle.invocation_id)
+                    await self._invocations.check_worker(handle.invocation_id, opened=True)
                 elif await self._is_stored(handle, answer):
                     return True
                 else:
                     ended = looked
+
+    async def _log_missing_worker(self, handle: InvocationHandle) -> None:
+        await asyncio.sleep(FIRST_LOOK)
+        with suppress(RPCError):
+            try:
+                await self._invocations.check_worker(handle.invocation_id, opened=True)
+            except NoWorkerError as error:
+                _log_wait(handle, error.message)
 
     async def _is_stored_in(
         self, delay: float, handle: InvocationHandle, answer: InvocationAnswer
@@ -200,12 +223,14 @@ class TemporalBackend:
         """
         loop = asyncio.get_running_loop()
         lost_since: float | None = None
-        while True:
+        said = set[str]()
+        looks = chain((FIRST_LOOK, WORKER_CHECK - FIRST_LOOK), repeat(WORKER_CHECK))
+        for number, waits in enumerate(looks):
             try:
-                async with asyncio.timeout(WORKER_CHECK):
+                async with asyncio.timeout(waits):
                     return await self._result(handle)
             except TimeoutError:
-                lost_since = await self._still_waiting(handle, lost_since)
+                lost_since = await self._still_waiting(handle, lost_since, said, early=not number)
             except RPCError as error:
                 lost_since = lost_since or loop.time()
                 if loop.time() - lost_since > SERVER_TIMEOUT:
@@ -213,6 +238,7 @@ class TemporalBackend:
                         f"Temporal has not answered for {SERVER_TIMEOUT:g} s: {error.message}"
                     ) from error
                 await asyncio.sleep(0.5)
+        raise AssertionError
 
     async def _result(self, handle: InvocationHandle) -> InvocationResult:
         """The result; if the workflow run was reset, the result of the new run."""
@@ -231,9 +257,15 @@ class TemporalBackend:
                 handle = latest
 
     async def _still_waiting(
-        self, handle: InvocationHandle, lost_since: float | None
+        self, handle: InvocationHandle, lost_since: float | None, said: set[str], *, early: bool
     ) -> float | None:
-        """Check an invocation that is not open; return when the connection was lost.
+        """Check an invocation that has not ended; return when the connection was lost.
+
+        Args:
+            handle: The invocation.
+            lost_since: When the connection was lost; None: it is not.
+            said: What was logged of the invocation, which is not logged again.
+            early: Whether to log a missing worker, which may be starting.
 
         Raises:
             InvocationNotFoundError: It is paused, and its session was deleted.
@@ -241,20 +273,35 @@ class TemporalBackend:
             SessionRegressedError: It waits for the repair of a restored store.
         """
         try:
-            if await self._lacks(handle):
-                # What is paused has been opened. Read the record again, after that was known.
-                if await handle.waits() and await self._lacks(handle):
-                    raise not_in_store(handle.invocation_id, "is paused")
-                await self._invocations.check_worker(handle.invocation_id)
-            await handle.check_store()
+            reason = await self._obstacle(handle)
         except SessionRegressedError:
             raise
+        except NoWorkerError as error:
+            if not early:
+                raise
+            reason = error.message
         except (RPCError, StoreUnavailableError):
             return lost_since  # retried at the next check
+        if reason is not None and reason not in said:
+            said.add(reason)
+            _log_wait(handle, reason)
         return None
+
+    async def _obstacle(self, handle: InvocationHandle) -> str | None:
+        """What keeps an invocation from going on that may pass; None: nothing does."""
+        if await self._lacks(handle):
+            # What is paused has been opened. Read the record again, after that was known.
+            if await handle.waits() and await self._lacks(handle):
+                raise not_in_store(handle.invocation_id, "is paused")
+            await self._invocations.check_worker(handle.invocation_id)
+        return await handle.failing_step(told_by=self._invocations.client.identity)
 
     async def _lacks(self, handle: InvocationHandle) -> bool:
         return await self._sessions.get_invocation(handle.key, handle.invocation_id) is None
+
+
+def _log_wait(handle: InvocationHandle, reason: str) -> None:
+    logger.warning("invocation.waits", invocation_id=handle.invocation_id, reason=reason)
 
 
 async def _at_rest(handle: InvocationHandle) -> None:

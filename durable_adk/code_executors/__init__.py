@@ -5,6 +5,7 @@ from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecuto
 from durable_adk.code_executors.code_limits import CodeLimits
 from durable_adk.code_executors.container_code_executor import ContainerCodeExecutor
 from durable_adk.code_executors.subprocess_code_executor import SubprocessCodeExecutor
+from durable_adk.code_executors.unsafe_local_code_executor import UnsafeLocalCodeExecutor
 from durable_adk.errors import CodeExecutorError
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "CodeLimits",
     "ContainerCodeExecutor",
     "SubprocessCodeExecutor",
+    "UnsafeLocalCodeExecutor",
 ]

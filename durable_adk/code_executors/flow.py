@@ -25,7 +25,7 @@ from durable_adk.code_executors.code_execution_utils import (
 )
 from durable_adk.code_executors.data_files import files_in, named
 from durable_adk.context.activity import CallbackContext
-from durable_adk.errors import CodeExecutorError, DurableAdkError, raised
+from durable_adk.errors import CodeExecutorError, DurableAdkError, raised, text_of
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 
@@ -161,7 +161,7 @@ async def _run(
     except Exception as error:
         kind = type(error).__name__
         name = type(executor).__name__
-        raise raised(CodeExecutorError, kind, f"{name} raised {kind}: {error}") from error
+        raise raised(CodeExecutorError, kind, f"{name} raised {kind}: {text_of(error)}") from error
 
 
 def _shown(executor: BaseCodeExecutor, content: types.Content) -> types.Content:

@@ -6,9 +6,10 @@ committed with the step's event (STA-16). The context of a custom agent's body i
 """
 
 import hashlib
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -21,8 +22,9 @@ from durable_adk.artifacts.base_artifact_service import (
 )
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.auth.oauth import with_consent_page, with_token, without_client_secret
 from durable_adk.auth.redaction import without_secrets
-from durable_adk.context.loop import InvocationContext, RunningAgent
+from durable_adk.context.loop import InvocationContext, RunningAgent, run_tool_in_memory
 from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -84,23 +86,30 @@ class StepScope:
     stored: Mapping[str, Base] = field(default_factory=dict[str, Base])
     """By key, the base of values that differ from the stored ones; see `sessions.state_merge`."""
     end_invocation: bool = False
+    missing_toolsets: list[str] = field(default_factory=list[str])
+    """Toolsets that could not be listed for the step's prompt, and why."""
     ahead: bool = False
     """Whether the store has events that the loop did not know when it scheduled the step."""
+    plugins: Callable[[], Iterable[Any]] = tuple[Any, ...]
+    """Returns the plugins that see the step."""
     has_call: Callable[[str], bool] = frozenset[str]().__contains__
     """Returns whether an earlier function call of the invocation has this id."""
 
     @classmethod
     def of(cls, context: InvocationContext) -> "StepScope":
-        """Build the scope of a context that a user's own code has made, for a test."""
+        """Build the scope of a context that a user's own code has made, for a test.
+
+        A mock may stand for that context, and lack the fields that have no value in the class.
+        """
         session: Any = context.session
         return cls(
             session=session,
-            invocation_id=context.invocation_id,
-            agent_name=context.agent_name,
+            invocation_id=getattr(context, "invocation_id", ""),
+            agent_name=getattr(context.agent, "name", None) or context.agent_name,
             agent=context.agent,
             branch=context.branch,
             user_content=context.user_content,
-            run_config=context.run_config,
+            run_config=getattr(context, "run_config", None) or RunConfig(),
             services=Services(
                 artifacts=context.artifact_service,
                 memory=context.memory_service,
@@ -156,12 +165,12 @@ class ReadonlyContext:
     @property
     def app_name(self) -> str:
         """Name of the app."""
-        return self._scope.session.app_name
+        return (self._made_of or self._scope.session).app_name
 
     @property
     def user_id(self) -> str:
         """Id of the session's user."""
-        return self._scope.session.user_id
+        return (self._made_of or self._scope.session).user_id
 
     @property
     def user_content(self) -> types.Content | None:
@@ -177,6 +186,11 @@ class ReadonlyContext:
     def run_config(self) -> RunConfig:
         """The run configuration of the invocation."""
         return self._scope.run_config
+
+    @property
+    def custom_metadata(self) -> Mapping[str, Any]:
+        """The custom metadata of the run configuration, read-only."""
+        return MappingProxyType(self._scope.run_config.custom_metadata or {})
 
     @property
     def session(self) -> Session:
@@ -220,10 +234,14 @@ class Context(ReadonlyContext):
         self.tool_confirmation = tool_confirmation
         self.run_agent: Callable[[Any, str], Any] | None = None
         """Gives the result of an `AgentTool` that tool code runs, for a message."""
+        if self._made_of is not None:
+            self.run_agent = partial(run_tool_in_memory, context=self)
         self.asked_by: ConfirmationRequester | None = None
         """What requested a confirmation of this call, as far as recorded (I16)."""
-        self.given_credentials: Mapping[str, AuthCredential] = {}
+        self.given_credentials: dict[str, AuthCredential] = {}
         """Credentials that the user gave in this invocation, by key."""
+        self.exchanged_credentials: list[AuthConfig] = []
+        """Those that a token was asked for, which are to be saved."""
         scope = self._scope
         self._state = State(
             scope.session.state,
@@ -305,9 +323,10 @@ class Context(ReadonlyContext):
 
     async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
         """Return a version of an artifact, by default the latest, if it exists (ART-5)."""
-        return await self._artifacts.load_artifact(
-            **self._owner(), filename=filename, version=version
-        )
+        wanted: dict[str, Any] = (
+            {} if version is None else {"version": version}
+        )  # ADK's older services take none
+        return await self._artifacts.load_artifact(**self._owner(), filename=filename, **wanted)
 
     async def open_artifact(
         self, filename: str, version: int | None = None
@@ -343,8 +362,8 @@ class Context(ReadonlyContext):
         owner = self._scope.artifact_owner
         session_id = owner.session_id if owner else session.id
         return {
-            "app_name": session.app_name,
-            "user_id": session.user_id,
+            "app_name": self.app_name,
+            "user_id": self.user_id,
             "session_id": session_id,
         }
 
@@ -445,19 +464,33 @@ class Context(ReadonlyContext):
     def request_credential(self, auth_config: AuthConfig) -> None:
         """Ask the user for a credential; the tool runs again with it (TOL-50..53).
 
-        The event, and so every store and history, contains no secrets (TOL-55).
+        For OAuth2 the request has the URL of the page where the user consents. The event, and so
+        every store and history, contains no secrets (TOL-55).
 
         Raises:
             InvalidRequestError: This is no tool's context.
         """
-        self.actions.requested_auth_configs[self._call_id()] = without_secrets(auth_config)
+        asked = with_consent_page(auth_config, call=self.idempotency_key)
+        self.actions.requested_auth_configs[self._call_id()] = without_secrets(asked)
 
     def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
         """Return the credential that the user gave in this invocation, if any (TOL-53).
 
-        `load_credential` finds those of earlier invocations too.
+        If it has OAuth2's code and no token, the token is asked for, as in ADK; that may take
+        seconds. `load_credential` finds those of earlier invocations too.
         """
-        return self.given_credentials.get(auth_config.key)
+        key = auth_config.key
+        given = self.given_credentials.get(key)
+        if given is None:
+            return None
+        credential = with_token(auth_config, given)
+        kept = without_client_secret(credential)
+        if kept.oauth2 and given.oauth2 and kept.oauth2.access_token != given.oauth2.access_token:
+            self.given_credentials[key] = kept
+            self.exchanged_credentials.append(
+                auth_config.model_copy(update={"exchanged_auth_credential": kept})
+            )
+        return credential
 
     def _call_id(self) -> str:
         if not self.function_call_id:

@@ -1,7 +1,7 @@
 """The context of a custom agent's body, which runs in the loop and must be deterministic."""
 
 import importlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -208,8 +208,17 @@ class NoLoop:
 def _run_in_memory(
     agent: RunningAgent | None, ctx: "InvocationContext"
 ) -> AsyncGenerator[Event, None]:
+    return _runners().run_in_memory(agent, ctx)
+
+
+def run_tool_in_memory(tool: Any, message: str, context: Any) -> Awaitable[Any]:
+    """Run the agent of an `AgentTool`, for a tool's context that a test has made."""
+    return _runners().run_tool_in_memory(tool, message, context)
+
+
+def _runners() -> Any:
     # A runner is made of agents and their contexts; only here one of those needs a runner.
-    return importlib.import_module("durable_adk.runners").run_in_memory(agent, ctx)
+    return importlib.import_module("durable_adk.runners")
 
 
 @dataclass(kw_only=True)
@@ -243,7 +252,8 @@ class InvocationContext:
     def __post_init__(self) -> None:
         self.run_config = self.run_config or RunConfig()
         if not self.agent_name:
-            self.agent_name = self.agent.name if self.agent is not None else "unknown"
+            # A mock that stands for an agent in a test may have no name, as in ADK.
+            self.agent_name = getattr(self.agent, "name", "unknown")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> "InvocationContext":
         """Return a copy with some fields replaced; the session is shared."""

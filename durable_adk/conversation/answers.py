@@ -25,7 +25,7 @@ from durable_adk.conversation.pending_calls import (
 from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ToolConfirmation
-from durable_adk.json_values import check_json
+from durable_adk.json_values import check_json, to_json_value
 from durable_adk.sessions.records import Status
 
 
@@ -181,7 +181,11 @@ def _check_status(
     if item.status is CallStatus.ANSWERED:
         _refuse(f"The call {call.call_id!r} is already answered; the first answer counts.")
     if completed:
-        _refuse(f"The invocation {call.invocation_id} is over; send a new message instead.")
+        _refuse(
+            f"The invocation {call.invocation_id} is over, or was copied from google-adk: nothing "
+            f"waits for an answer to its call {call.call_id!r}. Send a message instead, so that "
+            "the tool asks again."
+        )
     return False
 
 
@@ -190,6 +194,8 @@ def _json_object(data: Any, call: PendingCall) -> dict[str, Any]:
     what = f"the response to call {call.call_id!r}"
     if not isinstance(data, dict):
         _refuse(f"There is no response in {what}; pass a JSON object.")
+    if call.kind != "long_running":  # ADK's pages answer with model_dump(), which leaves enums
+        data = to_json_value(data)
     try:
         check_json(data, what)
         found = cast("dict[str, Any]", data)

@@ -15,7 +15,7 @@ from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
 from durable_adk.json_values import JsonModel
-from durable_adk.tools.require_confirmation import runtime_hint
+from durable_adk.tools.require_confirmation import is_runtime_hint
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"
 REQUEST_CREDENTIAL = "adk_request_credential"
@@ -191,6 +191,6 @@ def _requested_by_tool(events: Sequence[Event], request_id: str | None, call_id:
     request = next((call for call in calls if call.id == request_id), None)
     match request and request.args:
         case {"originalFunctionCall": {"name": str(name)}, "toolConfirmation": {"hint": hint}}:
-            return hint != runtime_hint(name)
+            return not is_runtime_hint(hint, name)
         case _:
             return True

@@ -55,6 +55,8 @@ class _Turn:
     invocation_id: str
     is_steering: bool
     """Whether it is a user message that was delivered to an active invocation."""
+    is_transfer: bool
+    """Whether it hands the conversation over; the turn of who gets it began before."""
     answers: dict[str, types.Part] = field(default_factory=dict[str, types.Part])
     """Latest response to each of its calls."""
     beside_answers: list[types.Part] = field(default_factory=list[types.Part])
@@ -142,6 +144,7 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
             pending=frozenset(event.long_running_tool_ids or ()),
             invocation_id=event.invocation_id,
             is_steering=_is_steering(event),
+            is_transfer=_is_transfer(event),
         )
         if event.actions.compaction is None and _is_foreign(turn, callers, agent_name):
             turn.parts = list(_quoted(turn, thoughts))
@@ -296,6 +299,11 @@ def _with_current_turn(
         size *= 4
 
 
+def _is_transfer(event: Event) -> bool:
+    calls = (call.name == "transfer_to_agent" for call in event.get_function_calls())
+    return bool(event.actions.transfer_to_agent) or any(calls)
+
+
 def _changes_history(event: Event) -> bool:
     """Whether the event affects earlier events, which may be anywhere."""
     actions = event.actions
@@ -309,7 +317,7 @@ def _current_turn(turns: list[_Turn], agent_name: str) -> int:
         turn = turns[position]
         if turn.callers:  # terminates: a call precedes its answer
             position = min(turn.callers)
-        elif turn.author != agent_name and not turn.is_steering:
+        elif turn.author != agent_name and not (turn.is_steering or turn.is_transfer):
             return position
         else:
             position -= 1

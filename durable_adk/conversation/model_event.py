@@ -34,7 +34,8 @@ def model_event(
     )
     if event.content:
         event.content = event.content.model_copy(deep=True)
-        event.content.role = event.content.role or "model"
+        if not event.content.role:  # that of a ModelContent is frozen
+            event.content.role = "model"
     (ids or CallIds(step.event_id)).give(event.get_function_calls())
     return event
 

@@ -168,11 +168,20 @@ def _status_after(item: TrackedCall, event: Event) -> CallStatus:
         return CallStatus.ANSWERED
     if item.status is not CallStatus.OPEN:
         return item.status
-    if event.id.endswith(".sealed"):
+    if is_sealed(event):
         return CallStatus.CLOSED
+    return CallStatus.DECIDED if is_final(event, item.call.call_id) else CallStatus.OPEN
+
+
+def is_sealed(event: Event) -> bool:
+    """Return whether an event has the responses of calls whose invocation has ended."""
+    return event.id.endswith(".sealed")
+
+
+def is_final(event: Event, call_id: str) -> bool:
+    """Return whether an agent's response to a long-running call is no preliminary one."""
     final: Any = (event.custom_metadata or {}).get(FINAL_RESPONSES)
-    is_final = final is True or (isinstance(final, list) and item.call.call_id in final)
-    return CallStatus.DECIDED if is_final else CallStatus.OPEN
+    return final is True or (isinstance(final, list) and call_id in final)
 
 
 def _close(history: dict[str, TrackedCall], invocation_id: str) -> None:

@@ -103,7 +103,7 @@ def _start(events: Sequence[Event], invocation_id: str) -> int:
         if invocation_id and event.invocation_id == invocation_id:
             return position
     raise InvocationNotFoundError(
-        f"The session has no invocation {invocation_id!r} to rewind before."
+        f"Invocation ID not found: {invocation_id}; the session has no such one to rewind before."
     )
 
 

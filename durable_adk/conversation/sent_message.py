@@ -24,7 +24,8 @@ def with_digest(metadata: dict[str, Any] | None, *, sent: types.Content | None) 
 def is_sent_as(event: Event, message: types.Content) -> bool:
     """Return whether the client sent this message, whether or not plugins changed it."""
     digest = (event.custom_metadata or {}).get(AS_SENT)
-    return event.content == message or digest == _digest(message)
+    said = event.content or types.Content(role="user")  # agents that only continue: no content
+    return said == message or digest == _digest(message)
 
 
 def is_same_message(event: Event, message: types.Content, metadata: dict[str, Any] | None) -> bool:

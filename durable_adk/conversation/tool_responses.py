@@ -1,4 +1,7 @@
-"""The responses to function calls, as events: merged, failed, and added when a run ends early."""
+"""The responses to function calls, as events: merged, failed, and added when a run ends early.
+
+With them the event of the error that ends it.
+"""
 
 from collections.abc import Sequence, Set as AbstractSet
 from copy import deepcopy
@@ -6,9 +9,13 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.errors import DurableAdkError, InvocationCancelledError, describe
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.sessions.state_merge import Base, together
+
+ABORTED = "INVOCATION_ABORTED"
+"""The error code of a run that was cancelled."""
 
 
 def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
@@ -134,3 +141,15 @@ def closing_responses(
             # The id is derived from the event with the calls, so a retry makes the same event.
             closing.append(merge_responses(responses, event_id=f"{event.id}.sealed"))
     return closing
+
+
+def error_event(error: DurableAdkError, *, invocation_id: str, author: str) -> Event:
+    """Return the event of the error that ends a run (RUN-8, CAN-2)."""
+    code, message = describe(error)
+    return Event(
+        id=f"{invocation_id}.end",
+        invocation_id=invocation_id,
+        author=author,
+        error_code=ABORTED if isinstance(error, InvocationCancelledError) else code,
+        error_message=message,
+    )

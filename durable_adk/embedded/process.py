@@ -34,6 +34,7 @@ class Process:
         command: Sequence[str | Path],
         *,
         log: Path,
+        output: int | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         pass_fds: Sequence[int] = (),
@@ -44,6 +45,7 @@ class Process:
         Args:
             command: The program and its arguments.
             log: File for its output; created if missing.
+            output: Open file descriptor for its output, in place of the log.
             env: Additional environment variables.
             cwd: Its working directory; None: ours.
             pass_fds: Open file descriptors to inherit.
@@ -52,13 +54,13 @@ class Process:
         Raises:
             DurableAdkError: The program cannot be run.
         """
-        with _appending(log) as output:
+        with _appending(log) as appended:
             supervisor = await asyncio.create_subprocess_exec(
                 # isolated, without site: a third of the start-up time, and no user code
                 *(sys.executable, "-I", "-S", _SUPERVISOR, str(grace), *command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=output,
+                stderr=appended if output is None else output,
                 env={**os.environ, **(env or {})},
                 cwd=cwd,
                 pass_fds=pass_fds,

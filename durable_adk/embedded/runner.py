@@ -11,12 +11,14 @@ from durable_adk.artifacts import BaseArtifactService
 from durable_adk.auth.credential_service import BaseCredentialService
 from durable_adk.embedded.shared import embedded_client, payloads_place, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
+from durable_adk.extras import from_google_adk
 from durable_adk.memory import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.runners import Runner
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Settings
-from durable_adk.storage import blobs_at, sweep
+from durable_adk.storage.payload_driver import blobs_at
+from durable_adk.storage.retention import sweep
 from durable_adk.worker import WorkerOptions, worker
 
 PAYLOADS_KEPT = timedelta(days=7)
@@ -49,12 +51,12 @@ async def embedded_runner(
                 print(event.author, event.text)
 
     Missing sessions are created. If the process is killed, its open invocations continue when the
-    app is next embedded in the same folder.
+    app is next embedded in the folder.
 
     Args:
         app: The app, or a root agent, whose name becomes the app's.
-        data_dir: Folder of the server's and the store's files; processes with the same folder share
-            a server. None: ``DURABLE_ADK_DATA_DIR``, else ``.durable-adk``.
+        data_dir: Folder of the files; processes with the same folder share a server. None:
+            ``DURABLE_ADK_DATA_DIR``, else ``.durable-adk``.
         session_service: The session store, not closed here; None: SQLite in `data_dir`.
         artifact_service: The same for artifacts; None: files.
         memory_service: The same for memory; None: SQLite.
@@ -66,7 +68,7 @@ async def embedded_runner(
         TemporalUnavailableError: The server cannot be started.
         WorkerStuckError: User code blocked the worker; the body was cancelled.
     """
-    app = app if isinstance(app, App) else App(name=app.name, root_agent=app)
+    app = _as_app(from_google_adk(app))
     folder = prepare_data_dir(data_dir or Settings().data_dir)
     options = options or WorkerOptions(task_queue=embedded_task_queue(app.name))
     kept = folder_stores(
@@ -79,6 +81,10 @@ async def embedded_runner(
     )
     async with kept as stores, _served(app, folder, stores, options) as runner:
         yield runner
+
+
+def _as_app(app: App | BaseAgent) -> App:
+    return app if isinstance(app, App) else App(name=app.name, root_agent=app)
 
 
 @asynccontextmanager

@@ -188,17 +188,18 @@ class _Ports(NamedTuple):
     def pick(cls, frontend: int | None, ui: int | None) -> Self:
         """Choose ports that are free now; the given ones must be free."""
         for port in (frontend, ui):
-            if port is not None and not _is_free(port):
+            if port is not None and not is_free(port):
                 raise TemporalUnavailableError(
                     f"Port {port} of {HOST} is in use; stop the program that listens there, or "
                     "choose another port."
                 )
         order = random.sample(PORTS, len(PORTS))  # at random, so that two starts rarely collide
-        free = (port for port in order if port not in (frontend, ui) and _is_free(port))
+        free = (port for port in order if port not in (frontend, ui) and is_free(port))
         return cls(frontend or next(free), ui or next(free), next(free), next(free))
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server can listen at a port of `HOST` now."""
     with socket.socket() as probe:
         # As the server does: a port with connections in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

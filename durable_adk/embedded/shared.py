@@ -190,5 +190,10 @@ async def start_worker_process(
     command = [sys.executable, "-P", "-m", "durable_adk.cli", "worker", target]
     command += ["--address", address, "--store", store, "--task-queue", task_queue]
     command += ["--data-dir", str(data_dir)]
-    base = {**ENVIRONMENT, "DURABLE_ADK_PAYLOADS": str(payloads_place(data_dir))}
+    base = worker_environment(data_dir)
     return await Process.start(command, log=log, env={**base, **(env or {})}, grace=GRACE)
+
+
+def worker_environment(data_dir: Path) -> dict[str, str]:
+    """Environment variables of worker processes that serve a data folder's server."""
+    return {**ENVIRONMENT, "DURABLE_ADK_PAYLOADS": str(payloads_place(data_dir))}

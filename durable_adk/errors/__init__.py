@@ -19,6 +19,10 @@
     |   +-- QueueFullError
     |   +-- NotInLoopError
     |   +-- SearchAttributesError
+    |   +-- AuthenticationError
+    |   +-- PermissionDeniedError
+    |   +-- RateLimitError
+    |   +-- AmbiguousInvocationError
     +-- RunError                       ends the run: a stored error event, then raised
     |   +-- LlmCallsLimitExceededError
     |   +-- BudgetExceededError
@@ -39,15 +43,19 @@
     |   +-- PayloadLostError
     |   +-- InvocationCancelledError
     |   +-- InvocationTerminatedError
+    |   +-- WebhookRefusedError
     +-- TransientError                 retried; reaches a caller when retries time out
         +-- StoreUnavailableError
         |   +-- SessionRegressedError
         |   +-- SchemaOutdatedError
         +-- ModelUnavailableError
         +-- ToolsetUnavailableError
+        |   +-- MissingCredentialError
         +-- EncryptionKeyError
         +-- NoWorkerError
         +-- TemporalUnavailableError
+        +-- IdentityProviderError
+        +-- WebhookError
         +-- WorkerStuckError
 
 The second level is the retry class (design D11): it alone decides what the workflow and the
@@ -172,6 +180,22 @@ class SearchAttributesError(CallerError):
     """The search attributes cannot be registered; everything works without them."""
 
 
+class AuthenticationError(CallerError):
+    """The server does not know who sends the request."""
+
+
+class PermissionDeniedError(CallerError):
+    """The sender of the request is known, and may not do this."""
+
+
+class RateLimitError(CallerError):
+    """The caller has sent too many requests; wait, then send this one again."""
+
+
+class AmbiguousInvocationError(CallerError):
+    """Several sessions have an invocation of this id; say which session is meant."""
+
+
 class RunError(DurableAdkError):
     """The run has failed."""
 
@@ -265,6 +289,10 @@ class InvocationTerminatedError(RunError):
     """The invocation's workflow was closed from outside before it could end itself."""
 
 
+class WebhookRefusedError(RunError):
+    """The receiver of a webhook does not want it; it is not sent again."""
+
+
 class TransientError(DurableAdkError):
     """Something is unavailable right now."""
 
@@ -314,6 +342,10 @@ class ToolsetUnavailableError(TransientError):
     """A toolset cannot say which tools it has."""
 
 
+class MissingCredentialError(ToolsetUnavailableError):
+    """A toolset without tools has no credential: none is given or stored, or it is refused."""
+
+
 class EncryptionKeyError(TransientError):
     """A payload is encrypted with a key that is not here; give this process the key.
 
@@ -327,6 +359,27 @@ class NoWorkerError(TransientError):
 
 class TemporalUnavailableError(TransientError):
     """The Temporal server does not answer."""
+
+
+class IdentityProviderError(TransientError):
+    """The identity provider's keys cannot be read, so its tokens cannot be checked."""
+
+
+class WebhookError(TransientError):
+    """A webhook was not delivered; it is sent again.
+
+    `retry_after` is the delay in seconds that the receiver asks for, or None.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: float | None = None,
+        error_type: str | None = None,
+    ) -> None:
+        super().__init__(message, error_type=error_type)
+        self.retry_after = retry_after
 
 
 class WorkerStuckError(TransientError):

@@ -12,6 +12,10 @@ from durable_adk.models.llm_response import LlmResponse
 RUNTIME_METADATA = "adk_"
 """Prefix of the keys of `custom_metadata` that only the runtime sets; requests with one are
 refused."""
+MISSING_TOOLSETS = "adk_missing_toolsets"
+"""Key of the toolsets that could not be listed when the model was asked, each with the reason."""
+ANSWERED_BY = "adk_answered_by"
+"""Key of who has given an answer, on the answer's event; see `InvocationAnswer.answered_by`."""
 _ACTIONS = {
     key for name, field in EventActions.model_fields.items() for key in (name, field.alias or name)
 }

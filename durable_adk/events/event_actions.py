@@ -3,7 +3,7 @@
 from typing import Any
 
 from google.genai import types
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, FieldSerializationInfo, field_serializer, field_validator
 
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
@@ -37,6 +37,7 @@ class EventActions(JsonModel):
     serves the commit, and is in no stored event."""
     artifact_delta: dict[str, int] = Field(default_factory=dict[str, int])
     transfer_to_agent: str | None = None
+    transfer_reason: str | None = None
     escalate: bool | None = None
     requested_auth_configs: dict[str, AuthConfig] = Field(default_factory=dict[str, AuthConfig])
     """The credential that each call asks for, by the call's id; without secrets (TOL-55)."""
@@ -52,9 +53,12 @@ class EventActions(JsonModel):
     """The agent's final answer, by the tool of that name; it ends the agent's run (AGT-19)."""
 
     @field_serializer("requested_auth_configs", when_used="json")
-    def _with_defaults(self, configs: dict[str, AuthConfig]) -> dict[str, Any]:
+    def _with_defaults(
+        self, configs: dict[str, AuthConfig], info: FieldSerializationInfo
+    ) -> dict[str, Any]:
         # Payloads leave out defaults, and the type of a scheme is one that its reader needs.
-        return {call_id: config.to_value() for call_id, config in configs.items()}
+        form: dict[str, Any] = {"mode": "json", "by_alias": info.by_alias, "exclude_none": True}
+        return {call_id: config.model_dump(**form) for call_id, config in configs.items()}
 
     @field_validator("requested_auth_configs")
     @classmethod

@@ -1,6 +1,7 @@
 """The request to confirm a tool call, and the decision."""
 
-from typing import Any, Literal
+import json
+from typing import Any, Literal, Self
 
 from pydantic import StrictBool
 
@@ -20,3 +21,10 @@ class ToolConfirmation(JsonModel):
     """Only true is a yes: "yes", 1 and "true" are rejected."""
     payload: Any = None
     """JSON: values that the tool asks the person to fill in, and the values filled in."""
+
+    @classmethod
+    def from_response_dict(cls, response: dict[str, Any]) -> Self:
+        """Read the response to a request; ADK's web client wraps its JSON in ``response``."""
+        if set(response) == {"response"}:
+            response = json.loads(response["response"])
+        return cls.model_validate(response)

@@ -126,6 +126,23 @@ class AgentScope:
         self.ctx.end_invocation = value
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallSite:
+    """Where an agent is run from."""
+
+    ctx: InvocationContext
+    """The context of the agent above, or one for the whole invocation."""
+    frame: StackFrame
+    branch: Branch
+    above: AgentScope | None = None
+    """The agent above; None for the invocation's first agent."""
+
+    @property
+    def run(self) -> int:
+        """Number of the run of the agent above."""
+        return (self.above.position.run or 0) if self.above else 0
+
+
 def commit_decision(
     above: AgentScope | None, node: AgentNode, *, hooks_follow: bool
 ) -> tuple[CommitBy, bool]:

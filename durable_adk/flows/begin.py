@@ -27,6 +27,9 @@ from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
+_RECONSIDERS = 3
+"""The first of the loop's rules by which a refused answer may be sent again; see `LOOP_RULES`."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -128,6 +131,7 @@ async def begin(
     key = key._replace(session_id=request.session or opened.record.invocation_id)  # as recorded
     if opened.ending is not None:
         return Ended(key, opened.ending)
+    runtime.inbox.reconsiders = opened.rules >= _RECONSIDERS
     state = LoopState(
         runtime=runtime,
         checkpoint=_first_checkpoint(runtime, request, opened, opened.record),
@@ -181,6 +185,7 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
         )
         await uninterrupted(runtime.perform(step))
         raise
+    runtime.inbox.reconsiders = checkpoint.opened.rules >= _RECONSIDERS
     runtime.inbox.restore(checkpoint.pending)
     state = LoopState(
         runtime=runtime,

@@ -30,7 +30,7 @@ from durable_adk.errors import (
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.begin import Ended, Steered, begin, resume
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.plugin_hooks import hooked_run, run_failed
+from durable_adk.flows.plugin_hooks import error_to_store, hooked_run, run_failed
 from durable_adk.flows.runtime import Runtime
 from durable_adk.sessions.records import Status
 from durable_adk.wire.checkpoint import Cursor
@@ -111,7 +111,8 @@ async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
         return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
     if not isinstance(error, Exception):
         error = raised(AgentError, type(error).__name__, text_of(error))
-    return await _close(invocation, Status.FAILED, wrapped(AgentError, error))
+    failure = wrapped(AgentError, error)
+    return await _close(invocation, Status.FAILED, failure)
 
 
 async def _drive(invocation: Invocation) -> Cursor | None:
@@ -185,6 +186,7 @@ async def _close(
     invocation: Invocation, status: Status, error: DurableAdkError | None = None
 ) -> Ending:
     state = invocation.state
+    event = None if error is None or invocation.closed else await error_to_store(state, error)
     step = CloseStep(
         key=state.key,
         invocation_id=state.invocation_id,
@@ -196,6 +198,7 @@ async def _close(
         seals=state.checkpoint.left_calls,
         revision=state.checkpoint.revision,
         error=as_detail(error) if error else None,
+        event=event,
         ended=state.agent_runs.end_all(error.error_type if error else None),
     )
     # A cancellation comes too late here; heeding it would leave the lease behind.

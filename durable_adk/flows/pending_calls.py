@@ -25,6 +25,7 @@ from durable_adk.errors import (
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.continue_as_new import ContinueAsNew
+from durable_adk.flows.plugin_hooks import prepare_answer
 from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
 from durable_adk.sessions.state import without_temp
@@ -297,6 +298,9 @@ class PendingCalls:
         step = self._step(answer, f"{name}.0" if answer.steers else answer_event(own, name))
         step.author = author
         step.named = name in self._pending.digests if sent else None
+        if sent and (reason := await prepare_answer(self._state, step)) is not None:
+            self._inbox.refuse(name, reason)
+            return
         taken = await self._state.runtime.perform(step)
         if taken.refused is not None:
             if sent:
@@ -306,7 +310,8 @@ class PendingCalls:
             self._inbox.take(name)
         self._resumed(taken)
         self._stored(step.event_id, taken)
-        delta = taken.heard.actions.state_delta if taken.heard else answer.state_delta
+        stored = taken.heard or step.changed
+        delta = stored.actions.state_delta if stored else answer.state_delta
         if taken.state is None:  # otherwise that has the changes already
             self._state.changed(EventActions(state_delta=without_temp(delta)))
         self._state.apply_local(delta)

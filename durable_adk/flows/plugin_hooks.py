@@ -1,15 +1,23 @@
-"""The plugins' hooks round a run and its events (semantics RUN-26, PLG-5, PLG-6).
+"""The plugins' hooks round a run, its messages and its events (semantics RUN-26, PLG-5, PLG-6).
 
 Which hooks are scheduled was recorded when the invocation opened, so a replay after a deploy
 schedules the same. The worker runs those of its plugins that have the hook; if none has it any
 more, the step changes nothing.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from durable_adk.closing import closing, uninterrupted
-from durable_adk.errors import DurableAdkError, LeaseLostError, as_detail
+from durable_adk.conversation.tool_responses import error_event
+from durable_adk.errors import (
+    DurableAdkError,
+    InvocationCancelledError,
+    LeaseLostError,
+    SessionNotFoundError,
+    as_detail,
+)
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
@@ -19,7 +27,7 @@ from durable_adk.plugins.base_plugin import HookName
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.run_config import RunConfig
-from durable_adk.wire.steps import HookStep, Opened, OpenStep
+from durable_adk.wire.steps import AnswerStep, HookStep, Opened, OpenStep
 
 
 async def prepared(
@@ -72,6 +80,31 @@ async def prepared(
     return step.model_copy(update={**changes, "prepared": True})
 
 
+async def prepare_answer(state: LoopState, step: AnswerStep) -> str | None:
+    """Let the plugins change a user's answer before it is stored, as `prepared` does a message.
+
+    Returns:
+        Why it is not to be stored: a hook failed, or left what cannot be stored.
+    """
+    if state.rules <= 1 or not state.hooked("on_user_message_callback"):
+        return None
+    hook = _step(state, "on_user_message_callback", event_id=step.event_id)
+    hook.event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=step.author,
+        content=step.answer.content(step.call_name),
+        actions=EventActions(state_delta=step.answer.state_delta),
+    )
+    try:
+        step.changed = (await state.runtime.perform(hook)).event
+    except (LeaseLostError, SessionNotFoundError):
+        raise
+    except DurableAdkError as error:
+        return error.message
+    return None
+
+
 async def hooked_run(
     state: LoopState, run: Callable[[], AsyncGenerator[Event, None]]
 ) -> AsyncGenerator[Event, None]:
@@ -117,6 +150,22 @@ async def on_event(state: LoopState, event: Event) -> None:
     if changed is not None:
         for name in Event.model_fields:
             setattr(event, name, getattr(changed, name))
+
+
+async def error_to_store(state: LoopState, error: DurableAdkError) -> Event:
+    """The event of the error that ends the run; the plugins may change it, unless it is cancelled.
+
+    Whatever becomes of the hooks, the invocation is closed with its error.
+    """
+    author = state.checkpoint.opened.agent
+    event = error_event(error, invocation_id=state.invocation_id, author=author)
+    event.timestamp = state.runtime.now()
+    event.custom_metadata = state.checkpoint.request.run_config.custom_metadata or None
+    if state.rules > 1 and not isinstance(error, InvocationCancelledError):
+        with suppress(DurableAdkError, asyncio.CancelledError):
+            await uninterrupted(on_event(state, event))
+        event.actions.state_read = {}  # what is written last counts: a merge could fail
+    return event
 
 
 async def agent_failed(state: LoopState, scope: AgentScope, error: DurableAdkError) -> None:

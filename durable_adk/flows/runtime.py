@@ -30,6 +30,8 @@ class Inbox:
     def __init__(self) -> None:
         self.state = PendingState()
         """Part of the loop's checkpoint, once the invocation is open."""
+        self.reconsiders = False
+        """Whether an answer that was refused is looked at again when it is sent again."""
         self._queue: asyncio.Queue[InvocationAnswer | None] = asyncio.Queue()
         self._disputed: set[str] = set()
 
@@ -44,6 +46,8 @@ class Inbox:
         Answers may have come to this run before it could read that state.
         """
         early, self.state = self.state, saved
+        for name in early.digests:
+            self._forget_refusal(name)
         saved.steered += early.steered
         saved.outcomes = early.outcomes | saved.outcomes
         saved.heard |= early.heard
@@ -54,12 +58,27 @@ class Inbox:
         """Add an answer, or the news of a steering message; False: there are too many of those."""
         steered = self.state.steered
         if answer.steers is None:
+            if self._forget_refusal(answer.answer_id):
+                self._disputed.discard(answer.answer_id or "")
             self._compare(answer)
             self._queue.put_nowait(answer)
         elif answer.steers not in steered:
             if len(steered) == MAX_STEERED:
                 return False
             steered.append(answer.steers)
+        return True
+
+    def _forget_refusal(self, name: str | None) -> bool:
+        """Forget why an answer was refused, and what it said, as it is sent again.
+
+        The reason may be gone by now: a plugin was mended, or the call waits only now.
+        """
+        if not self.reconsiders or name is None or self.outcomes.get(name) is None:
+            return False
+        if name in self.taken():
+            return False
+        del self.outcomes[name]
+        self.state.digests.pop(name, None)
         return True
 
     def _compare(self, answer: InvocationAnswer) -> None:

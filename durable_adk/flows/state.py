@@ -13,10 +13,10 @@ from google.genai import types
 
 from durable_adk.context.journal import Entry, Journal
 from durable_adk.context.loop import LoopSession
-from durable_adk.errors import StateConflictError
+from durable_adk.errors import BudgetExceededError, StateConflictError
+from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import Branch, Branches
-from durable_adk.flows.budget import BudgetMeter
 from durable_adk.flows.runtime import Runtime
 from durable_adk.json_values import canonical, check_json
 from durable_adk.plugins.base_plugin import HookName
@@ -24,8 +24,8 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp
 from durable_adk.sessions.state_merge import Base, merged
 from durable_adk.wire.checkpoint import Checkpoint
-from durable_adk.wire.messages import check_size
-from durable_adk.wire.run_config import RunConfig
+from durable_adk.wire.messages import InvocationResult, check_size
+from durable_adk.wire.run_config import Budget, RunConfig
 from durable_adk.wire.steps import AgentRun
 
 
@@ -257,3 +257,104 @@ class AgentRuns:
 
     def _open(self) -> list[AgentRun]:
         return [run for run in self._state.runs if run.ended is None]
+
+
+_USES = {
+    "model_calls": "model calls",
+    "tool_calls": "tool calls",
+    "tokens": "tokens",
+    "seconds": "seconds",
+}
+
+
+class BudgetMeter:
+    """Counts what is used of the budget of the request, within that of the app.
+
+    It counts decisions of the loop, and committed events. So every logical call counts once,
+    however many attempts it took, and a replay counts the same.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        requested = checkpoint.request.run_config.budget or Budget()
+        self._budget = requested.within(checkpoint.opened.budget)
+        self._started = checkpoint.opened_at
+        checkpoint.used = {"model_calls": 0, "tool_calls": 0, "tokens": 0} | checkpoint.used
+        self.used = checkpoint.used
+
+    def model_call(self, now: float) -> None:
+        """Count a model call that is about to begin.
+
+        Args:
+            now: Seconds since the epoch.
+
+        Raises:
+            BudgetExceededError: It would exceed the budget.
+        """
+        self._check_time(now)
+        tokens = self._budget.tokens
+        # How many tokens a call uses is not known before, so the last call may exceed the budget.
+        if tokens is not None and self.used["tokens"] >= tokens:
+            raise _exceeded("tokens", tokens)
+        self._use("model_calls", self._budget.model_calls, 1)
+
+    def no_model_call(self) -> None:
+        """Take a model call back, because a callback has answered in place of the model."""
+        self.used["model_calls"] -= 1
+
+    def tool_calls(self, number: int, now: float) -> None:
+        """Count tool calls that are about to begin.
+
+        Raises:
+            BudgetExceededError: They would exceed the budget, so none of them may begin.
+        """
+        self._check_time(now)
+        self._use("tool_calls", self._budget.tool_calls, number)
+
+    def committed(self, event: Event) -> None:
+        """Count the tokens that a committed event reports."""
+        usage = event.usage_metadata
+        self.used["tokens"] += (usage.total_token_count or 0) if usage else 0
+
+    def by_agent(self, result: InvocationResult) -> None:
+        """Count what an agent used that ran as a tool."""
+        self.used["model_calls"] += result.model_calls
+        self.used["tool_calls"] += result.tool_calls
+        self.used["tokens"] += result.tokens
+
+    def left(self, now: float) -> Budget | None:
+        """The rest, as the budget of an agent that runs as a tool; None: no limit."""
+        rest = {
+            name: max(limit - self.used[name], 0)
+            for name in self.used
+            if (limit := getattr(self._budget, name)) is not None
+        }
+        seconds = self.seconds_left(now)
+        budget = Budget(**rest, seconds=seconds)
+        return None if budget == Budget() else budget
+
+    def seconds_left(self, now: float) -> float | None:
+        """Seconds until the time limit, at least 0; None: no time limit."""
+        seconds = self._budget.seconds
+        return None if seconds is None else max(self._started + seconds - now, 0.0)
+
+    def time_is_up(self) -> BudgetExceededError:
+        """The error of an invocation that has reached its time limit."""
+        return _exceeded("seconds", self._budget.seconds or 0)
+
+    def _check_time(self, now: float) -> None:
+        """A step that finishes after the time limit still counts; nothing runs after it."""
+        if self.seconds_left(now) == 0.0:
+            raise self.time_is_up()
+
+    def _use(self, name: str, limit: int | None, number: int) -> None:
+        if limit is not None and self.used[name] + number > limit:
+            raise _exceeded(name, limit)
+        self.used[name] += number
+
+
+def _exceeded(name: str, limit: float) -> BudgetExceededError:
+    """The error that names the exceeded limit."""
+    return BudgetExceededError(
+        f"The invocation's budget of {limit:,g} {_USES[name]} is used up; give it more with "
+        f"RunConfig(budget=Budget({name}=...)), or find out what it does."
+    )

@@ -387,5 +387,11 @@ def _target(name: str, results: Sequence[StepResult], known: Sequence[str]) -> A
     for result in results:
         if result.transfer is not None and result.transfer.name == name:
             return result.transfer
-    text = f"There is no agent {name!r} to transfer to. The agents are: {', '.join(known)}."
+    if name in known:
+        text = (
+            f"The agent may not transfer to {name!r}: it is the agent itself, neither its parent "
+            "nor a sub-agent nor a peer, or not to be transferred to from there."
+        )
+    else:
+        text = f"There is no agent {name!r} to transfer to. The agents are: {', '.join(known)}."
     raise raised(AgentError, "ValueError", text)

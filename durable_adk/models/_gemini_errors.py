@@ -36,7 +36,8 @@ def _network_errors() -> Iterator[type[Exception]]:
             yield from (getattr(module, name) for name in names)
 
 
-_NETWORK = (*_network_errors(), OSError)
+NETWORK_ERRORS = (*_network_errors(), OSError)
+"""What the HTTP libraries that are installed raise for a connection that failed or was cut."""
 
 
 def to_error(error: Exception) -> DurableAdkError:
@@ -61,7 +62,7 @@ def to_error(error: Exception) -> DurableAdkError:
             retryable = bool(getattr(error, "retryable", False))
             kind = ModelUnavailableError if retryable else ModelError
             result = kind(f"No access to Gemini: {text}", error_type=name)
-        case _ if isinstance(error, _NETWORK):
+        case _ if isinstance(error, NETWORK_ERRORS):
             result = ModelUnavailableError(f"No connection to Gemini: {text}", error_type=name)
         case ValueError() if "api key" in text.lower():
             result = ModelError(f"There is no API key for Gemini. {_remedy(env_files_searched())}")
@@ -82,7 +83,7 @@ def retry_after(error: APIError) -> float | None:
     """Return the retry delay in seconds from the Retry-After header, or RetryInfo in the body."""
     raised: Any = error  # the client's types name HTTP libraries that need not be installed
     headers: Any = getattr(raised.response, "headers", None) or {}
-    seconds = _header_seconds(headers.get("retry-after"))
+    seconds = header_seconds(headers.get("retry-after"))
     return _body_seconds(raised.details) if seconds is None else seconds
 
 
@@ -98,7 +99,8 @@ def _of_status(error: APIError) -> DurableAdkError:
     return ModelError(text, error_type=name)
 
 
-def _header_seconds(value: str | None) -> float | None:
+def header_seconds(value: str | None) -> float | None:
+    """Return the seconds that a Retry-After header asks for."""
     if not value:
         return None
     if re.fullmatch(r"\d+(\.\d+)?", value.strip()):

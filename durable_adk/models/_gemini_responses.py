@@ -5,7 +5,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.models.llm_response import NO_CONTENT, LlmResponse, says_something
+from durable_adk.models.llm_response import NO_CONTENT, LlmResponse, says_something, silence_text
 
 UNKNOWN = "UNKNOWN_ERROR"
 _TEXT = {"text", "thought"}
@@ -111,7 +111,8 @@ def _blocked(response: types.GenerateContentResponse) -> LlmResponse:
 
 def _silence(reason: types.FinishReason, candidate: types.Candidate) -> tuple[str, str]:
     if reason == types.FinishReason.STOP:
-        return NO_CONTENT, candidate.finish_message or "The model stopped without an answer."
+        has_parts = bool(_parts(candidate))
+        return NO_CONTENT, candidate.finish_message or silence_text(has_parts=has_parts)
     return reason.value, (
         candidate.finish_message or f"The model stopped without an answer: {reason.value}."
     )

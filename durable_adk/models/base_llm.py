@@ -3,10 +3,17 @@
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
 
+from google.genai import types
 from pydantic import BaseModel, ConfigDict
 
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
+
+NO_MESSAGE = "Handle the requests as specified in the System Instruction."
+GO_ON = (
+    "Continue processing previous requests as instructed. Exit or provide a summary if no more "
+    "outputs are needed."
+)
 
 
 class BaseLlm(BaseModel):
@@ -39,3 +46,12 @@ class BaseLlm(BaseModel):
             ModelError: A permanent failure.
         """
         ...
+
+    def _maybe_append_user_content(self, llm_request: LlmRequest) -> None:
+        """Let a request that is empty or ends with the model's turn end with a user's.
+
+        Providers refuse others (semantics FLW-28). ADK's models call it, and so do users' own.
+        """
+        contents = llm_request.contents
+        if not contents or contents[-1].role != "user":
+            contents.append(types.UserContent(GO_ON if contents else NO_MESSAGE))

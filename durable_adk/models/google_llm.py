@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -19,17 +20,16 @@ from durable_adk.models.llm_response import LlmResponse
 
 T = TypeVar("T")
 
-NO_MESSAGE = "Handle the requests as specified in the System Instruction."
-GO_ON = (
-    "Continue processing previous requests as instructed. Exit or provide a summary if no more "
-    "outputs are needed."
-)
 _NO_RETRIES = types.HttpRetryOptions(attempts=1)
 _KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 
 
 class _Clients(WeakKeyDictionary[asyncio.AbstractEventLoop, Client]):
     """One client per event loop, because its connections belong to the loop that opened them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opening = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Clients":
         return _Clients()  # connections cannot be copied; the copy opens its own
@@ -78,13 +78,16 @@ class Gemini(BaseLlm):
             ModelError: The request was refused, or there is no API key.
         """
         try:
-            call = self._prepared(llm_request)
+            client = await self._client()
+            call = self._prepared(llm_request, labels=client.vertexai)
+            # Any: the client's types name HTTP libraries that need not be installed.
+            models: Any = client.aio.models
             if stream:
-                async with aclosing(self._stream(call)) as responses:
+                async with aclosing(self._stream(models, call)) as responses:
                     async for response in responses:
                         yield response
             else:
-                yield to_llm_response(await self._in_time(self._models().generate_content(**call)))
+                yield to_llm_response(await self._in_time(models.generate_content(**call)))
         except Exception as error:  # noqa: BLE001  # `to_error` knows every kind
             raise self._error(error) from None
 
@@ -95,9 +98,9 @@ class Gemini(BaseLlm):
             await client.aio.aclose()
             client.close()
 
-    async def _stream(self, call: dict[str, Any]) -> AsyncGenerator[LlmResponse, None]:
+    async def _stream(self, models: Any, call: dict[str, Any]) -> AsyncGenerator[LlmResponse, None]:
         chunks: list[types.GenerateContentResponse] = []
-        stream = await self._in_time(self._models().generate_content_stream(**call))
+        stream = await self._in_time(models.generate_content_stream(**call))
         while (chunk := await self._in_time(anext(stream, None))) is not None:
             chunks.append(chunk)
             partial = to_partial(chunk)
@@ -118,11 +121,12 @@ class Gemini(BaseLlm):
                 f"Gemini was silent for {self.timeout:g} seconds."
             ) from None
 
-    def _prepared(self, request: LlmRequest) -> dict[str, Any]:
+    def _prepared(self, request: LlmRequest, *, labels: bool) -> dict[str, Any]:
         copy = request.snapshot()
+        self._maybe_append_user_content(copy)
         config = copy.config
         # The engine runs function calls, one activity each; the client must not.
-        if not self._client().vertexai:
+        if not labels:
             config.labels = None  # the Gemini API has none, and its client refuses them
         config.automatic_function_calling = types.AutomaticFunctionCallingConfig(disable=True)
         if config.http_options is not None:
@@ -132,24 +136,28 @@ class Gemini(BaseLlm):
             calling.stream_function_call_arguments = None  # half a call is never run (FLW-73)
         return {
             "model": copy.model or self.model,
-            "contents": _ending_with_user(copy.contents),
+            "contents": copy.contents,
             "config": config,
         }
 
-    def _models(self) -> Any:
-        # Any: the client's types name HTTP libraries that need not be installed.
-        return self._client().aio.models
+    async def _client(self) -> Client:
+        """The client of the running event loop.
 
-    def _client(self) -> Client:
+        A thread opens it: reading certificates and credentials would block the loop for a second.
+        """
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            options = (self.http_options or types.HttpOptions()).model_copy()
-            options.base_url = self.base_url or options.base_url
-            options.retry_options = _NO_RETRIES
-            key = self.api_key.get_secret_value() if self.api_key else None
-            client = self._clients[loop] = Client(api_key=key, http_options=options)
-        return client
+        return self._clients.get(loop) or await asyncio.to_thread(self._opened, loop)
+
+    def _opened(self, loop: asyncio.AbstractEventLoop) -> Client:
+        with self._clients.opening:
+            client = self._clients.get(loop)
+            if client is None:
+                options = (self.http_options or types.HttpOptions()).model_copy()
+                options.base_url = self.base_url or options.base_url
+                options.retry_options = _NO_RETRIES
+                key = self.api_key.get_secret_value() if self.api_key else None
+                client = self._clients[loop] = Client(api_key=key, http_options=options)
+            return client
 
     def _error(self, error: Exception) -> DurableAdkError:
         """Convert an error, and remove API keys that a gateway may echo in its message."""
@@ -160,10 +168,3 @@ class Gemini(BaseLlm):
             ours.message = ours.message.replace(key, "[key]")
         ours.args = (ours.message,)
         return ours
-
-
-def _ending_with_user(contents: list[types.Content]) -> list[types.Content]:
-    # Gemini refuses a request that is empty or ends with its own turn (semantics FLW-28).
-    if contents and contents[-1].role == "user":
-        return contents
-    return [*contents, types.UserContent(GO_ON if contents else NO_MESSAGE)]

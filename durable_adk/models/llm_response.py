@@ -11,6 +11,12 @@ NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 _NOT_SAID = {"text", "thought", "thought_signature", "part_metadata"}
 
 
+def silence_text(*, has_parts: bool) -> str:
+    """Return the error message of a complete response that says nothing, in ADK's words."""
+    what, why = ("actionable ", "thought-only or whitespace-only") if has_parts else ("", "empty")
+    return f"The model returned no {what}content (finish_reason=STOP with {why} parts)."
+
+
 def says_something(part: types.Part) -> bool:
     """Return whether the part is more than a blank text or a thought."""
     if part.text and part.text.strip() and not part.thought:
@@ -90,5 +96,5 @@ class LlmResponse(JsonModel):
         stopped = self.finish_reason is types.FinishReason.STOP and not self.error_code
         if self.partial or not stopped or any(map(says_something, self.parts)):
             return self
-        message = "The model stopped without an answer."
+        message = self.error_message or silence_text(has_parts=bool(self.parts))
         return self.model_copy(update={"error_code": NO_CONTENT, "error_message": message})

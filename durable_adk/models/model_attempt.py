@@ -35,6 +35,8 @@ class ModelAttempt(JsonModel):
     """Start time of the model call in seconds since the epoch; None if unknown."""
     seconds: float | None = None
     """Duration of the attempt in seconds; None if unknown."""
+    worker: str | None = None
+    """Identity of its worker, as in Temporal; None if unknown, as of an attempt that was lost."""
     error_type: str | None = None
     error_message: str | None = None
     usage_metadata: types.GenerateContentResponseUsageMetadata | None = None

@@ -3,6 +3,7 @@
 import re
 
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.extras import known_to_google_adk
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.google_llm import Gemini
 from durable_adk.models.offline import OfflineModel
@@ -38,12 +39,18 @@ class LLMRegistry:
 
     @classmethod
     def new_llm(cls, model: str) -> BaseLlm:
-        """Return a model of this name.
+        """Return a model of this name; one of google-adk's if only its registry knows the name.
 
         Raises:
             AgentDefinitionError: No registered class supports it.
         """
-        return cls.resolve(model)(model=model)
+        try:
+            return cls.resolve(model)(model=model)
+        except AgentDefinitionError:
+            known = known_to_google_adk(model)
+            if known is None:
+                raise
+            return known
 
 
 LLMRegistry.register(OfflineModel)

@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 
@@ -12,6 +13,8 @@ from durable_adk.sessions.session import SessionKey
 
 PREFIX = "durable_adk_partials"
 """Prefix of all channel names on a server."""
+REPLAYS = f"{PREFIX}_replays"
+"""Channel on a server on which viewers tell publishers that they have come."""
 
 
 class PartialChannel(ABC):
@@ -23,19 +26,28 @@ class PartialChannel(ABC):
     """
 
     @abstractmethod
-    def publish(self, partial: PartialEvent) -> None:
+    def publish(
+        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+    ) -> None:
         """Send a chunk to all current viewers; callable from any thread.
 
         Never blocks and never raises. A slow viewer loses chunks.
+
+        Args:
+            partial: The chunk.
+            earlier: The chunks of the same attempt before it, for viewers that came after them. A
+                viewer may get chunks again that it has.
+            again: Whether the chunk was published before, and is only for viewers that came since.
         """
 
     @abstractmethod
     def subscribe(
         self, key: SessionKey, invocation_id: str
     ) -> AbstractAsyncContextManager[Subscription]:
-        """Subscribe to an invocation's chunks from now on.
+        """Subscribe to an invocation's chunks.
 
-        Chunks published earlier are not replayed. Never raises: if nothing can be received, the
+        Those of an answer that is being written are all published again, as far as the step has
+        kept them. Never raises: if nothing can be received, the
         subscription stays empty.
         """
 

@@ -1,16 +1,21 @@
 """Selects the partial event channel for a session store or a setting."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.in_process import InProcessPartials
 from durable_adk.partials.postgres import PostgresPartials
-from durable_adk.partials.redis import RedisPartials
 from durable_adk.partials.sockets import SocketPartials
 from durable_adk.sessions.database_session_service import DatabaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.session_log import SessionLog
 
+if TYPE_CHECKING:
+    from durable_adk.partials.redis import RedisPartials
+
+_REDIS = "durable_adk.partials.redis"  # imported when it is used, as Redis' client is large
 _IN_PROCESS: WeakKeyDictionary[SessionLog, InProcessPartials] = WeakKeyDictionary()
 
 
@@ -33,7 +38,7 @@ def partials_of(sessions: SessionLog) -> PartialChannel | None:
     return None if sessions.file is None else SocketPartials(sessions.file)
 
 
-def partials_at(url: str) -> RedisPartials:
+def partials_at(url: str) -> "RedisPartials":
     """Return the channel for a configured URL; works with any session store.
 
     The caller closes the channel.
@@ -41,4 +46,5 @@ def partials_at(url: str) -> RedisPartials:
     Raises:
         InvalidRequestError: The URL is not a Redis URL, or the extra ``redis`` is not installed.
     """
-    return RedisPartials(url)
+    partials: RedisPartials = import_module(_REDIS).RedisPartials(url)
+    return partials

@@ -1,11 +1,12 @@
 """Partial events within one process."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from threading import Lock
 
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.partial import PartialEvent, encode
+from durable_adk.partials.replay import Replays
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
 
@@ -15,15 +16,17 @@ class InProcessPartials(PartialChannel):
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._replays = Replays()
         self._viewers: dict[tuple[SessionKey, str], tuple[Subscription, ...]] = {}
 
-    def publish(self, partial: PartialEvent) -> None:
+    def publish(
+        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+    ) -> None:
         """See `PartialChannel.publish`."""
-        viewers = self._viewers.get((partial.key, partial.invocation_id), ())
-        data = encode(partial) if viewers else None
-        if data is not None:
-            for viewer in viewers:
-                viewer.put(data)
+        for viewer in self._viewers.get((partial.key, partial.invocation_id), ()):
+            for chunk in self._replays.chunks(viewer, partial, earlier, again=again):
+                if data := encode(chunk):
+                    viewer.put(data)
 
     @asynccontextmanager
     async def subscribe(self, key: SessionKey, invocation_id: str) -> AsyncGenerator[Subscription]:

@@ -1,16 +1,18 @@
 """Partial events between processes that share a PostgreSQL database."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from threading import Lock
 
 from durable_adk.errors import DurableAdkError
-from durable_adk.partials.channel import PartialChannel, channel_name
+from durable_adk.partials.channel import REPLAYS, PartialChannel, channel_name
 from durable_adk.partials.partial import PartialEvent, encode
+from durable_adk.partials.replay import Replays
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.notifications import MAX_BYTES, Listener
+from durable_adk.sql.database import PostgresDatabase
+from durable_adk.sql.notifications import MAX_BYTES, Listener
 
 MAX_CHUNK = 32 * 1024
 """Maximum size of a chunk in bytes; larger ones are dropped. A text chunk has a few hundred."""
@@ -33,15 +35,30 @@ class PostgresPartials(PartialChannel):
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
+        self._replays = Replays()
+        self._lock = Lock()
+        self._hears = False
 
-    def publish(self, partial: PartialEvent) -> None:
+    def publish(
+        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+    ) -> None:
         """See `PartialChannel.publish`."""
-        data = encode(partial)
-        if data is None or len(data) > MAX_CHUNK:
-            return
         with suppress(DurableAdkError):  # without a driver there are no sessions either
+            self._hear_requests()
             channel = channel_name(partial.key, partial.invocation_id)
-            self._database.notifications.send(channel, *_pieces(data.decode()))
+            for chunk in self._replays.chunks(channel, partial, earlier, again=again):
+                data = encode(chunk)
+                if data is not None and len(data) <= MAX_CHUNK:
+                    self._database.notifications.send(channel, *_pieces(data.decode()))
+
+    def _hear_requests(self) -> None:
+        """Listen to viewers that come from now on, from the first chunk of this process on."""
+        with self._lock:
+            if self._hears:
+                return
+            self._hears = True
+        listener = Listener(channel=REPLAYS, heard=lambda _, channel: self._replays.ask(channel))
+        self._database.notifications.listen(listener)
 
     @asynccontextmanager
     async def subscribe(self, key: SessionKey, invocation_id: str) -> AsyncGenerator[Subscription]:
@@ -55,6 +72,7 @@ class PostgresPartials(PartialChannel):
                 notices.listen(listener)
                 ready = asyncio.wrap_future(listener.ready)
                 await asyncio.wait({ready}, timeout=_READY_TIMEOUT)
+                notices.send(REPLAYS, listener.channel)
             yield subscription
         finally:
             with suppress(DurableAdkError):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from durable_adk.errors import InvalidRequestError
 from durable_adk.extras import Absent, require
 from durable_adk.log import get_logger
-from durable_adk.partials.channel import PREFIX, PartialChannel, channel_name
+from durable_adk.partials.channel import PREFIX, REPLAYS, PartialChannel, channel_name
 from durable_adk.partials.partial import PartialEvent, encode
+from durable_adk.partials.replay import Replays
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
 
@@ -47,10 +48,20 @@ _IDLE = PREFIX
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class _Requests:
+    """Receives the names of channels that new viewers have subscribed to."""
+
+    replays: Replays
+
+    def put(self, data: bytes) -> None:
+        self.replays.ask(data.decode(errors="replace"))
+
+
 @dataclass(eq=False)
 class _Viewer:
     channel: str
-    subscription: Subscription
+    subscription: Subscription | _Requests
     ready: "Future[None]" = field(default_factory=Future[None])
     """Done when Redis has confirmed the subscription."""
 
@@ -106,6 +117,7 @@ class RedisPartials(PartialChannel):
         self._closed = False
         self._outgoing: deque[tuple[str, bytes]] = deque(maxlen=BACKLOG)
         self._waking = False
+        self._replays, self._hears = Replays(), False
         # Everything below is used only by the loop in the thread.
         self._news, self._moved, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._viewers: list[_Viewer] = []
@@ -114,23 +126,36 @@ class RedisPartials(PartialChannel):
         self._publishing = _Attempts("publish", failing)
         self._subscribing = _Attempts("subscribe", failing)
 
-    def publish(self, partial: PartialEvent) -> None:
+    def publish(
+        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+    ) -> None:
         """See `PartialChannel.publish`."""
-        data = encode(partial)
-        if data is not None and len(data) <= MAX_CHUNK:
-            self._outgoing.append((channel_name(partial.key, partial.invocation_id), data))
-            if not self._waking:  # at most one callback is pending, even if the loop is stuck
-                self._waking = True
-                self._in_loop(self._wake)
+        with self._lock:
+            hears, self._hears = self._hears, True
+        if not hears:
+            self._in_loop(self._enter, _Viewer(REPLAYS, _Requests(self._replays)))
+        channel = channel_name(partial.key, partial.invocation_id)
+        for chunk in self._replays.chunks(channel, partial, earlier, again=again):
+            data = encode(chunk)
+            if data is not None and len(data) <= MAX_CHUNK:
+                self._queue(channel, data)
+
+    def _queue(self, channel: str, data: bytes) -> None:
+        self._outgoing.append((channel, data))
+        if not self._waking:  # at most one callback is pending, even if the loop is stuck
+            self._waking = True
+            self._in_loop(self._wake)
 
     @asynccontextmanager
     async def subscribe(self, key: SessionKey, invocation_id: str) -> AsyncGenerator[Subscription]:
         """See `PartialChannel.subscribe`."""
-        viewer = _Viewer(channel_name(key, invocation_id), Subscription())
+        subscription = Subscription()
+        viewer = _Viewer(channel_name(key, invocation_id), subscription)
         if self._in_loop(self._enter, viewer):
             await asyncio.wait({asyncio.wrap_future(viewer.ready)}, timeout=_READY_TIMEOUT)
+            self._queue(REPLAYS, viewer.channel.encode())
         try:
-            yield viewer.subscription
+            yield subscription
         finally:
             self._in_loop(self._leave, viewer)
 

@@ -11,7 +11,7 @@ import hashlib
 import secrets
 import socket
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.partial import PartialEvent, encode
+from durable_adk.partials.replay import Replays
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
 from durable_adk.storage.files import check_private, private_folder
@@ -53,17 +54,22 @@ class SocketPartials(PartialChannel):
         self._swept = False
         self._lock = Lock()
         self._backlogs: dict[Path, deque[bytes]] = {}
+        self._replays = Replays()
 
-    def publish(self, partial: PartialEvent) -> None:
+    def publish(
+        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+    ) -> None:
         """See `PartialChannel.publish`; chunks for a full socket are sent with the next one."""
         with suppress(OSError):  # e.g. out of file descriptors
             viewers = self._viewers(partial)
-            data = encode(partial) if viewers else None
-            if data is None or len(data) > MAX_DATAGRAM:
+            if not viewers:
                 return
             with self._lock, _datagram_socket() as sender:
                 for viewer in viewers:
-                    self._send(sender, viewer, data)
+                    for data in _joined(
+                        self._replays.chunks(viewer, partial, earlier, again=again)
+                    ):
+                        self._send(sender, viewer, data)
                 for viewer in list(self._backlogs)[:-MAX_BACKLOGS]:
                     del self._backlogs[viewer]
 
@@ -131,6 +137,21 @@ class SocketPartials(PartialChannel):
 
     def _folder(self, key: SessionKey, invocation_id: str) -> Path:
         return self._root / _hash(self._name, key, invocation_id)
+
+
+def _joined(chunks: Sequence[PartialEvent]) -> Iterator[bytes]:
+    """Encode chunks, as many in a datagram as fit, each in a line."""
+    waiting = b""
+    for chunk in chunks:
+        data = encode(chunk)
+        if data is None or len(data) > MAX_DATAGRAM:
+            continue
+        if waiting and len(waiting) + 1 + len(data) > MAX_DATAGRAM:
+            yield waiting
+            waiting = b""
+        waiting = waiting + b"\n" + data if waiting else data
+    if waiting:
+        yield waiting
 
 
 @lru_cache(maxsize=256)

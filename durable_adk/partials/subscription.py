@@ -40,8 +40,8 @@ class Subscription:
         return [partial for data in arrived if (partial := decode(data)) is not None]
 
     def put(self, data: bytes) -> None:
-        """Add an encoded chunk; callable from any thread, never blocks."""
-        self._arrived.append(data)
+        """Add encoded chunks, each in a line; callable from any thread, never blocks."""
+        self._arrived.extend(data.split(b"\n"))
         if not self._waking:  # at most one callback is pending, even if the loop is stuck
             self._waking = True
             with suppress(RuntimeError):  # the loop is closed, so there is no reader

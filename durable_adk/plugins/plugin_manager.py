@@ -27,13 +27,20 @@ class PluginManager:
     It remembers nothing between two hooks, so any worker can run the next one.
     """
 
-    def __init__(self, plugins: Iterable[BasePlugin] = ()) -> None:
+    def __init__(
+        self, plugins: Iterable[BasePlugin] | None = None, close_timeout: float = 5.0
+    ) -> None:
         """Take the plugins, in the order in which their hooks are to run.
+
+        Args:
+            plugins: The plugins.
+            close_timeout: Seconds that each may take to close.
 
         Raises:
             AgentDefinitionError: A name occurs twice (PLG-1).
         """
-        self.plugins = tuple(plugins)
+        self.plugins = tuple(plugins or ())
+        self._close_timeout = close_timeout
         self._by_name = {plugin.name: plugin for plugin in self.plugins}
         if len(self._by_name) < len(self.plugins):
             names = [plugin.name for plugin in self.plugins]
@@ -79,16 +86,15 @@ class PluginManager:
             except Exception:  # noqa: BLE001 - whatever it is: a notice changes no outcome
                 _LOG.exception("plugin.notice_failed", plugin=plugin.name, hook=hook)
 
-    async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - each plugin's, not the caller's
-        """Close all plugins, whatever the others do.
-
-        Args:
-            timeout: Seconds each may take; they close side by side.
+    async def close(self) -> None:
+        """Close all plugins side by side, whatever the others do.
 
         Raises:
             CallbackError: Some could not be closed; a RuntimeError that names them all.
         """
-        outcomes = await asyncio.gather(*(_closed(plugin, timeout) for plugin in self.plugins))
+        outcomes = await asyncio.gather(
+            *(_closed(plugin, self._close_timeout) for plugin in self.plugins)
+        )
         failures = [failure for failure in outcomes if failure]
         if failures:
             message = f"Failed to close plugins: {', '.join(failures)}"
@@ -126,5 +132,5 @@ async def _closed(plugin: BasePlugin, limit: float) -> str | None:
     except TimeoutError:
         return f"{plugin.name!r} did not finish in {limit:g} s"
     except Exception as error:  # noqa: BLE001 - collected: the others are to be closed too
-        return f"{plugin.name!r} raised {type(error).__name__}: {error}"
+        return f"{plugin.name!r} raised {type(error).__name__}: {text_of(error)}"
     return None

@@ -156,9 +156,13 @@ def _try_again(tool: str, failures: int, limit: int) -> str:
     return (
         f"This was failure {failures} of at most {limit} in a row. Find the cause before you call "
         f"`{tool}` again, and do not repeat the same call:\n"
-        "- Do the arguments fit the tool's description, in name, type, format and value?\n"
-        "- Does something have to be done or known first, by another tool or by asking the user?\n"
-        "- Is there another tool, or a smaller step, that leads to the same end?"
+        "- Invalid Parameters: do the arguments fit the tool's description, in name, type, format "
+        "and value?\n"
+        "- State or Preconditions: does something have to be done or known first, by another tool "
+        "or by asking the user?\n"
+        "- Alternative Approach, Simplify the Task: is there another tool, or a smaller step, that "
+        "leads to the same end?\n"
+        "- Wrong Function Name: is there a tool of this name? Use only those that are available."
     )
 
 

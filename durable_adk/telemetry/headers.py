@@ -38,7 +38,7 @@ from temporalio.worker import (
 )
 from temporalio.workflow import ActivityHandle, ChildWorkflowHandle
 
-from durable_adk.errors import SessionRegressedError, StoreUnavailableError
+from durable_adk.errors import SessionRegressedError, StoreUnavailableError, places_of
 from durable_adk.log import get_logger
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry.identity import TraceIdentity
@@ -189,11 +189,11 @@ class _Binding(ActivityInboundInterceptor):
             try:
                 return await super().execute_activity(input)
             except ApplicationError as error:
-                _log_failure(error)
+                _log_failure(error, getattr(step, "agent", None))
                 raise
 
 
-def _log_failure(error: ApplicationError) -> None:
+def _log_failure(error: ApplicationError, agent: str | None) -> None:
     """Log a failed attempt, less often while a store is unavailable, and not for a busy session."""
     info = activity.info()
     if error.category is ApplicationErrorCategory.BENIGN or info.attempt & (info.attempt - 1):
@@ -202,10 +202,13 @@ def _log_failure(error: ApplicationError) -> None:
     level, event = INFO, "attempt.failed"
     if error.type in _STORE:
         level, event = WARNING, "store.unavailable"
+    places = places_of(error.__cause__ or error)
     logger.log(
         level,
         event,
         activity=info.activity_type,
+        **({"agent": agent} if agent else {}),
+        **({"error_at": places} if places else {}),
         attempt=info.attempt,
         error_type=error_type_of(error.type or "RunError"),
         final=error.non_retryable,

@@ -35,6 +35,7 @@ from temporalio.runtime import (
 import durable_adk
 from durable_adk.errors import InvalidRequestError
 from durable_adk.telemetry.environment import Signal, has_service_name
+from durable_adk.telemetry.logs import core_logging
 
 _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 SCHEDULE_DELAY = 1_000
@@ -137,7 +138,9 @@ def core_telemetry(signal: Signal, resource: Resource) -> TelemetryConfig:
     )
     attributes = resource.attributes.items()
     tags = {name: str(value) for name, value in attributes if not name.startswith("telemetry.")}
-    return TelemetryConfig(metrics=config, global_tags=tags, attach_service_name=False)
+    return TelemetryConfig(
+        logging=core_logging(), metrics=config, global_tags=tags, attach_service_name=False
+    )
 
 
 def _shut_down(providers: list[TracerProvider | MeterProvider]) -> None:

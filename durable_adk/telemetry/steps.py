@@ -59,6 +59,7 @@ def for_step(
     event_id: str,
     attempt: int,
     run: int = 0,
+    summary: str = "",
 ) -> Generator[Mapping[str, Any]]:
     """Make the body's telemetry the step's, count the step, and yield its spans' attributes.
 
@@ -70,6 +71,7 @@ def for_step(
         event_id: Id of the event that the step produces.
         attempt: Number of the attempt, from 1.
         run: Number of the agent's run.
+        summary: What the step does, e.g. the name of a tool.
     """
     attributes = {
         names.AGENT: agent,
@@ -84,12 +86,14 @@ def for_step(
         if attempt > 1:
             metrics.retries.add(1, {names.STEP: kind})
             logger.info("step.retried", step=kind)
+        logger.debug("step.started", step=kind, summary=summary)
         outcome = "error"
         try:
             yield attributes
             outcome = "ok"
         finally:
             _step.reset(token)
+            logger.debug("step.ended", step=kind, outcome=outcome)
             metrics.steps.add(1, {names.STEP: kind, names.STATUS: outcome})
 
 

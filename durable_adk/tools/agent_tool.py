@@ -1,6 +1,7 @@
 """Another agent as a tool."""
 
 import json
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentError
+from durable_adk.extras import from_google_adk
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class AgentTool(BaseTool):
             skip_summarization: Whether its output ends the caller's turn unchanged.
             include_plugins: Whether the app's plugins see its run.
         """
+        agent = from_google_adk(agent)
         super().__init__(name=agent.name, description=agent.description)
         self.agent = agent
         self.skip_summarization = skip_summarization
@@ -73,6 +76,8 @@ class AgentTool(BaseTool):
         before is dropped then. So it must ask for the same runs in the same order every time, and
         what else it does before a run is done again.
 
+        With a context that a test has made, the agent runs at once and in memory.
+
         Raises:
             DurableAdkError: The agent's run failed.
             AgentError: It was not called for a tool call.
@@ -82,7 +87,8 @@ class AgentTool(BaseTool):
             return {"error": problem}
         if tool_context.run_agent is None:
             raise AgentError("AgentTool.run_async runs only within a tool call.")
-        return tool_context.run_agent(self, message)
+        result = tool_context.run_agent(self, message)
+        return await result if isawaitable(result) else result
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         schema = self.input_schema

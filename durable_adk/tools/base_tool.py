@@ -26,7 +26,7 @@ class BaseTool:
     """
 
     confirms_itself: ClassVar[bool] = False
-    """Whether `run_async` enforces `needs_confirmation` itself; otherwise the runtime does."""
+    """Whether `run_async` itself enforces `check_require_confirmation`; else the runtime does."""
 
     def __init__(
         self,
@@ -88,7 +88,9 @@ class BaseTool:
     def _get_declaration(self) -> types.FunctionDeclaration | None:
         return None
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+    async def check_require_confirmation(
+        self, args: dict[str, Any], tool_context: ToolContext
+    ) -> bool:
         """Return whether a user must confirm a call with these arguments first (TOL-60)."""
         del args, tool_context
         return False

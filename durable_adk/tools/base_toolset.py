@@ -2,11 +2,12 @@
 
 import asyncio
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from google.genai import types
 
@@ -23,8 +24,12 @@ LOAD_TIMEOUT = 30.0
 PAUSE = 0.4
 """Seconds between retries for a set that cannot be reached: its server may be starting."""
 
+_HINT = (
+    "start its server, or correct its address; until then the model is asked without its tools, "
+    "and their calls wait for a minute"
+)
 _Missed = list[ToolsetUnavailableError]
-_MISSED: ContextVar[_Missed | None] = ContextVar("missed", default=None)
+_MISSED: ContextVar[tuple[_Missed, bool] | None] = ContextVar("missed", default=None)
 
 logger = get_logger(__name__)
 
@@ -98,8 +103,8 @@ async def load_tools(
 ) -> list[BaseTool] | None:
     """Return the tools of a set, named as the model calls them; None if it is unavailable.
 
-    The failure is logged and the agent continues without the tools (AGT-24), unless the caller
-    collects unavailable sets with `missed_toolsets`.
+    The failure is logged and the agent continues without the tools (AGT-24). A caller may collect
+    unavailable sets with `missed_toolsets`.
     """
     try:
         async with asyncio.timeout(LOAD_TIMEOUT if timeout is None else timeout):
@@ -110,12 +115,11 @@ async def load_tools(
         # The texts of these two describe the infrastructure and quote no user content (I19).
         ours = isinstance(error, DurableAdkError | ConnectionError)
         said = {"error": str(error)} if ours else {}
-        kind, missed = type(error).__name__, _MISSED.get()
-        if missed is not None:
-            name = type(toolset).__name__
-            missed.append(ToolsetUnavailableError(f"{name} ({kind})", error_type=kind))
-        news = "toolset.skipped" if missed is None else "toolset.unavailable"
-        logger.warning(news, toolset=repr(toolset), error_type=kind, **said)
+        kind, (missed, waits) = type(error).__name__, _MISSED.get() or ([], False)
+        name = type(inspect.unwrap(cast("Any", toolset))).__name__  # google-adk's, if it is one
+        missed.append(ToolsetUnavailableError(f"{name} ({kind})", error_type=kind))
+        news = "toolset.unavailable" if waits else "toolset.skipped"
+        logger.warning(news, toolset=repr(toolset), error_type=kind, hint=_HINT, **said)
         return None
 
 
@@ -124,10 +128,14 @@ async def _asked(toolset: BaseToolset, readonly_context: ReadonlyContext | None)
 
 
 @contextmanager
-def missed_toolsets() -> Generator[_Missed]:
-    """Collect the toolsets that were unavailable while the body ran, with the reason."""
+def missed_toolsets(*, waits: bool = True) -> Generator[_Missed]:
+    """Collect the toolsets that were unavailable while the body ran, with the reason.
+
+    Args:
+        waits: Whether the caller waits for them, rather than going on without; for the log.
+    """
     missed: _Missed = []
-    token = _MISSED.set(missed)
+    token = _MISSED.set((missed, waits))
     try:
         yield missed
     finally:
@@ -143,5 +151,5 @@ def _renamed(tool: BaseTool, name: str) -> BaseTool:
 
     renamed = copy.copy(tool)
     renamed.name = name
-    renamed.get_declaration = declaration
+    vars(renamed).update(get_declaration=declaration, _get_declaration=declaration)
     return renamed

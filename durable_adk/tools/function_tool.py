@@ -11,6 +11,7 @@ from google.genai import types
 from durable_adk.calling import call
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.extras import callable_from_google_adk
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import EMPTY, Parameters, innermost, read_parameters, routine
@@ -113,7 +114,9 @@ class FunctionTool(BaseTool):
         # A copy: a before_model callback may change this request, but not all later ones.
         return self._declaration.model_copy(deep=True)
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+    async def check_require_confirmation(
+        self, args: dict[str, Any], tool_context: ToolContext
+    ) -> bool:
         """Evaluate `require_confirmation`; False for arguments that do not fit the function."""
         values, problems = convert(self._parameters.fields, args)
         if problems:
@@ -174,7 +177,8 @@ def as_tool(item: Any) -> BaseTool:
     if isinstance(item, BaseTool):
         return item
     if callable(item):
-        return FunctionTool(item)
+        known = callable_from_google_adk(item, tool=True)
+        return known if isinstance(known, BaseTool) else FunctionTool(item)
     raise AgentDefinitionError(f"{item!r} is not a tool; pass a function or a BaseTool.")
 
 

@@ -1,8 +1,7 @@
 """The tool by which a model searches the user's memory."""
 
-from typing import Any
-
 from google.genai import types
+from pydantic import BaseModel, Field
 
 from durable_adk.context.activity import ToolContext
 from durable_adk.memory.memory_entry import MemoryEntry
@@ -19,14 +18,20 @@ _INSTRUCTION = (
 )
 
 
-async def load_memory(query: str, tool_context: ToolContext) -> dict[str, Any]:
+class LoadMemoryResponse(BaseModel):
+    """What a search has found, best first."""
+
+    memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])
+
+
+async def load_memory(query: str, tool_context: ToolContext) -> LoadMemoryResponse:
     """Searches what was said in earlier conversations with this user.
 
     The query is words that what you look for is likely to contain. The best memories come first,
     each with what was said, by whom and when.
     """
     found = await tool_context.search_memory(query)
-    return {"memories": [_compact(memory) for memory in found.memories]}
+    return LoadMemoryResponse(memories=[_compact(memory) for memory in found.memories])
 
 
 class LoadMemoryTool(FunctionTool):
@@ -47,8 +52,7 @@ load_memory_tool = LoadMemoryTool()
 """The tool; it has no state, so agents may share it."""
 
 
-def _compact(memory: MemoryEntry) -> dict[str, Any]:
-    """The entry without its empty fields; a part alone has about twenty."""
+def _compact(memory: MemoryEntry) -> MemoryEntry:
+    """The entry with its text alone."""
     said = types.Content(role=memory.content.role, parts=[types.Part(text=memory.text[:_MAX_TEXT])])
-    short = memory.model_copy(update={"content": said, "custom_metadata": {}})
-    return short.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    return memory.model_copy(update={"content": said, "custom_metadata": {}})

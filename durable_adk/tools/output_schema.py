@@ -1,11 +1,15 @@
 """An agent's `output_schema`: validation, and parsing of the output (semantics AGT-19, AGT-22)."""
 
+import re
 from typing import Any, get_args, get_origin
 
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from durable_adk.errors import AgentDefinitionError, OutputSchemaError
+
+_FENCE = "```"
+_LANGUAGE = re.compile(r"^\w*[ \t]*\n?")
 
 
 def check_output_schema(schema: Any) -> None:
@@ -31,14 +35,14 @@ def check_output_schema(schema: Any) -> None:
 
 
 def parse_output(schema: Any, text: str) -> Any:
-    """Return the JSON value of output in the form of text.
+    """Return the JSON value of output in the form of text, which may be in a Markdown code fence.
 
     Raises:
         OutputSchemaError: It does not match the schema.
     """
     adapter = _adapter(schema)
     try:
-        return _dumped(adapter, adapter.validate_json(text))
+        return _dumped(adapter, adapter.validate_json(_unfenced(text)))
     except ValidationError as error:
         raise _unfit(schema, error) from None
 
@@ -69,6 +73,14 @@ def output_parameters(schema: Any) -> dict[str, Any]:
     inner = {name: value for name, value in whole.items() if name != "$defs"}
     definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
     return {"type": "object", "properties": {key: inner}, "required": [key], **definitions}
+
+
+def _unfenced(text: str) -> str:
+    """The text without a Markdown code fence round all of it: models write one in spite of all."""
+    stripped = text.strip()
+    if len(stripped) < 2 * len(_FENCE) or stripped[:3] + stripped[-3:] != 2 * _FENCE:
+        return text
+    return _LANGUAGE.sub("", stripped[3:-3], count=1)
 
 
 def _adapter(schema: Any) -> TypeAdapter[Any]:

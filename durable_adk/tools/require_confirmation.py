@@ -55,11 +55,21 @@ async def is_required(rule: ConfirmationRule, arguments: dict[str, Any]) -> bool
 
 
 def runtime_hint(tool_name: str) -> str:
-    """Return the hint of a confirmation that the runtime requests.
+    """Return the hint of a confirmation that the runtime requests, which is ADK's."""
+    return (
+        f"Please approve or reject the tool call {tool_name}() by responding with a "
+        "FunctionResponse with an expected ToolConfirmation payload."
+    )
 
-    Older histories do not record the requester; there this text identifies it.
+
+def is_runtime_hint(hint: Any, tool_name: str) -> bool:
+    """Return whether a hint tells that the runtime requested the confirmation.
+
+    Of use where the requester is not recorded: in google-adk's sessions, and in older histories,
+    whose hint had other words.
     """
-    return f"Approve or reject the call of the tool {tool_name}() with these arguments."
+    former = f"Approve or reject the call of the tool {tool_name}() with these arguments."
+    return hint in (runtime_hint(tool_name), former)
 
 
 def rejection(tool_context: ToolContext | None) -> str | None:
@@ -78,7 +88,7 @@ async def confirmation_refusal(
     """
     if tool_context.tool_confirmation is not None:
         return rejection(tool_context)
-    if not await tool.needs_confirmation(args, tool_context):
+    if not await tool.check_require_confirmation(args, tool_context):
         return None
     tool_context.request_confirmation(hint=runtime_hint(tool.name))
     tool_context.asked_by = "runtime"

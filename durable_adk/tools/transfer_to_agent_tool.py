@@ -9,24 +9,34 @@ from durable_adk.context.activity import ToolContext
 from durable_adk.tools.base_tool import BaseTool
 
 
-def transfer_to_agent(agent_name: str, tool_context: ToolContext) -> None:
+def transfer_to_agent(
+    agent_name: str, tool_context: ToolContext, *, transfer_reason: str = ""
+) -> None:
     """Hand the conversation over to the agent that is best placed to answer."""
     tool_context.actions.transfer_to_agent = agent_name
+    tool_context.actions.transfer_reason = transfer_reason or None
 
 
 _MISSING = "The mandatory argument 'agent_name' is missing; call again with it."
 
 
 class TransferToAgentTool(BaseTool):
-    """Transfers to one of the given agents (semantics AGT-50, AGT-53, TOL-23)."""
+    """Transfers to one of the given agents (semantics AGT-50, AGT-53, TOL-23).
 
-    def __init__(self, agent_names: Sequence[str]) -> None:
+    Args:
+        agent_names: The agents.
+        include_transfer_reason: Whether the model is to say why it transfers.
+    """
+
+    def __init__(self, agent_names: Sequence[str], include_transfer_reason: bool = False) -> None:
         super().__init__(
             name="transfer_to_agent",
             description="Hand the conversation over to the agent that is best placed to answer.",
             contract="pure",
         )
-        self._agent_names = list(agent_names)
+        self._parameters = {"agent_name": {"type": "string", "enum": list(agent_names)}}
+        if include_transfer_reason:
+            self._parameters["transfer_reason"] = {"type": "string"}
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -34,7 +44,7 @@ class TransferToAgentTool(BaseTool):
             description=self.description,
             parameters_json_schema={
                 "type": "object",
-                "properties": {"agent_name": {"type": "string", "enum": self._agent_names}},
+                "properties": self._parameters,
                 "required": ["agent_name"],
             },
         )
@@ -45,5 +55,6 @@ class TransferToAgentTool(BaseTool):
         """Request the transfer; it happens when the response is committed (AGT-50)."""
         if "agent_name" not in args:
             return {"error": _MISSING}
-        tool_context.actions.transfer_to_agent = str(args["agent_name"])
+        reason = str(args.get("transfer_reason") or "")
+        transfer_to_agent(str(args["agent_name"]), tool_context, transfer_reason=reason)
         return None

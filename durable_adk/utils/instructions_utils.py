@@ -1,9 +1,10 @@
 """Fills an instruction template in an instruction provider of one's own."""
 
 from durable_adk.agents.instructions import render
+from durable_adk.agents.llm_agent import InstructionProvider
 from durable_adk.context.activity import Context, ReadonlyContext
 
-__all__ = ["inject_session_state"]
+__all__ = ["InstructionProvider", "ReadonlyContext", "inject_session_state"]
 
 
 async def inject_session_state(template: str, readonly_context: ReadonlyContext) -> str:

@@ -142,7 +142,7 @@ class Checkpoint(JsonModel):
     opened_at: float = 0.0
     """Seconds since the epoch."""
     used: dict[str, int] = Field(default_factory=dict[str, int])
-    """Used amounts of the budget; see `flows.budget`."""
+    """Used amounts of the budget; see `BudgetMeter`."""
     counters: Counters = Field(default_factory=Counters)
     last_event_id: str | None = None
     final_text: str = ""

@@ -144,6 +144,9 @@ class InvocationAnswer(JsonModel):
     """If set, this is not an answer: deliver the message of this invocation to the active one."""
     answer_id: str | None = None
     """A second answer with the same id is ignored; None: numbered in order of arrival."""
+    answered_by: dict[str, str] | None = None
+    """Who answers, as a server knows them: ``{"user": ID}``, or ``{"answerUrl": WEBHOOK ID}``. It
+    is in the `custom_metadata` of the answer's event."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -160,12 +163,22 @@ class InvocationAnswer(JsonModel):
             raise InvalidRequestError("Give call_id with either response or confirmed.")
         check_json(answer.response, "response")
         check_json(answer.state_delta, "state_delta")
+        check_json(answer.answered_by, "answered_by")
         check_size(answer.to_json(), "The answer")
         return answer
 
+    def content(self, call_name: str) -> types.Content:
+        """Return the answer as a message; `call_name` is the name of the call `call_id`."""
+        if self.message is not None:
+            return types.Content(role="user", parts=self.message.parts)
+        response = {"confirmed": self.confirmed} if self.response is None else self.response
+        answer = types.FunctionResponse(id=self.call_id, name=call_name, response=response)
+        return types.Content(role="user", parts=[types.Part(function_response=answer)])
+
     def digest(self) -> str:
-        """Return a hash of the answer without its id."""
-        said = self.model_dump(mode="json", exclude_none=True, exclude={"answer_id"})
+        """Return a hash of what the answer says, without its id and who says it."""
+        unsaid = {"answer_id", "answered_by"}
+        said = self.model_dump(mode="json", exclude_none=True, exclude=unsaid)
         return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 
 
@@ -205,7 +218,7 @@ def user_content(message: str | types.Content) -> types.Content:
     if not message.parts:
         raise InvalidRequestError("message is empty: No parts in the new_message.")
     if any(part.function_call for part in message.parts):
-        raise InvalidRequestError("message holds a function_call; only a model may call functions.")
+        raise InvalidRequestError("message cannot contain function calls; only a model makes them.")
     for index, part in enumerate(message.parts):
         check_json(part.text, f"message.parts[{index}].text")
     content = types.Content(role="user", parts=message.parts)

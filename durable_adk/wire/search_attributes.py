@@ -1,6 +1,10 @@
 """Search attributes of an invocation in Temporal; their names are stable (design D18)."""
 
-from temporalio.common import SearchAttributeKey
+from collections.abc import Callable
+
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+
+from durable_adk.wire.messages import InvocationRequest
 
 APP = SearchAttributeKey.for_keyword("DurableAdkApp")
 USER = SearchAttributeKey.for_keyword("DurableAdkUser")
@@ -13,3 +17,22 @@ AGENT = SearchAttributeKey.for_keyword("DurableAdkAgent")
 WAITING_SINCE = SearchAttributeKey.for_datetime("DurableAdkWaitingSince")
 
 MARKS = (APP, USER, SESSION, INVOCATION, STATUS, AGENT, WAITING_SINCE)
+
+
+def attributes_of(
+    request: InvocationRequest, *, settable: Callable[[SearchAttributeKey[str]], bool]
+) -> TypedSearchAttributes | None:
+    """The search attributes of an invocation that starts; None if none can be set."""
+    values = {
+        APP: request.app,
+        USER: request.user,
+        SESSION: request.session,
+        INVOCATION: request.invocation_id,
+        STATUS: "running",
+    }
+    pairs = [
+        SearchAttributePair(key, value)
+        for key, value in values.items()
+        if value is not None and settable(key)
+    ]
+    return TypedSearchAttributes(pairs) if pairs else None

@@ -73,13 +73,15 @@ class Ending(JsonModel):
     """The invocation that the message was delivered to before it could be withdrawn."""
 
 
-LOOP_RULES = 1
+LOOP_RULES = 3
 """Version of the rules by which the loop decides what comes next, as an opening records it.
 
 An open invocation keeps the rules that it began with, or its history could not be replayed. From 1
 on: the model is asked as soon as one of several pending calls is answered, and answers of one
 message make one event; an agent used as a tool ends when it would have to wait; a branch that
-escalates stops; the session is summarised before the invocation ends.
+escalates stops; the session is summarised before the invocation ends. From 2 on: the plugins see
+answers to pending calls and the event of an error before they are stored. From 3 on: an answer that
+was refused is looked at again when it is sent again under its id.
 """
 
 
@@ -372,6 +374,8 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     """Name of the call with the id `InvocationAnswer.call_id`."""
     author: str = "user"
     """Author of the answer; the agent, if a deadline decided the call."""
+    changed: Event | None = None
+    """The answer's event as the plugins changed it, in place of `answer`; None: they did not."""
     wants_state: bool = False
     """Whether the loop needs the state: other invocations may have changed it in the pause."""
     revision: int | None = None
@@ -429,6 +433,8 @@ class CloseStep(JsonModel, Effect[Ending]):
     """Whether a completed invocation may have open calls, because an agent's run was abandoned."""
     error: ErrorDetail | None = None
     """`errors.as_detail` of the reason it failed or was cancelled."""
+    event: Event | None = None
+    """The error's event as the plugins left it; None: the closing makes it."""
     revision: int | None = None
     """See `CommitStep.revision`."""
     ended: list[AgentRun] | None = None

@@ -62,7 +62,7 @@ class InvocationWorkflow:
         if self._runtime is not None:
             self._runtime.look()
         try:
-            raw = _decoded(answer)
+            raw = decoded(answer)
             if not self._inbox.put(InvocationAnswer.parse(raw)):
                 self._continue_if_full()
         except DurableAdkError as error:
@@ -98,7 +98,7 @@ class InvocationWorkflow:
         try:
             _answer(answer)
         except DurableAdkError as error:
-            raise _failure(error) from None
+            raise failure(error) from None
 
     @workflow.signal(dynamic=True)
     def other(self, name: str, args: Sequence[RawValue]) -> None:
@@ -162,7 +162,7 @@ class InvocationWorkflow:
         except (asyncio.CancelledError, Exception) as error:
             await self._end_updates()
             if isinstance(error, DurableAdkError):
-                raise _failure(error) from error
+                raise failure(error) from error
             raise
         if isinstance(outcome, Cursor):
             workflow.continue_as_new(outcome, memo=self._memo())
@@ -199,13 +199,14 @@ def _answer(raw: RawValue) -> InvocationAnswer:
     Raises:
         InvalidRequestError: It is none. The news of a steering message is none either.
     """
-    answer = InvocationAnswer.parse(_decoded(raw))
+    answer = InvocationAnswer.parse(decoded(raw))
     if answer.steers is not None:
         raise InvalidRequestError("steers is sent by signal only.")
     return answer
 
 
-def _failure(error: DurableAdkError) -> ApplicationError:
+def failure(error: DurableAdkError) -> ApplicationError:
+    """The failure of a workflow that ends with an error of ours."""
     return ApplicationError(
         error.message, as_detail(error), type=class_name(error), non_retryable=True
     )
@@ -221,7 +222,7 @@ def _answer_id(raw: Any) -> str | None:
 
 
 def _parsed(argument: RawValue) -> InvocationRequest | Cursor:
-    raw = _decoded(argument)
+    raw = decoded(argument)
     return Cursor.parse(raw) if Cursor.is_one(raw) else _named(InvocationRequest.parse(raw))
 
 
@@ -238,11 +239,16 @@ def _named(request: InvocationRequest) -> InvocationRequest:
     return request.model_copy(update={"invocation_id": f"e-{info.first_execution_run_id}"})
 
 
-def _decoded(request: RawValue) -> Any:
+def decoded(request: RawValue) -> Any:
+    """The argument of a workflow, an update or a signal.
+
+    Raises:
+        InvalidRequestError: It is no JSON.
+    """
     try:
         return workflow.payload_converter().from_payload(request.payload)
     except Exception as error:  # noqa: BLE001 - a converter may raise anything
-        raise InvalidRequestError(f"The argument of Invocation is no JSON: {error}") from None
+        raise InvalidRequestError(f"The argument is no JSON: {error}") from None
 
 
 def _lease_owner() -> str:

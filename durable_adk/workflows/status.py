@@ -6,18 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
+from temporalio.common import SearchAttributeUpdate, TypedSearchAttributes
 
 with workflow.unsafe.imports_passed_through():
     from durable_adk.wire.messages import InvocationRequest
     from durable_adk.wire.search_attributes import (
         AGENT,
-        APP,
-        INVOCATION,
-        SESSION,
         STATUS,
-        USER,
         WAITING_SINCE,
+        attributes_of,
     )
 
 _PATCH = "search-attributes"
@@ -79,19 +76,7 @@ class StatusDisplay:
 def for_child(request: InvocationRequest) -> TypedSearchAttributes | None:
     """The search attributes of a child workflow: those of its parent, with the child's values."""
     mine = workflow.info().typed_search_attributes
-    own = {
-        APP: request.app,
-        USER: request.user,
-        SESSION: request.session,
-        INVOCATION: request.invocation_id,
-        STATUS: "running",
-    }
-    pairs = [
-        SearchAttributePair(key, value)
-        for key, value in own.items()
-        if value is not None and mine.get(key) is not None
-    ]
-    return TypedSearchAttributes(pairs) if pairs else None
+    return attributes_of(request, settable=lambda key: mine.get(key) is not None)
 
 
 def _status() -> str | None:

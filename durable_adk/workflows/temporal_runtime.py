@@ -164,7 +164,7 @@ class TemporalRuntime:
                 search_attributes=for_child(request),
             )
         except FailureError as error:
-            raise _reason(error) from error
+            raise reason(error) from error
         self.look()
         return result
 
@@ -186,6 +186,7 @@ class TemporalRuntime:
                     result_type=row.result,
                     start_to_close_timeout=limit,
                     retry_policy=RETRY,
+                    summary=summary,
                 )
             with self._status.step(summary):
                 done = await workflow.execute_activity(
@@ -201,7 +202,7 @@ class TemporalRuntime:
                     summary=summary,
                 )
         except FailureError as error:
-            raise _reason(error) from error
+            raise reason(error) from error
         self.look()
         return done
 
@@ -240,6 +241,7 @@ class TemporalRuntime:
             result_type=row.result,
             schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
             retry_policy=RetryPolicy(maximum_attempts=1),
+            summary=row.summary(step),
         )
         try:
             return await asyncio.shield(local)
@@ -249,7 +251,7 @@ class TemporalRuntime:
             raise
         except FailureError as error:
             if is_cancelled_exception(error) or _is_final(error):
-                raise _reason(error) from error
+                raise reason(error) from error
         try:
             done = await workflow.execute_activity(
                 row.name,
@@ -260,9 +262,10 @@ class TemporalRuntime:
                 retry_policy=STORE_RETRY,
                 # It may be writing: its result must be known, as for steps.
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=row.summary(step),
             )
         except FailureError as error:
-            raise _reason(error) from error
+            raise reason(error) from error
         self.look()
         return done
 
@@ -286,7 +289,7 @@ def _is_final(error: FailureError) -> bool:
     return isinstance(cause, ApplicationError) and cause.non_retryable
 
 
-def _reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
+def reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
     """The error of ours for an activity's failure."""
     if is_cancelled_exception(error):
         return asyncio.CancelledError()

@@ -53,3 +53,21 @@ def switch() -> None:
     models.ScriptedModel = importlib.import_module("tests.adk.scripted").ScriptedModel
     errors = importlib.import_module(f"{ADKS}.errors")
     errors.ModelError = type("ModelError", (Exception,), {})
+
+
+def adks_modules(*names: str) -> list[ModuleType]:
+    """Import modules with google-adk under our names, beside those that have ours."""
+    ours = {name: sys.modules.pop(name) for name in [*sys.modules] if _is_switched(name)}
+    switch()
+    try:
+        return [importlib.import_module(name) for name in names]
+    finally:
+        del sys.meta_path[0]
+        for name in [*sys.modules]:
+            if _is_switched(name):
+                del sys.modules[name]
+        sys.modules.update(ours)
+
+
+def _is_switched(name: str) -> bool:
+    return name.partition(".")[0] in {OURS, "tests"}

@@ -135,8 +135,11 @@ def _with_sorted_prompts(told: Told) -> Told:
 
 
 def _plain(told: Told) -> Told:
-    """The telling without times and ids of events, and in an order that is not up to chance."""
-    return _without_times(told | {"hooks": _by_call(told["hooks"])})
+    """The telling without what is up to chance: times, events' ids, OAuth2's `state`, orders."""
+    text = json.dumps(_without_times(told | {"hooks": _by_call(told["hooks"])}))
+    for state in set(re.findall(r"[?&]state=([\w-]+)", text)):
+        text = text.replace(state, "<state>")
+    return json.loads(text)
 
 
 def _by_call(hooks: list[str]) -> list[str]:
@@ -156,7 +159,8 @@ def _call_of(hook: str) -> tuple[str, bool]:
 
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        left_out = {"timestamp", "id"} if "author" in value else {"timestamp"}
+        left_out = {"timestamp", "start_timestamp", "end_timestamp"}
+        left_out |= {"id"} if "author" in value else set()
         kept = {key: _without_times(item) for key, item in value.items() if key not in left_out}
         if (calls := kept.get("long_running_tool_ids")) is not None:
             kept["long_running_tool_ids"] = sorted(calls)  # a set, in any order

@@ -92,12 +92,6 @@ EVERYWHERE = (
     ),
     Rule(
         row=_TEXTS,
-        shown="a_refund_is_approved",
-        where=r".*(toolConfirmation|requested_tool_confirmations\.[^.]+)\.hint",
-        text=r"Approve or reject the call.*|Please approve or reject the tool call.*",
-    ),
-    Rule(
-        row=_TEXTS,
         shown="shipped_plugins_instruct_and_retry",
         where=r".*\.reflection_guidance",
     ),

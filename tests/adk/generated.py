@@ -17,7 +17,7 @@ from durable_adk.agents import (
 from durable_adk.agents.run_config import StreamingMode
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
-from durable_adk.tools import FunctionTool, ToolContext
+from durable_adk.tools import AgentTool, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.scenarios.parts import text
 from tests.scenarios.scenario import CONFIRMATION, Message, Scenario, Turn, scenario
@@ -58,6 +58,18 @@ def fail(kind: str) -> None:
     raise RAISED[kind](kind)
 
 
+async def save(name: str, number: int, tool_context: ToolContext) -> dict[str, Any]:
+    """Save a file, and list those that there are."""
+    version = await tool_context.save_artifact(name, types.Part(text=f"{number}"))
+    return {"version": version, "files": await tool_context.list_artifacts()}
+
+
+async def read(name: str, tool_context: ToolContext) -> str | None:
+    """Read a file."""
+    part = await tool_context.load_artifact(name)
+    return part and part.text
+
+
 def leave(tool_context: ToolContext) -> None:
     """Escalate."""
     tool_context.actions.escalate = True
@@ -81,14 +93,19 @@ def refund(amount: int) -> dict[str, int]:
 
 def tools() -> list[Any]:
     """The tools that every agent has, made anew."""
-    plain = [write, add, give, fail, leave, finish]
+    plain = [write, add, give, save, read, fail, leave, finish]
     waiting = [LongRunningFunctionTool(order), FunctionTool(refund, require_confirmation=True)]
     return [*plain, *waiting]
 
 
+MOST_CALLS = 30
+"""Model calls of a run: agents that hand over in a circle would make 500."""
+
+
 def conversation(described: Described) -> Scenario:
     """The conversation that is described."""
-    config = RunConfig(streaming_mode=StreamingMode.SSE) if described["stream"] else None
+    mode = StreamingMode.SSE if described["stream"] else StreamingMode.NONE
+    config = RunConfig(streaming_mode=mode, max_llm_calls=MOST_CALLS)
     turns = [
         Turn(message=_message(each), gets=(), run_config=config) for each in described["turns"]
     ]
@@ -142,7 +159,8 @@ def _agent(described: Described, *, alone: bool) -> BaseAgent:
     if described["kind"] in {"sequential", "parallel"}:
         made = SequentialAgent if described["kind"] == "sequential" else ParallelAgent
         return made(name=name, sub_agents=children, **hooks)
-    replies = [_reply(each, own) for each in described["replies"]]
+    expert = [AgentTool(_agent(each, alone=alone)) for each in described["experts"]]
+    replies = [_reply(each, own, described["experts"]) for each in described["replies"]]
     end = '{"word": "red", "number": 2}' if described["schema"] else f"{name} has done"
 
     def reply(request: LlmRequest) -> Any:
@@ -154,23 +172,29 @@ def _agent(described: Described, *, alone: bool) -> BaseAgent:
         description=f"does {name}",
         model=ScriptedModel(replies=reply),
         instruction=described["instruction"],
-        tools=[] if described["schema"] else tools(),
+        tools=[] if described["schema"] else [*tools(), *expert],
         output_schema=Answer if described["schema"] else None,
         output_key=described["output_key"] and f"{own}{described['output_key']}",
+        include_contents=described["contents"],
         sub_agents=children,
         **hooks,
     )
 
 
-def _reply(described: Described, own: str) -> Any:
+def _reply(described: Described, own: str, experts: Sequence[Described]) -> Any:
     if "raise" in described:
         return RAISED[described["raise"]]("the model is away")
+    asked = experts if described.get("asks") else ()  # alone: what is called beside ends first
     parts = [types.Part(text=said, thought=True) for said in described.get("thinks", ())]
     parts += [types.Part(text=said) for said in described.get("says", ())]
     parts += [
         types.Part(function_call=types.FunctionCall(name=name, args=_with_own_key(args, own)))
-        for name, args in described.get("calls", ())
-        if not (own and name == "leave")  # which branch is ahead by then is up to chance
+        for name, args in (() if asked else described.get("calls", ()))
+        if not (own and name in ("leave", "save"))  # which branch is ahead then is up to chance
+    ]
+    parts += [
+        types.Part(function_call=types.FunctionCall(name=one["name"], args={"request": "why?"}))
+        for one in asked
     ]
     return types.Content(role="model", parts=parts or [types.Part(text="nothing")])
 

@@ -16,13 +16,14 @@ class GoogleAdk:
     Args:
         python: The environment's interpreter.
         log: The file that gets what it prints.
+        module: What it runs.
     """
 
-    def __init__(self, python: Path, log: Path) -> None:
+    def __init__(self, python: Path, log: Path, module: str = "tests.adk.google_side") -> None:
         self._log = log
         with log.open("w") as errors:
             self._process = subprocess.Popen(
-                [python, "-m", "tests.adk.google_side"],
+                [python, "-m", module],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -47,6 +48,10 @@ class GoogleAdk:
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # then it has no answer either
             print(json.dumps(order), file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
+        try:
+            answer = self._process.stdout.readline()
+        except BaseException:  # a test's timeout: the next order would get this one's answer
+            self._process.kill()
+            raise
         assert answer, f"google-adk's process has ended:\n{self._log.read_text()[-4000:]}"
         return json.loads(answer)

@@ -5,15 +5,21 @@ import json
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from tests.adk.alias import ADKS, switch
-from tests.adk.names import public_names
+from tests.adk.names import packages, public_names
+
+# As if they were not installed: what tests/interop needs is no part of google-adk without extras.
+for name in ("a2a", "anthropic", "litellm", "mcp", "openai", "sqlalchemy"):
+    sys.modules[name] = None  # type: ignore[assignment]
 
 switch()
 
 from tests.adk.generated import conversation  # noqa: E402  # the next three too
 from tests.adk.play import play  # noqa: E402  # it has to find the switched names
+from tests.adk.programs import PROGRAMS  # noqa: E402
 from tests.scenarios.catalogue import BY_NAME  # noqa: E402
 
 
@@ -21,8 +27,12 @@ async def answer(order: dict[str, Any]) -> Any:
     """What google-adk makes of an order."""
     if "names" in order:
         return public_names(ADKS)
+    if "packages" in order:
+        return packages(ADKS)
     if "described" in order:
         return await play(conversation(order["described"]))
+    if "program" in order:
+        return await PROGRAMS[order["program"]](Path(order["folder"]))
     return await play(BY_NAME[order["scenario"]])
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 
 PACKAGES = (
-    *("agents", "apps", "artifacts", "auth", "code_executors", "events", "examples"),
-    *("memory", "models", "planners", "plugins", "runners", "sessions", "tools"),
+    *("agents", "apps", "artifacts", "auth", "code_executors", "errors", "events", "examples"),
+    *("memory", "models", "planners", "plugins", "runners", "sessions", "tools", "utils"),
 )
 """Those whose names are compared."""
 
@@ -29,6 +29,12 @@ def public_names(root: str, wanted: Mapping[str, Iterable[str]] | None = None) -
         path: _names(root, module, _listed(root, module) if wanted is None else wanted[path])
         for path, module in found.items()
     }
+
+
+def packages(root: str) -> list[str]:
+    """The public packages and modules right below the root."""
+    below = pkgutil.iter_modules(importlib.import_module(root).__path__)
+    return [found.name for found in below if not found.name.startswith("_")]
 
 
 def _modules(root: str) -> Iterator[str]:

@@ -88,27 +88,32 @@ class Hooks(BasePlugin):
 
 
 @contextmanager
-def requests_seen() -> Iterator[list[Told]]:
-    """What the scripted models are asked meanwhile, oldest first."""
+def requests_seen(scripted: Any) -> Iterator[list[Told]]:
+    """What the scripted models of a class are asked meanwhile, oldest first."""
     asked: list[Told] = []
-    generate = ScriptedModel.generate_content_async
+    generate = scripted.generate_content_async
 
     async def noted(
-        model: ScriptedModel, llm_request: LlmRequest, stream: bool = False
+        model: Any, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[Any, None]:
         asked.append(_request(llm_request) | {"stream": stream})
         async for response in generate(model, llm_request, stream):
             yield response
 
-    ScriptedModel.generate_content_async = noted
+    scripted.generate_content_async = noted
     try:
         yield asked
     finally:
-        ScriptedModel.generate_content_async = generate
+        scripted.generate_content_async = generate
 
 
-async def play(scenario: Scenario) -> Told:
-    """What came of a conversation: all that an application, a model or a plugin sees of it."""
+async def play(scenario: Scenario, scripted: Any = ScriptedModel) -> Told:
+    """What came of a conversation: all that an application, a model or a plugin sees of it.
+
+    Args:
+        scenario: The conversation.
+        scripted: The class of its models.
+    """
     hooks = Hooks()
     app = _with(scenario.app(), hooks)
     sessions, artifacts = InMemorySessionService(), InMemoryArtifactService()
@@ -121,7 +126,7 @@ async def play(scenario: Scenario) -> Told:
     )
     first = _session("u/s") | {"app_name": app.name}
     await sessions.create_session(**first, state=dict(scenario.initial))
-    with requests_seen() as asked:
+    with requests_seen(scripted) as asked:
         async with runner:
             turns = [await _hear(runner, turn) for turn in scenario.turns]
             kept = {place: await _kept(runner, artifacts, place) for place in scenario.places}

@@ -17,14 +17,14 @@ from tests.support.required import interpreter
 BOTH = [scenario for scenario in SCENARIOS if scenario.name not in ONLY_OURS]
 """The scenarios that google-adk plays too."""
 
-_AT_ONCE = {"experts_are_asked_side_by_side"}
+AT_ONCE = {"experts_are_asked_side_by_side"}
 """Besides those with a ParallelAgent."""
 
 
 async def unequal(scenario: Scenario, google_adk: GoogleAdk) -> list[Difference]:
     """What is not the same of a scenario, but for what is declared for all."""
     adks = google_adk.ask(scenario=scenario.name)
-    by_agent = scenario.side_by_side or scenario.name in _AT_ONCE
+    by_agent = scenario.side_by_side or scenario.name in AT_ONCE
     return differences(await play(scenario), adks, by_agent=by_agent)
 
 

@@ -1,6 +1,7 @@
 """A scripted Gemini on loopback, speaking its wire format; for tests, in process or as a program.
 
-The n-th request gets the n-th entry of the script. An entry is a text to say, or an object with:
+The n-th request gets the n-th entry of the script, or what the script, a function, returns for its
+body. An entry is a text to say, or an object with:
 
 - `body`: the JSON (or text) of the answer; `status` (200) and `headers` go with it;
 - `chunks`: the JSON of each server-sent event, for streamGenerateContent;
@@ -16,6 +17,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +35,16 @@ def answer(**candidate: Any) -> dict[str, Any]:
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "stub-1"}
 
 
+def refusal(message: str) -> dict[str, Any]:
+    """The entry of an answer that refuses the request."""
+    return {"status": 400, "body": {"error": {"code": 400, "message": message}}}
+
+
 @dataclass(kw_only=True)
 class GeminiStub:
     """The server: start it, point a client's `base_url` at `url`, read `requests`."""
 
-    script: list[Any] = field(default_factory=list)
+    script: list[Any] | Callable[[dict[str, Any]], Any] = field(default_factory=list)
     log: Path | None = None
     port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -62,7 +69,7 @@ class GeminiStub:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = await _read(reader)
+            request = await read_request(reader)
             number = len(self.requests)
             self.requests.append(request)
             self.arrived.set()
@@ -76,14 +83,17 @@ class GeminiStub:
             writer.close()
 
     def _entry(self, number: int) -> dict[str, Any]:
-        if number >= len(self.script):
-            message = f"The stub's script has no entry {number}."
-            return {"status": 400, "body": {"error": {"code": 400, "message": message}}}
-        entry = self.script[number]
+        if callable(self.script):
+            entry = self.script(self.requests[number]["body"])
+        elif number >= len(self.script):
+            entry = refusal(f"The stub's script has no entry {number}.")
+        else:
+            entry = self.script[number]
         return entry if isinstance(entry, dict) else {"text": entry}
 
 
-async def _read(reader: asyncio.StreamReader) -> dict[str, Any]:
+async def read_request(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """Read a request with its JSON body."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     method, path, _ = first.split(" ")
@@ -106,7 +116,7 @@ async def _answer(writer: asyncio.StreamWriter, entry: dict[str, Any], *, stream
         is_page = isinstance(body, str)
         data = (body if is_page else json.dumps(body)).encode()
         kind = "text/html" if is_page else "application/json"
-        _head(writer, entry, {"Content-Type": kind, "Content-Length": len(data)})
+        write_head(writer, entry, {"Content-Type": kind, "Content-Length": len(data)})
         writer.write(data[: len(data) // 2] if entry.get("cut") else data)
     await writer.drain()
     if entry.get("cut") == "reset":
@@ -116,14 +126,17 @@ async def _answer(writer: asyncio.StreamWriter, entry: dict[str, Any], *, stream
 
 async def _answer_chunks(writer: asyncio.StreamWriter, entry: dict[str, Any]) -> None:
     chunks = entry.get("chunks", [text_answer(entry.get("text", ""))])
-    _head(writer, entry, {"Content-Type": "text/event-stream"})
+    write_head(writer, entry, {"Content-Type": "text/event-stream"})
     for chunk in chunks:
         await writer.drain()
         await asyncio.sleep(entry.get("chunk_delay", 0))
         writer.write(f"data: {json.dumps(chunk)}\r\n\r\n".encode())
 
 
-def _head(writer: asyncio.StreamWriter, entry: dict[str, Any], headers: dict[str, Any]) -> None:
+def write_head(
+    writer: asyncio.StreamWriter, entry: dict[str, Any], headers: dict[str, Any]
+) -> None:
+    """Write an answer's head: the entry's status, and its headers with those given."""
     headers = {**headers, "Connection": "close", **entry.get("headers", {})}
     lines = [f"HTTP/1.1 {entry.get('status', 200)} Scripted"]
     lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -1,81 +1,84 @@
-"""A scripted server of OpenAI's chat completions on loopback; for tests.
+"""A scripted server of OpenAI's chat completions on loopback; see `ScriptedServer`."""
 
-The n-th request gets the n-th entry of the script: a text to say, a list of ``(name, arguments)``
-calls to make, or an object with `status`, `body` and `headers`.
-"""
-
-import asyncio
 import json
-from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
+from tests.stubs.scripted_server import Reply, Said, ScriptedServer, in_pieces, parted
+
+_DONE = "[DONE]"
+_USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 
 
-@dataclass(kw_only=True)
-class OpenAIStub:
-    """The server: start it, point a client at `url`, read `requests`."""
+class OpenAIStub(ScriptedServer):
+    """The server; a stream has a call's name first, and then its arguments in pieces."""
 
-    script: list[Any] = field(default_factory=list)
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    """The bodies of the requests, in order, each with its `authorization`."""
-    url: str = ""
-    _server: uvicorn.Server | None = None
-    _task: "asyncio.Task[None] | None" = None
+    path = "/v1/chat/completions"
+    key_header = "authorization"
 
     async def start(self) -> None:
-        """Listen on a free port of the loopback."""
-        app = Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
-        self._server = uvicorn.Server(config)
-        self._task = asyncio.create_task(self._server.serve())
-        while not self._server.started:
-            await asyncio.sleep(0.01)
-        port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/v1"
+        """See base class; the URL is the one that clients take."""
+        await super().start()
+        self.url += "/v1"
 
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._server is not None and self._task is not None:
-            self._server.should_exit = True
-            with suppress(asyncio.CancelledError):
-                await self._task
+    def whole(self, number: int, reply: Reply, model: str) -> Any:
+        """See base class."""
+        thought, said = parted(reply)
+        message: dict[str, Any] = {"role": "assistant", "content": None}
+        if thought:
+            message["reasoning_content"] = thought
+        if isinstance(said, str):
+            message["content"] = said
+        else:
+            message["tool_calls"] = [
+                _call(number, index, name, json.dumps(arguments))
+                for index, (name, arguments) in enumerate(said)
+            ]
+        choice = {"index": 0, "message": message, "finish_reason": _reason(said)}
+        return _object(number, "chat.completion", model, choices=[choice], usage=_USAGE)
 
-    async def _complete(self, request: Request) -> JSONResponse:
-        number = len(self.requests)
-        body = await request.json()
-        self.requests.append(body | {"authorization": request.headers.get("authorization")})
-        entry = self.script[number]
-        if isinstance(entry, dict):
-            return JSONResponse(entry["body"], entry["status"], entry.get("headers"))
-        return JSONResponse(completion(number, entry, body["model"]))
+    def events(self, number: int, reply: Reply, model: str) -> list[Any]:
+        """See base class."""
 
+        def chunk(*choices: Any, **more: Any) -> Any:
+            return _object(number, "chat.completion.chunk", model, choices=list(choices), **more)
 
-def completion(number: int, entry: str | list[tuple[str, dict[str, Any]]], model: str) -> Any:
-    """The JSON of a reply that says a text or makes calls."""
-    message: dict[str, Any] = {"role": "assistant", "content": None}
-    if isinstance(entry, str):
-        message["content"] = entry
-    else:
-        message["tool_calls"] = [
-            {
-                "id": f"call_{number}_{index}",
-                "type": "function",
-                "function": {"name": name, "arguments": json.dumps(arguments)},
-            }
-            for index, (name, arguments) in enumerate(entry)
+        thought, said = parted(reply)
+        thinking = ({"reasoning_content": piece} for piece in in_pieces(thought))
+        deltas = [{"role": "assistant", "content": ""}, *thinking, *_deltas(number, said)]
+        return [
+            *(chunk({"index": 0, "delta": delta, "finish_reason": None}) for delta in deltas),
+            chunk({"index": 0, "delta": {}, "finish_reason": _reason(said)}),
+            chunk(usage=_USAGE),
+            _DONE,
         ]
-    reason = "stop" if isinstance(entry, str) else "tool_calls"
-    return {
-        "id": f"chatcmpl-{number}",
-        "object": "chat.completion",
-        "created": 1_760_000_000,
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
-    }
+
+    def sent_as(self, event: Any) -> str:
+        """See base class."""
+        return f"data: {event if event == _DONE else json.dumps(event)}\n\n"
+
+
+def _object(number: int, kind: str, model: str, **more: Any) -> Any:
+    created = 1_760_000_000
+    return {"id": f"chatcmpl-{number}", "object": kind, "created": created, "model": model, **more}
+
+
+def _reason(said: Said) -> str:
+    return "stop" if isinstance(said, str) else "tool_calls"
+
+
+def _call(number: int, index: int, name: str, arguments: str) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": f"call_{number}_{index}", "type": "function", "function": function}
+
+
+def _deltas(number: int, said: Said) -> list[dict[str, Any]]:
+    if isinstance(said, str):
+        return [{"content": piece} for piece in in_pieces(said)]
+    calls: list[dict[str, Any]] = []
+    for index, (name, arguments) in enumerate(said):
+        calls.append({"index": index, **_call(number, index, name, "")})
+        calls += (
+            {"index": index, "function": {"arguments": piece}}
+            for piece in in_pieces(json.dumps(arguments))
+        )
+    return [{"tool_calls": [call]} for call in calls]

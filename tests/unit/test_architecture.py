@@ -31,11 +31,18 @@ IMPORTERS = {
     "durable_adk/cli/target.py": "what somebody wrote on a command line",
     "durable_adk/telemetry/setup.py": "exporters that the environment of a process names",
     "durable_adk/cli/execution.py": "a constant",
-    "durable_adk/cli/program.py": "a table of constants",
+    "durable_adk/cli/dev/http.py": "two constants",
+    "durable_adk/cli/commands/declaration.py": "constants of declarations",
     "durable_adk/__init__.py": "a table of constants",
+    "durable_adk/embedded/__init__.py": "a table of constants",
     "durable_adk/context/loop.py": "a constant",
+    "durable_adk/partials/__init__.py": "a constant",
+    "durable_adk/partials/choice.py": "a constant",
     "durable_adk/tools/__init__.py": "a constant",
+    "durable_adk/compatibility/google_objects.py": "a table of constants",
     "durable_adk/compatibility/missing_names.py": "what an import statement says",
+    "durable_adk/server/app.py": "a table of constants",
+    "durable_adk/server/adk/page.py": "constants, which are only looked for",
     "durable_adk/extras.py": "a table of constants, which are only looked for",
     "durable_adk/models/_gemini_errors.py": "three constants",
 }
@@ -57,7 +64,8 @@ ADK = """
     invocation llm load local loop maps mcp memory message model offline output parallel part plan
     planner planning plugin preload provider re readonly reflect registry request response
     resumability retry rewind run runner running runtime save schema scheme scripted search
-    sequential service session set state static step summarizer tool toolset transfer turn user
+    sequential service session set state static step summarizer tool toolset transfer turn unsafe
+    user
 """
 """Words of ADK's own module and class names."""
 
@@ -72,21 +80,22 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
-    access application arguments async backend begin blobs broken budget cache call calling
-    calls change channel chunks cli close closing compact connect connection container contract
-    copies database db debugging decoding delegated demo dependencies determinism dev diagnosis
-    doctor embedded encryption entry env environment erase erasure error execution expired
-    external extras feed file finding folder forks gemini head health hook id in_process
-    inferred inserts invocations json key launch launcher library lifecycle limits lines link
-    listing live location lock logging long lost main manager merge missing migrate migrations names
-    notifications object open operation ops options orphan orphaned over owner parameters pause
-    pending plain plain_text polling postgres private process program query rebuild reconcile
-    record redaction redis reference refusal regression require result retention retrying
-    routing scope secret sent server serving settings setup shared size sockets source sql
-    sqlite stack stale stalled started status steering steps storage store stored stream
-    streaming subprocess subscription supervise sweep sync tables take target terminal text
-    threads transaction transactional types unavailable upload url utils values version wait
-    watchdog watches wire word
+    access announcement application arguments async authentication backend begin blobs body broken
+    budget cache call caller calling calls card change channel check chunks cli close closing
+    compact connect connection container contract copies custom database db debugging decoding
+    delegated deliver delivery demo dependencies determinism dev diagnosis doctor embedded
+    encryption entry env environment erase erasure error execution expired external extras feed file
+    finding folder forks gemini head health hook http id in_process inferred inserts invocations
+    json key launch launcher library lifecycle limits lines link listing live location lock logging
+    long lost main manager merge migrate migrations missing names notifications oauth object oidc
+    open operation ops options orphan orphaned over owner page parameters pause pending pickle plain
+    plain_text polling postgres private process program proxy query read rebuild reconcile record
+    redaction redis reference refusal regression require result retention retrying routing row scope
+    secret sent server serving settings setup shared size sockets source sql sqlite stack stale
+    stalled started statements status steering steps storage store stored stream streaming
+    subprocess subscription supervise sweep sync tables take target terminal text threads token
+    transaction transactional types unavailable upload url utils values version wait watchdog
+    watches webhook wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 

@@ -16,6 +16,7 @@ PROJECT, BUILD = DECLARED["project"], DECLARED["build-system"]["requires"]
 ASKED = [
     Requirement(line)
     for line in chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values(), BUILD)
+    if not line.startswith(PROJECT["name"])  # an extra that has another one in it
 ]
 ENTRIES = [entry.replace("\\\n", " ") for entry in re.split(r"\n(?=\S)", TEXT.strip())]
 PINS = [Requirement(entry.partition("--hash")[0].strip()) for entry in ENTRIES]

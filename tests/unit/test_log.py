@@ -10,24 +10,12 @@ from durable_adk.errors import EncryptionKeyError
 from durable_adk.log import configure, get_logger, printable
 
 
-@pytest.fixture
-def _restored():
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level)
-    yield
-    logging.captureWarnings(capture=False)
-    root.handlers[:], level = before
-    root.setLevel(level)
-    logging.getLogger("durable_adk").setLevel(logging.NOTSET)
-
-
 def test_a_library_is_silent(capsys):
     """Nothing is printed about normal work unless the application configures logging."""
     get_logger("durable_adk.test_silence").info("something.happened", invocation="e-1")
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.usefixtures("_restored")
 def test_a_json_line_is_one_line_whatever_it_says(capsys, monkeypatch):
     """Line breaks and escapes in a value stay inside its JSON string (reliability S24)."""
     monkeypatch.setenv("DURABLE_ADK_LOG", "json")
@@ -40,7 +28,6 @@ def test_a_json_line_is_one_line_whatever_it_says(capsys, monkeypatch):
     assert entry["process_"] == "p"
 
 
-@pytest.mark.usefixtures("_restored")
 def test_a_console_line_moves_no_cursor(capsys, monkeypatch):
     """Escapes in a value are written out on the console (reliability S24)."""
     monkeypatch.setenv("DURABLE_ADK_LOG", "console")
@@ -53,7 +40,6 @@ def test_a_console_line_moves_no_cursor(capsys, monkeypatch):
     assert len(output.splitlines()) == 2
 
 
-@pytest.mark.usefixtures("_restored")
 def test_a_stack_is_written_line_by_line(capsys, monkeypatch):
     """The lines of code that block a worker can be read on a console, below the event."""
     monkeypatch.setenv("DURABLE_ADK_LOG", "console")
@@ -65,7 +51,6 @@ def test_a_stack_is_written_line_by_line(capsys, monkeypatch):
     assert lines == ["  a.py:1", "  b.py\\x1b:2"]
 
 
-@pytest.mark.usefixtures("_restored")
 def test_the_environment_sets_the_level(capsys, monkeypatch):
     """DURABLE_ADK_LOG_LEVEL wins over the command's own level, unless it names none."""
     monkeypatch.setenv("DURABLE_ADK_LOG_LEVEL", "error")
@@ -93,7 +78,6 @@ def _error(text):
         return error
 
 
-@pytest.mark.usefixtures("_restored")
 @pytest.mark.parametrize("form", ["json", "console"])
 @pytest.mark.parametrize("level", ["info", "debug"])
 def test_a_traceback_of_others_says_where_and_not_what(capsys, monkeypatch, form, level):
@@ -110,7 +94,6 @@ def test_a_traceback_of_others_says_where_and_not_what(capsys, monkeypatch, form
         assert "ToolError" in output
 
 
-@pytest.mark.usefixtures("_restored")
 def test_a_traceback_says_what_is_wrong_with_the_machines(capsys):
     """An operator reads there that a store is away, or a key."""
     configure("info")
@@ -119,7 +102,6 @@ def test_a_traceback_says_what_is_wrong_with_the_machines(capsys):
     assert "key 'k2' is not here" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("_restored")
 def test_tasks_that_nobody_waited_for_say_nothing_of_their_exceptions(capsys, monkeypatch):
     """S8: asyncio puts an exception into the text of its message."""
     monkeypatch.setenv("DURABLE_ADK_LOG", "json")

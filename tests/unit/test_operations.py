@@ -11,9 +11,9 @@ from durable_adk import errors
 from durable_adk.client.connect import KEEP_ALIVE
 from durable_adk.client.invocations import TASK_TIMEOUT
 from durable_adk.retrying import STORE_TIMEOUT
-from durable_adk.sessions.sql import database
 from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT
 from durable_adk.settings import Limits, Settings
+from durable_adk.sql import database
 from durable_adk.worker import WorkerOptions, timing
 
 ROOT = Path(__file__).parents[2]

@@ -60,7 +60,12 @@ FACE = {
     "auth.auth_tool": ["AuthConfig", "AuthToolArguments"],
     "auth.credential_service.base_credential_service": ["BaseCredentialService"],
     "auth.credential_service.in_memory_credential_service": ["InMemoryCredentialService"],
-    "code_executors": ["BaseCodeExecutor", "BuiltInCodeExecutor", "ContainerCodeExecutor"],
+    "code_executors": [
+        "BaseCodeExecutor",
+        "BuiltInCodeExecutor",
+        "ContainerCodeExecutor",
+        "UnsafeLocalCodeExecutor",
+    ],
     "code_executors.base_code_executor": ["BaseCodeExecutor"],
     "code_executors.built_in_code_executor": ["BuiltInCodeExecutor"],
     "code_executors.code_execution_utils": [
@@ -70,6 +75,7 @@ FACE = {
         "File",
     ],
     "code_executors.container_code_executor": ["ContainerCodeExecutor"],
+    "code_executors.unsafe_local_code_executor": ["UnsafeLocalCodeExecutor"],
     "events": ["Event", "EventActions"],
     "events.event": ["Event"],
     "events.event_actions": ["EventActions", "EventCompaction"],

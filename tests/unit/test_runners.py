@@ -1,10 +1,12 @@
 """What ADK's runner takes."""
 
+import asyncio
+
 import pytest
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, ResumabilityConfig
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import LoggingPlugin
 from durable_adk.runners import InMemoryRunner, Runner
@@ -42,9 +44,17 @@ async def test_an_app_can_have_another_name() -> None:
         assert [session.app_name for session in listed.sessions] == ["other"]
 
 
-@pytest.mark.parametrize("given", ["nothing", "both", "nameless", "plugins beside an app"])
-def test_contradictions_are_refused(given: str) -> None:
-    """What cannot be meant raises ValueError, as in ADK."""
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("nothing", "One of app, agent, or node must be provided"),
+        ("both", "Only one of app, agent, or node may be provided"),
+        ("nameless", "app_name is required when agent is provided"),
+        ("plugins beside an app", "When app is provided, plugins should"),
+    ],
+)
+def test_contradictions_are_refused(given: str, words: str) -> None:
+    """What cannot be meant raises ValueError, in ADK's words."""
     app = App(name="own", root_agent=agent())
     arguments = {
         "nothing": {},
@@ -52,8 +62,31 @@ def test_contradictions_are_refused(given: str) -> None:
         "nameless": {"agent": agent()},
         "plugins beside an app": {"app": app, "plugins": []},
     }[given]
-    with pytest.raises(InvalidRequestError, match="either app"):
+    with pytest.raises(InvalidRequestError, match=words):
         Runner(session_service=InMemorySessionService(), **arguments)
+
+
+async def test_plugins_have_the_time_to_close_that_the_runner_gives() -> None:
+    """The app's own manager gives 5 s; a runner's may give another time."""
+
+    class Slow(LoggingPlugin):
+        async def close(self) -> None:
+            await asyncio.sleep(60)
+
+    app = App(name="own", root_agent=agent(), plugins=[Slow()])
+    runner = InMemoryRunner(app=app, plugin_close_timeout=0.01)
+    with pytest.raises(RuntimeError, match=r"did not finish in 0\.01 s"):
+        await asyncio.wait_for(runner.close(), 4)
+
+
+async def test_a_missing_session_is_created_to_rewind_it() -> None:
+    """As for a message, and its invocation is missing all the same, as in ADK."""
+    sessions = InMemorySessionService()
+    runner = Runner(app_name="x", agent=agent(), session_service=sessions, auto_create_session=True)
+    where = {"user_id": "u", "session_id": "s"}
+    with pytest.raises(InvocationNotFoundError, match="Invocation ID not found: gone"):
+        await runner.rewind_async(**where, rewind_before_invocation_id="gone")
+    assert await sessions.get_session(app_name="x", **where)
 
 
 async def test_without_a_message_the_agents_continue() -> None:
@@ -66,6 +99,29 @@ async def test_without_a_message_the_agents_continue() -> None:
         assert [gist(event) for event in events] == ["a text two"]
         kept = await stored(runner)
     assert [event.text for event in kept] == ["hi", "one", "", "two"]
+    assert kept[2].content is None  # clients loop over the parts of content
     assert kept[2].actions.state_delta == {"k": 1}
     said = [content.parts[0].text for content in root.model.requests[1].contents]
     assert said == ["hi", "one"]
+
+
+def test_the_app_is_the_object_that_was_given() -> None:
+    """As in ADK, also if it runs under another name."""
+    app = App(name="app", root_agent=agent())
+    assert InMemoryRunner(app=app).app is app
+    assert InMemoryRunner(app=app, app_name="app").app is app
+    other = InMemoryRunner(app=app, app_name="other")
+    assert (other.app, other.app_name, app.name) == (app, "other", "app")
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        ({"parent_agent": None}, "Cannot update `parent_agent`"),
+        ({"nam": "b"}, "Cannot update nonexistent fields in LlmAgent"),
+    ],
+)
+def test_clone_updates_only_what_it_may(update: dict[str, object], words: str) -> None:
+    """A parent and what is no field are refused in ADK's words."""
+    with pytest.raises(ValueError, match=words):
+        agent().clone(update)

@@ -9,13 +9,11 @@ from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.queue import check_turn
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
-from durable_adk.conversation.tool_responses import closing_responses
+from durable_adk.conversation.tool_responses import closing_responses, error_event
 from durable_adk.errors import (
     EventConflictError,
-    InvocationCancelledError,
     LeaseLostError,
     StaleSessionError,
-    describe,
     from_detail,
 )
 from durable_adk.events.event import Event
@@ -26,10 +24,10 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import MAX_RESULT_TEXT
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending
 
-ABORTED = "INVOCATION_ABORTED"
 MAX_TRIES = 100
 """Limit on attempts to close. It exceeds the number of events that an invocation's running steps
 can commit in between."""
+ENDED = "The run ended before this call was answered, it may have run in part"
 LEFT = "The agent was left before this call was answered; it may have run in part."
 
 
@@ -224,22 +222,16 @@ def _seals(
 ) -> list[Event]:
     # If only the seals are missing, the stored error is final.
     error = from_detail((record.error if record.status.closed else step.error) or {})
-    code, message = describe(error)
-    if isinstance(error, InvocationCancelledError):
-        code = ABORTED
-    reason = f"The run ended before this call was answered, it may have run in part: {message}"
     own = _own(stored, record)
     if step.status is Status.COMPLETED:
         late = {name for event in own for name in event.long_running_tool_ids or ()}
         events = closing_responses(own, LEFT, late)
     else:
-        end = Event(
-            id=f"{step.invocation_id}.end",
-            author=step.author or deps.registry.app(step.key.app_name).manifest().name,
-            error_code=code,
-            error_message=message,
-        )
-        events = [*closing_responses(own, reason), end]
+        author = step.author or deps.registry.app(step.key.app_name).manifest().name
+        end = error_event(error, invocation_id=step.invocation_id, author=author)
+        reason = f"{ENDED}: {end.error_message}"
+        same = not record.status.closed or record.error == step.error
+        events = [*closing_responses(own, reason), step.event if step.event and same else end]
     # Keep what an earlier attempt stored, even if it gave another reason.
     known = {item.event.id for item in stored}
     events = [event for event in events if event.id not in known]

@@ -253,7 +253,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         invocation_id=step.invocation_id,
         author="user",
         timestamp=step.timestamp,
-        content=step.message,
+        content=step.message if step.message.parts else None,
         custom_metadata=step.custom_metadata,
         actions=EventActions(
             state_delta=await _callers_state(deps, step), artifact_delta=step.artifact_delta

@@ -13,8 +13,8 @@ from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.answers import answer_message, check_answers
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES, pending_calls
-from durable_adk.errors import InvalidRequestError, LeaseLostError
-from durable_adk.events.event import Event
+from durable_adk.errors import InvalidRequestError, LeaseLostError, StateConflictError
+from durable_adk.events.event import ANSWERED_BY, Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import canonical
@@ -88,9 +88,12 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
         return AnswerTaken(refused=error.message)
     failpoint("answer.before")
     try:
-        await _store(deps, step, event)
-    except LeaseLostError:
-        await _store(deps, step, event)  # a late attempt of the pause intervened
+        try:
+            await _store(deps, step, event)
+        except LeaseLostError:
+            await _store(deps, step, event)  # a late attempt of the pause intervened
+    except StateConflictError as error:  # with what a plugin has written
+        return AnswerTaken(refused=error.message)
     failpoint("answer.after")
     found = await deps.sessions.find_event(step.key, step.event_id)
     if found is None:  # the session was deleted concurrently
@@ -235,7 +238,10 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
     Raises:
         InvalidRequestError: The answer matches no pending call (TRAP-28).
     """
-    message = step.answer.message or _message(step, events)
+    changed = step.changed or Event(
+        content=_message(step, events), actions=EventActions(state_delta=step.answer.state_delta)
+    )
+    message = changed.content or types.Content()
     if step.author == "user":
         answers = check_answers(events, message, statuses={step.invocation_id: Status.RUNNING})
         if not answers:
@@ -259,9 +265,16 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
         content=message,
         # Sibling branches must not take it for a message to them (AGT-33).
         branch=branches.pop() if len(branches) == 1 else None,
-        actions=EventActions(state_delta=step.answer.state_delta),
-        custom_metadata=None if step.author == "user" else {FINAL_RESPONSES: True},
+        actions=changed.actions,
+        custom_metadata=_metadata(step, changed),
     )
+
+
+def _metadata(step: AnswerStep, changed: Event) -> dict[str, Any] | None:
+    if step.author != "user":
+        return {FINAL_RESPONSES: True}
+    by = step.answer.answered_by
+    return {**(changed.custom_metadata or {}), **({ANSWERED_BY: by} if by else {})} or None
 
 
 def _calls(event: Event) -> set[str | None]:
@@ -269,12 +282,6 @@ def _calls(event: Event) -> set[str | None]:
 
 
 def _message(step: AnswerStep, events: list[Event]) -> types.Content:
-    """Build the message that an answer by call id stands for."""
-    answer = step.answer
-    call = next((c for c in pending_calls(events) if c.call_id == answer.call_id), None)
-    name = call.name if call else step.call_name or REQUEST_CONFIRMATION
-    response = {"confirmed": answer.confirmed} if answer.response is None else answer.response
-    part = types.Part(
-        function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
-    )
-    return types.Content(role="user", parts=[part])
+    """Return the message as it was sent, or what an answer by call id stands for."""
+    call = next((c for c in pending_calls(events) if c.call_id == step.answer.call_id), None)
+    return step.answer.content(call.name if call else step.call_name or REQUEST_CONFIRMATION)

@@ -98,7 +98,7 @@ async def _running(
     """Iterate over all running invocations of a user, one page at a time."""
     last = None
     while page := await deps.sessions.page_invocations(
-        app_name=key.app_name, user_id=key.user_id, status=Status.RUNNING, after=last
+        app_name=key.app_name, user_id=key.user_id, statuses={Status.RUNNING}, after=last
     ):
         for found in page:
             yield found

@@ -8,6 +8,7 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.queue import WaitingStep
 from durable_adk.activities.lifecycle import taken_over
+from durable_adk.activities.webhook.announcement import announce
 from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
@@ -157,6 +158,8 @@ async def end_abandoned(deps: Dependencies, step: WaitingStep, record: Invocatio
     error = InvocationTerminatedError(
         f"Whatever ran invocation {record.invocation_id!r} has ended without it."
     )
+    # Before the end is stored: nobody would find it again after a crash. The delivery waits for it.
+    await announce(deps, step.key, record.invocation_id, Status.ABANDONED)
     with suppress(LeaseLostError, EventConflictError):  # another process may do so concurrently
         await close_invocation(deps, closing_step(deps, step, record, Status.ABANDONED, error))
         taken_over(step.key, record)

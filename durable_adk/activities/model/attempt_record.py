@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from google.genai import types
+from temporalio import activity
 
 from durable_adk.activities.commit.notes import offer_note
 from durable_adk.activities.dependencies import Dependencies
@@ -89,6 +90,7 @@ class AttemptRecorder:
                 model=self._model,
                 started=self._started,
                 seconds=round(lasted, 3),
+                worker=_worker(),
                 error_type=kind,
                 error_message=message or None,
                 usage_metadata=self._usage,
@@ -98,3 +100,11 @@ class AttemptRecorder:
     async def _note(self, attempt: ModelAttempt) -> None:
         name = f"{attempt.event_id}.{attempt.attempt:03}"
         await offer_note(self.deps, self.step, ATTEMPT, name, attempt.to_json())
+
+
+def _worker() -> str | None:
+    """Return the identity of this worker; None in process."""
+    try:
+        return activity.client().identity
+    except RuntimeError:
+        return None

@@ -40,6 +40,7 @@ from durable_adk.errors import (
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
+from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.model_attempt import AttemptEnd
@@ -48,6 +49,7 @@ from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.genai import chat
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_toolset import missed_toolsets
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_size
@@ -56,6 +58,12 @@ from durable_adk.wire.steps import ModelStep, StepResult
 
 AGENT_LABEL = "adk_agent_name"
 """ADK's label of each request."""
+_HINT = (
+    "it is asked again; if it stays so, raise the quota or choose another model "
+    "(`durable-adk show` prints the provider's words)"
+)
+
+logger = get_logger(__name__)
 
 
 async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt) -> StepResult:
@@ -151,9 +159,12 @@ class _ModelCall:
     ) -> "_ModelCall":
         """Build the request and the call for one attempt of the step."""
         deps, step = tried.deps, tried.step
+        with missed_toolsets(waits=False) as missed:
+            request = await build_request(agent, scope)
+        scope.missing_toolsets = [error.message for error in missed]
         return cls(
             agent=agent,
-            request=await build_request(agent, scope),
+            request=request,
             scope=scope,
             context=context,
             plugins=deps.plugins(step),
@@ -214,7 +225,7 @@ class _ModelCall:
     async def _whole(self) -> tuple[list[LlmResponse], DurableAdkError | None]:
         """Publish all chunks; return the model's complete responses, and its error if it failed."""
         whole: list[LlmResponse] = []
-        async with aclosing(self._responses()) as responses:
+        async with aclosing(self._responses()) as responses, self.chunks.repeated():
             while True:
                 try:
                     response = await anext(responses, None)
@@ -295,6 +306,13 @@ class _ModelCall:
             ModelUnavailableError: The call is to be retried.
         """
         if isinstance(error, ModelUnavailableError) and not self.final:
+            logger.warning(
+                "model.unavailable",
+                model=self.agent.canonical_model.model,
+                error_type=error.error_type,
+                again_in=error.delay(self.tried.counted),
+                hint=_HINT,
+            )
             raise error  # the engine retries; error hooks run only for the final error
         await self.tried.ended(AttemptEnd.FAILED, error)
         return await answer_of(

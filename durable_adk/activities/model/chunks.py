@@ -1,5 +1,9 @@
 """Publishes the chunks of a streamed model response."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
@@ -11,6 +15,7 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.partials.partial import PartialEvent
+from durable_adk.partials.replay import MAX_KEPT
 from durable_adk.plugins.plugin_manager import PluginManager, replaced
 from durable_adk.plugins.run_context import RunContext
 from durable_adk.wire.steps import ModelStep
@@ -37,6 +42,8 @@ async def after_model(
 
 
 _OF_CALL = ("partial", "turn_complete", "usage_metadata")
+_REPEAT = 0.25
+"""Seconds between two looks whether a viewer has come."""
 
 
 class Chunks:
@@ -69,6 +76,24 @@ class Chunks:
         self._metadata = scope.run_config.custom_metadata or {}
         self._ids = CallIds.of_step(step, scope.has_call)
         self._count = 0
+        self._published: list[PartialEvent] = []
+        """The first of them, for viewers that come later."""
+
+    @asynccontextmanager
+    async def repeated(self) -> AsyncGenerator[None]:
+        """Publish all chunks again to viewers that come meanwhile, although no other chunk does."""
+        repeating = asyncio.create_task(self._repeat())
+        try:
+            yield
+        finally:
+            repeating.cancel()
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(_REPEAT)
+            if self._published and self._world.partials is not None:
+                *earlier, last = self._published
+                self._world.partials.publish(last, earlier, again=True)
 
     async def show(self, response: LlmResponse) -> None:
         """Let callbacks and plugins change a chunk, then publish it.
@@ -102,13 +127,14 @@ class Chunks:
         index, self._count = self._count, self._count + 1
         if self._world.partials is None:
             return
-        self._world.partials.publish(
-            PartialEvent(
-                key=self._step.key,
-                invocation_id=self._step.invocation_id,
-                event=event.model_copy(update={"actions": EventActions()}),
-                attempt=self._attempt,
-                index=index,
-                revision=self._step.revision,
-            )
+        partial = PartialEvent(
+            key=self._step.key,
+            invocation_id=self._step.invocation_id,
+            event=event.model_copy(update={"actions": EventActions()}),
+            attempt=self._attempt,
+            index=index,
+            revision=self._step.revision,
         )
+        self._world.partials.publish(partial, self._published)
+        if index < MAX_KEPT:
+            self._published.append(partial)

@@ -18,6 +18,7 @@ from durable_adk.errors import (
     ToolError,
     reported_as,
 )
+from durable_adk.extras import callable_from_google_adk
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.planning import apply_planner
 from durable_adk.tools.base_tool import BaseTool
@@ -175,4 +176,5 @@ async def _text(instruction: str | InstructionProvider, scope: StepScope) -> str
         load = CallbackContext(scope).load_artifact if scope.services.artifacts else None
         return await render(instruction, scope.session.state, load_artifact=load)
     with reported_as(CallbackError):
-        return str(await contained(call(instruction, ReadonlyContext(scope))) or "")
+        provide = callable_from_google_adk(instruction)
+        return str(await contained(call(provide, ReadonlyContext(scope))) or "")

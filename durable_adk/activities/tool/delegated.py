@@ -5,6 +5,8 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from google.genai import types
+
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
 from durable_adk.agents.llm_agent import LlmAgent
@@ -64,12 +66,20 @@ class AgentResult:
             return failed.error_message
         if last is None:
             return ""
-        texts = [part.text for part in last.parts if part.text and not part.thought]
-        text = "\n".join(texts)
+        text = "\n".join(filter(None, map(_told, last.parts)))
         schema = tool.output_schema if isinstance(tool, AgentTool) else None
         if schema is None:
             return text
         return parse_output(schema, text)
+
+
+def _told(part: types.Part) -> str | None:
+    """Return what a part tells the caller: text, or code that a model wrote and its output."""
+    if part.text or part.thought:
+        return None if part.thought else part.text
+    if part.code_execution_result and part.code_execution_result.output:
+        return part.code_execution_result.output.rstrip("\n")
+    return part.executable_code and part.executable_code.code
 
 
 def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:

@@ -311,7 +311,10 @@ async def unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext
 
     A tool with `confirms_itself` requests the confirmation and reads the decision itself.
     """
-    if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
+    if (
+        tool.confirms_itself
+        or type(tool).check_require_confirmation is BaseTool.check_require_confirmation
+    ):
         return None
     return await contained(confirmation_refusal(tool, args, context))
 

@@ -15,6 +15,7 @@ from durable_adk.context.activity import CallbackContext
 from durable_adk.conversation.model_event import save_output
 from durable_adk.errors import CallbackError, reported_as
 from durable_adk.events.event import Event
+from durable_adk.extras import callable_from_google_adk, from_google_adk
 from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
@@ -55,20 +56,35 @@ async def first_answer(callbacks: Any, **kwargs: Any) -> Any:
     Raises:
         CallbackError: A callback raised; it is not retried (CB-12, TRAP-49).
     """
-    for callback in as_list(callbacks):
+    for callback in map(callable_from_google_adk, as_list(callbacks)):
         with reported_as(CallbackError):
-            answer = await contained(_call_bound(callback, kwargs))
+            answer = from_google_adk(await contained(_call_bound(callback, kwargs)))
         if answer is not None:
             return answer
     return None
 
 
 async def _call_bound(callback: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    signature = inspect.signature(callback)
     try:
-        inspect.signature(callback).bind(**kwargs)
+        signature.bind(**kwargs)
     except TypeError:
+        try:
+            signature.bind(*kwargs.values())
+        except TypeError as error:
+            raise TypeError(
+                f"{_described(callback, signature)} is called with {', '.join(kwargs)}: {error}"
+            ) from None
         return await call(callback, *kwargs.values())
     return await call(callback, **kwargs)
+
+
+def _described(callback: Callable[..., Any], signature: inspect.Signature) -> str:
+    """A callback as its user finds it: the error comes from no line of it."""
+    name = getattr(callback, "__qualname__", repr(callback))
+    code = getattr(inspect.unwrap(callback), "__code__", None)
+    at = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"The callback {name}{signature}{at}"
 
 
 async def run_callback(
@@ -101,9 +117,9 @@ async def run_callback(
         content=content,
         actions=context.actions,
     )
-    if before and content and isinstance(agent, LlmAgent):
+    if before and isinstance(agent, LlmAgent) and content and event.is_final_response():
         # The callback replaces the agent's text, so there is no earlier text.
-        save_output(event, output_key=agent.output_key, schema=None, before=str)
+        save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=str)
     check_json(delta, "state_delta")
     check_size(event.to_json(), f"The answer of {step.hook}_callback")
     return StepResult(event=event, end_invocation=scope.end_invocation)

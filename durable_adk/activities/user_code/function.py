@@ -4,8 +4,9 @@ import asyncio
 
 from durable_adk.activities.commit.notes import keep_outcome
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.agents.step_function import READ_EVENTS, find
+from durable_adk.agents.step_function import READ_EVENTS, find, wants_context
 from durable_adk.calling import call, contained, time_limit
+from durable_adk.context.activity import ReadonlyContext
 from durable_adk.errors import (
     AgentError,
     PayloadTooLargeError,
@@ -40,11 +41,15 @@ async def run_function(
 async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
     agent = deps.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
+    kwargs = step.kwargs
+    if wants_context(function):
+        _, scope = await deps.scope(step)
+        kwargs = {**kwargs, "context": ReadonlyContext(scope)}
     await attempt.begins()
     limit: asyncio.Timeout | None = None
     try:
         async with time_limit(step.attempt_timeout) as limit:
-            value = await contained(call(function, *step.args, **step.kwargs))
+            value = await contained(call(function, *step.args, **kwargs))
         value = to_json_value(value)
         check_json(value, f"the result of {step.function}")
         check_size(canonical(value), f"The result of {step.function}")

@@ -1,6 +1,7 @@
 """Runs the plugins' hooks around an invocation, its message and its events."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from google.genai import types
@@ -50,11 +51,15 @@ async def run_hook(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -
 
 
 async def _run(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> StepResult:
+    if step.hook == "on_user_message_callback":
+        hook = partial(_user_message, await _arrival(deps, step))
+    else:
+        hook = _HOOKS[step.hook]
     await attempt.begins()
     failpoint("hook.before")
     try:
         async with time_limit(step.attempt_timeout):
-            result = await _HOOKS[step.hook](deps, step)
+            result = await hook(deps, step)
     except TimeoutError:
         raise _too_slow(step.hook, step.attempt_timeout) from None
     failpoint("hook.after")
@@ -74,15 +79,14 @@ async def seen_by_plugins(deps: Dependencies, step: Step, event: Event) -> Event
 # ----- the hooks
 
 
-async def _user_message(deps: Dependencies, step: HookStep) -> StepResult:
-    """Let the hook change the message before anything is stored (RUN-26).
+async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) -> StepResult:
+    """Let the hook change a message or an answer before it is stored (RUN-26).
 
     The hook's changes are committed with the user's event. The session is read past the cache:
-    without the lease it may have changed by the time the invocation opens.
+    without the lease it may have changed by the time the invocation opens or goes on.
     """
     sent = _required(step.event)
-    scope = await _arrival(deps, step)
-    scope.user_content = sent.content
+    scope.user_content = scope.user_content or sent.content  # what the invocation began with
     context = _context(deps, step, scope, "on_user_message_callback")
     context.actions.state_delta.update(sent.actions.state_delta)
     given = types.Content.model_validate(sent.content).model_copy(deep=True)
@@ -185,10 +189,9 @@ async def _run_error(deps: Dependencies, step: HookStep) -> StepResult:
 
 
 _KEPT = {"before_run_callback", "on_event_callback", "after_run_callback"}
-"""Hooks whose results become events of the loop; the others notify, or precede the opening."""
+"""Hooks whose results become events of the loop; the others notify, or precede the user's event."""
 
 _HOOKS: dict[str, Callable[[Dependencies, HookStep], Awaitable[StepResult]]] = {
-    "on_user_message_callback": _user_message,
     "before_run_callback": _before_run,
     "on_event_callback": _event,
     "after_run_callback": _after_run,

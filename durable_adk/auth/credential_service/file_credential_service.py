@@ -11,6 +11,7 @@ from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.credential_service._names import hashed
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.errors import InvalidRequestError
+from durable_adk.storage.files import sync_folder, write_durably
 
 
 class FileCredentialService(BaseCredentialService):
@@ -95,23 +96,9 @@ def _read(path: Path) -> bytes | None:
 
 def _replace(path: Path, content: bytes) -> None:
     draft = path.with_name(f"{uuid.uuid4().hex}.draft")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(file, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
+        write_durably(draft, content)
         draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush the folder, so that the new file name survives a power failure."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
     finally:
-        os.close(opened)
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)

@@ -15,9 +15,9 @@ from durable_adk.encryption.keys import KeyProvider
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
 from durable_adk.extras import require
 from durable_adk.json_values import canonical
-from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.database_url import parse
-from durable_adk.sessions.sql.schema import CREDENTIALS
+from durable_adk.sql.database import PostgresDatabase
+from durable_adk.sql.database_url import parse
+from durable_adk.sql.schema import CREDENTIALS
 
 _CIPHER = "aes-256-gcm-1"
 _NONCE_BYTES = 12

@@ -79,7 +79,9 @@ class McpTool(BaseTool):
             parameters_json_schema=self._mcp_tool.input_schema,
         )
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+    async def check_require_confirmation(
+        self, args: dict[str, Any], tool_context: ToolContext
+    ) -> bool:
         """Whether `require_confirmation` applies to the call."""
         return await is_required(self.require_confirmation, {**args, CONTEXT: tool_context})
 

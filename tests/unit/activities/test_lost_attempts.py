@@ -1,21 +1,27 @@
 """Which lost attempts count."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from google.genai.types import UserContent
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempt import MAX_LOST, LostAttempts
 from durable_adk.activities.commit.session_cache import SessionCache
+from durable_adk.activities.effects import CodeEffect, row_of
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.events import Event
+from durable_adk.plugins import BasePlugin
+from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, ModelStep
-from tests.support.steps import Steps, called
+from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, HookStep, ModelStep
+from tests.support.steps import INVOCATION, KEY, Steps, called
 
 
 async def trials() -> LostAttempts:
@@ -71,6 +77,25 @@ async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
     assert await begin(made, 9) == 1
 
 
+async def test_lost_attempts_at_a_hook_of_an_answer_are_counted() -> None:
+    """F12: as of any step, also while another invocation has the session."""
+    steps = Steps([], tools=[])
+    grant = await steps.open()
+    await steps.sessions.pause_invocation(KEY, invocation_id=INVOCATION, epoch=grant.epoch)
+    other = Event(id="other.0", invocation_id="other", author="user", timestamp=1.0)
+    await steps.sessions.open_invocation(
+        KEY, invocation_id="other", lease_owner="h", user_event=other
+    )
+    place = steps.place("e-1.a", 1, None) | {"hook": "on_user_message_callback"}
+    answers = HookStep(**place, epoch=grant.epoch)
+    row = row_of(answers)
+    assert isinstance(row, CodeEffect)
+    assert row.notes_attempts(answers)
+    assert not row.notes_attempts(HookStep(**place))
+    made = LostAttempts(deps=steps.effects.deps, step=answers)
+    assert [await begin(made, number) for number in range(2, 5)] == [1, 2, 3]
+
+
 class Executor(BaseCodeExecutor):
     """Says that it runs."""
 
@@ -80,6 +105,18 @@ class Executor(BaseCodeExecutor):
         """See the base class."""
         self.ran()
         return CodeExecutionResult(stdout="4")
+
+
+class Plugin(BasePlugin):
+    """Says that its hook runs."""
+
+    def __init__(self, ran: Callable[[], object]) -> None:
+        super().__init__("plugin")
+        self._ran = ran
+
+    async def on_user_message_callback(self, **_: Any) -> None:
+        """See the base class."""
+        self._ran()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,12 +192,24 @@ class Traced:
         step = CodeStep(**await self._place())
         await self._effects.perform(step, self._watch())
 
+    async def answer(self) -> None:
+        """The plugins' hook of an answer."""
+        step = HookStep(
+            **await self._place(),
+            epoch=1,
+            hook="on_user_message_callback",
+            event=Event(author="user", content=UserContent("yes")),
+        )
+        plugins = PluginManager([Plugin(self._ran)])
+        self._effects.deps.plugins = lambda _: plugins  # type: ignore[method-assign] # after the opening
+        await self._effects.perform(step, self._watch())
+
 
 def called_tool() -> None:
     """A tool."""
 
 
-@pytest.mark.parametrize("kind", ["model", "tool", "callback", "code"])
+@pytest.mark.parametrize("kind", ["model", "tool", "callback", "code", "answer"])
 async def test_between_its_beginning_and_its_code_a_step_does_not_ask_the_store(kind: str) -> None:
     """F12, F16: while machines fail one after another, that may take as long as a worker lives."""
     first = "```python\nx\n```" if kind == "code" else called("called_tool")[0]

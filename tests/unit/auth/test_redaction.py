@@ -101,6 +101,7 @@ def test_a_repr_and_a_log_hold_no_secret(value):
     """However a credential gets into a log line, it tells no secret (S14)."""
     stream = StringIO()
     logger = logging.getLogger("tests.credentials")
+    logger.setLevel(logging.WARNING)  # whatever the root's is by now
     handler = logging.StreamHandler(stream)
     logger.addHandler(handler)
     logger.warning("%s %r %s", value, value, [value])

@@ -42,7 +42,7 @@ class Handle:
 class Workers:
     """There is one."""
 
-    async def check_worker(self, invocation_id: str) -> None:
+    async def check_worker(self, invocation_id: str, *, opened: bool) -> None:
         """See `Invocations.check_worker`."""
         assert invocation_id == "i"
 

@@ -23,7 +23,7 @@ from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import EncryptionCodec, Key
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.settings import Settings
-from durable_adk.storage import OwnedStorage
+from durable_adk.storage.payload_driver import OwnedStorage
 from durable_adk.wire.converter import data_converter
 from tests.support.s3 import S3
 

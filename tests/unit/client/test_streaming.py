@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from durable_adk.client.streaming import with_partials
+from durable_adk.client.streaming import ShownChunk, events_of, with_partials
 from durable_adk.errors import ModelError
 from durable_adk.partials import InProcessPartials, LiveText, Subscription
 from durable_adk.partials.partial import encode
@@ -23,7 +23,7 @@ def stored(seq, text):
     return StoredEvent(seq=seq, event=event(text, event_id=f"e-1.{seq - 1}"))
 
 
-async def play(*script, after=0):
+async def play(*script, after=0, shown=None):
     """What a viewer sees of committed events, chunks, lists of them that arrive at once, errors."""
     viewer = Subscription()
 
@@ -42,7 +42,7 @@ async def play(*script, after=0):
     async with (
         asyncio.timeout(10),
         aclosing(feed()) as committed,
-        aclosing(with_partials(committed, viewer, after=after)) as events,
+        aclosing(events_of(with_partials(committed, viewer, after=after, shown=shown))) as events,
     ):
         return [event async for event in events]
 
@@ -71,7 +71,7 @@ async def test_text_is_shown_while_it_is_written():
     async with (
         channel.subscribe(KEY, INVOCATION) as viewer,
         aclosing(feed()) as committed,
-        aclosing(with_partials(committed, viewer)) as events,
+        aclosing(events_of(with_partials(committed, viewer))) as events,
         asyncio.timeout(10),
     ):
         assert (await anext(events)).text == "hi"
@@ -109,11 +109,24 @@ async def test_a_retried_attempt_resets():
     assert [e.custom_metadata["partial"]["attempt"] for e in events if e.partial] == [1, 2, 2]
 
 
-@pytest.mark.parametrize("indices", [[0, 2, 3], [0, 0, 1]])
-async def test_nothing_is_shown_behind_a_hole(indices):
-    """Of an attempt that lost a chunk, or repeats one, the rest is left out."""
+@pytest.mark.parametrize(
+    ("indices", "shown"),
+    [([0, 2, 3], [0]), ([0, 0, 1], [0, 1]), ([0, 2, 0, 1, 2, 3], [0, 1, 2, 3])],
+)
+async def test_nothing_is_shown_behind_a_hole(indices, shown):
+    """Of an attempt that lost a chunk the rest is left out until it is repeated; no repeat is."""
     events = await play(USER, *(chunk(f"<{n}>", n) for n in indices), stored(2, "whole"))
-    assert texts(events) == ["hi", "~<0>", "whole"]
+    assert texts(events) == ["hi", *(f"~<{n}>" for n in shown), "whole"]
+
+
+async def test_a_reader_goes_on_after_the_chunk_it_has():
+    """What it has shown of an attempt is left out; of a newer attempt it gets all."""
+    shown = ShownChunk(event_id="e-1.1", attempt=1, index=1)
+    chunks = [chunk(f"<{n}>", n) for n in range(4)]
+    events = await play(
+        *chunks, chunk("new", 0, attempt=2), stored(2, "whole"), after=1, shown=shown
+    )
+    assert texts(events) == ["~<2>", "~<3>", "~new", "whole"]
 
 
 async def test_who_comes_late_gets_no_headless_text():
@@ -140,7 +153,7 @@ async def test_the_cursor_counts_as_read():
     async with (
         asyncio.timeout(10),
         aclosing(feed()) as committed,
-        aclosing(with_partials(committed, viewer, after=1)) as events,
+        aclosing(events_of(with_partials(committed, viewer, after=1))) as events,
     ):
         viewer.put(encode(chunk("a", revision=1)))
         assert (await anext(events)).text == "a"
@@ -172,7 +185,7 @@ async def test_an_error_of_the_feed_comes_through():
 
     async def watch():
         async with aclosing(feed()) as committed:
-            async for shown in with_partials(committed, Subscription()):
+            async for shown in events_of(with_partials(committed, Subscription())):
                 seen.append(shown)  # noqa: PERF401 - to be kept when the feed fails
 
     with pytest.raises(ModelError) as caught:
@@ -194,7 +207,7 @@ async def test_leaving_leaves_no_task_behind(way):
             closed.set()
 
     async def watch(committed):
-        async with aclosing(with_partials(committed, Subscription())) as events:
+        async with aclosing(events_of(with_partials(committed, Subscription()))) as events:
             async for _ in events:
                 if way == "aclose":
                     return

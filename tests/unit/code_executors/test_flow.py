@@ -199,12 +199,30 @@ class Broken(BaseCodeExecutor):
         raise self.error
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), CodeExecutorError("no"), SystemExit(1)])
+class UnreadableError(ValueError):
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no"),
+        CodeExecutorError("no"),
+        SystemExit(1),
+        UnreadableError(),
+        ValueError("\ud800"),
+    ],
+    ids=repr,
+)
 async def test_what_an_executor_raises_fails_the_run(error, context) -> None:
     """D11: with its name, and never by taking the worker along."""
     with pytest.raises(CodeExecutorError) as raised:
         await execute(Broken(error=error), "x", context=context, execution_id="i.3")
-    assert not isinstance(error, ValueError) or isinstance(raised.value, ValueError)
+    assert type(error) is not ValueError or isinstance(raised.value, ValueError)
+    check_json(raised.value.message)
     assert context.actions.state_delta == {}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
 from google.genai import types
@@ -18,7 +19,7 @@ from durable_adk.memory import InMemoryMemoryService
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin, PluginManager
 from durable_adk.sessions import InMemorySessionService
-from durable_adk.tools import FunctionTool, ToolContext
+from durable_adk.tools import AgentTool, FunctionTool, ToolContext
 
 
 async def context(agent: BaseAgent | None = None, **fields: Any) -> InvocationContext:
@@ -140,3 +141,34 @@ async def test_a_body_runs_with_a_context_of_a_test() -> None:
     assert [event.author for event in direct] == ["body", "below"]
     whole = [event async for event in told.agent.run_async(told)]
     assert [event.actions.state_delta.get("found") for event in whole] == ["x!", None]
+
+
+async def test_an_agent_tool_runs_with_a_context_of_a_test() -> None:
+    """TOL-21: the agent gets the question and the state, and gives back its text and changes."""
+    model = ScriptedModel(replies=["forty-two"])
+    expert = LlmAgent(name="expert", model=model, instruction="{n}", output_key="said")
+    told = await context()
+    made = ToolContext(told, function_call_id="c")
+    result = await AgentTool(expert).run_async(args={"request": "what?"}, tool_context=made)
+    assert result == "forty-two"
+    assert made.actions.state_delta == {"said": "forty-two"}
+    (request,) = model.requests
+    assert [part.text for one in request.contents for part in one.parts or []] == ["what?"]
+    assert "1" in str(request.config.system_instruction)
+    assert told.session.events == []
+
+
+async def test_a_mock_stands_for_an_invocation() -> None:
+    """What a test sets on it is what a context shows; what it lacks is not asked for."""
+    invocation = MagicMock(app_name="shop", user_id="u", session=MagicMock(id="s", state={}))
+    invocation.agent.name = "a"
+    invocation.artifact_service.list_artifact_keys = AsyncMock(return_value=["bill"])
+    made = ToolContext(invocation)
+    assert (made.agent_name, made.app_name, made.user_id) == ("a", "shop", "u")
+    assert await made.list_artifacts() == ["bill"]
+    owner = {"app_name": "shop", "user_id": "u", "session_id": "s"}
+    invocation.artifact_service.list_artifact_keys.assert_called_once_with(**owner)
+    bare = Mock(spec=InvocationContext, session=MagicMock(state={"n": 1}))
+    assert CallbackContext(bare).state["n"] == 1
+    nameless = InvocationContext(invocation_id="i", session=bare.session, agent=Mock(spec=[]))
+    assert nameless.agent_name == "unknown"

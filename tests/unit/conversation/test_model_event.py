@@ -1,11 +1,14 @@
-"""The ids of a model's calls."""
+"""The ids of a model's calls, and what is kept of its texts."""
 
 from itertools import pairwise
 
+import pytest
 from google.genai import types
 from hypothesis import given, strategies as st
 
 from durable_adk.conversation.call_ids import CallIds
+from durable_adk.conversation.model_event import save_output
+from durable_adk.events import Event
 
 NAMES = st.lists(st.sampled_from([None, "", "a", "b"]), max_size=8)
 
@@ -35,3 +38,11 @@ def test_ids_of_other_events_are_others():
     CallIds("e-1.1").give(first)
     CallIds("e-1.2").give(second)
     assert first[0].id != second[0].id
+
+
+@pytest.mark.parametrize(("text", "saved"), [("done", {"out": "done"}), ("", {})])
+def test_an_empty_text_leaves_the_output_key_alone(text: str, saved: dict[str, str]) -> None:
+    """AGT-21: what an agent has said before it left a loop is not lost."""
+    event = Event(author="a", content=types.ModelContent([types.Part(text=text)]))
+    save_output(event, output_key="out", schema=None, before=str)
+    assert event.actions.state_delta == saved

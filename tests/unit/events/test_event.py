@@ -33,7 +33,7 @@ ADKS_EVENT = {
 ADKS_ACTIONS = {
     *("skipSummarization", "stateDelta", "artifactDelta", "transferToAgent", "escalate"),
     *("requestedAuthConfigs", "requestedToolConfirmations", "compaction", "endOfAgent"),
-    *("agentState", "rewindBeforeInvocationId", "setModelResponse"),
+    *("agentState", "rewindBeforeInvocationId", "setModelResponse", "transferReason"),
 }
 
 

@@ -45,6 +45,49 @@ def test_an_answer_that_an_older_version_took_may_be_sent_again() -> None:
     assert inbox.taken() == {}
 
 
+def test_a_refused_answer_that_is_sent_again_is_undecided() -> None:
+    """D9: nobody is told the old reason meanwhile, and another answer may take the id."""
+    inbox = Inbox()
+    inbox.reconsiders = True
+    inbox.put(YES)
+    inbox.refuse("ticket", "the plugin is broken")
+    assert inbox.refusal(YES) == "the plugin is broken"
+    inbox.put(NO)
+    assert not inbox.is_decided(NO)
+    inbox.take("ticket")
+    inbox.put(NO)
+    assert inbox.outcomes == {"ticket": None}
+    assert inbox.taken() == {"ticket": NO.digest()}
+    inbox.put(YES)
+    assert "different contents" in (inbox.refusal(YES) or "")
+    assert inbox.taken() == {"ticket": NO.digest()}
+
+
+def test_an_invocation_that_began_with_older_rules_keeps_a_refusal() -> None:
+    """I13: in its history, the answer that was sent again had no effect."""
+    inbox = Inbox()
+    inbox.put(YES)
+    inbox.refuse("ticket", "the plugin is broken")
+    inbox.put(YES)
+    assert inbox.refusal(YES) == "the plugin is broken"
+
+
+def test_a_refused_answer_may_be_sent_again_to_the_next_run() -> None:
+    """D9, D10: also before that run knows that it was refused; a taken one stays taken."""
+    first, following = Inbox(), Inbox()
+    following.reconsiders = True
+    for name in ("refused", "taken"):
+        first.put(YES.model_copy(update={"answer_id": name}))
+        following.put(NO.model_copy(update={"answer_id": name}))
+    first.refuse("refused", "the plugin is broken")
+    first.take("taken")
+    following.restore(first.state)
+    assert "refused" not in following.outcomes
+    following.take("refused")
+    assert following.outcomes["refused"] is None
+    assert following.taken() == {"refused": NO.digest(), "taken": YES.digest()}
+
+
 def test_a_malformed_answer_changes_no_outcome_of_another() -> None:
     """S22: who has sent the first one is not told that it was refused, and is known to be right."""
     inbox = Inbox()

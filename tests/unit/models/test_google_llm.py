@@ -6,6 +6,7 @@ import email.utils
 import json
 import socket
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +14,9 @@ from google.genai import types
 from pydantic import SecretStr
 
 from durable_adk.errors import ModelError, ModelUnavailableError
-from durable_adk.models.google_llm import GO_ON, NO_MESSAGE, Gemini
+from durable_adk.models import google_llm
+from durable_adk.models.base_llm import GO_ON, NO_MESSAGE
+from durable_adk.models.google_llm import Gemini
 from durable_adk.models.llm_request import LlmRequest
 
 KEY = "stub-key-5e1f"
@@ -62,6 +65,23 @@ async def test_one_whole_answer(gemini_stub, gemini):
     assert response.finish_reason == types.FinishReason.STOP
     assert response.usage_metadata.total_token_count == 12
     assert response.model_version == "stub-1"
+
+
+async def test_the_client_opens_beside_the_loop(gemini_stub, gemini, monkeypatch):
+    """Its certificates take a while to read; calls at the same time share one client."""
+    threads = []
+
+    class Opening(google_llm.Client):
+        def __init__(self, **options):
+            threads.append(threading.current_thread())
+            super().__init__(**options)
+
+    monkeypatch.setattr(google_llm, "Client", Opening)
+    gemini_stub.script = ["Paris"] * 3
+    answers = await asyncio.gather(*(ask(gemini) for _ in range(3)))
+    assert [response.content.parts[0].text for (response,) in answers] == ["Paris"] * 3
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
 
 
 async def test_the_request_arrives(gemini_stub, gemini):

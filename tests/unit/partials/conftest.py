@@ -12,7 +12,7 @@ from durable_adk.partials import (
     RedisPartials,
     SocketPartials,
 )
-from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sql.database import PostgresDatabase
 from tests.support.postgres import HAS_POSTGRES
 
 

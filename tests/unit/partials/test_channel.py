@@ -172,3 +172,28 @@ async def test_waiting_can_be_cancelled(channel):
         await asyncio.gather(waiting, return_exceptions=True)
         channel.publish(chunk("a"))
         assert await arrivals(viewer, 1) == [chunk("a")]
+
+
+async def test_who_comes_late_gets_all_so_far(channel):
+    """With the next chunk it has those before it, in order; who was there has none missing."""
+    sent = [chunk(f"<{n}>", n) for n in range(200)]
+    async with channel.subscribe(KEY, INVOCATION) as early:
+        for number in range(150):
+            channel.publish(sent[number], sent[:number])
+            await asyncio.sleep(0)  # a socket holds few
+        assert await shown(early, 150) == sent[:150]
+        async with channel.subscribe(KEY, INVOCATION) as late:
+            for number in range(150, 200):
+                channel.publish(sent[number], sent[:number])
+                await asyncio.sleep(0.01)
+            assert await shown(late, 200) == sent
+
+
+async def shown(subscription, number):
+    """Chunks as a reader shows them: each once, and behind the one before it."""
+    found = []
+    async with asyncio.timeout(10):
+        while len(found) < number:
+            one = await subscription.get()
+            found += [one] if one.index == len(found) else []
+    return found

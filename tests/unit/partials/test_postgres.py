@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import make_url
 
 from durable_adk.partials import PostgresPartials
-from durable_adk.sessions.sql import notifications
-from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sql import notifications
+from durable_adk.sql.database import PostgresDatabase
 from tests.support.chunks import INVOCATION, KEY, chunk
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ PUBLISH = """
 import asyncio, sys
 from sqlalchemy import make_url
 from durable_adk.partials import PostgresPartials
-from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sql.database import PostgresDatabase
 from tests.support.chunks import chunk
 
 async def main():

@@ -205,7 +205,7 @@ async def test_a_viewer_waits_a_moment_at_most(
     before = time.monotonic()
     async with channel.subscribe(KEY, "e-2") as viewer:
         assert viewer.drain() == []
-    assert time.monotonic() - before < 20
+    assert time.monotonic() - before < 60
 
 
 async def test_a_closed_channel_carries_nothing(redis_server: RedisServer, opened: Open) -> None:

@@ -154,11 +154,24 @@ async def test_close_reaches_all_and_names_who_failed():
 
     asked = []
     failing = Probe("bad", asked, ValueError("stuck"))
-    plugins = PluginManager([failing, Hanging("slow"), Probe("good", asked)])
+    plugins = PluginManager([failing, Hanging("slow"), Probe("good", asked)], 0.05)
     with pytest.raises(RuntimeError, match=r"'bad' raised ValueError.*'slow' did not") as raised:
-        await asyncio.wait_for(plugins.close(timeout=0.05), 5)
+        await asyncio.wait_for(plugins.close(), 5)
     assert "good" not in str(raised.value)
     assert asked == ["bad", "good"]
+
+
+async def test_close_names_a_plugin_whose_error_has_no_text():
+    """The others' failures are named too, though an exception's `__str__` raises."""
+
+    class UnreadableError(ValueError):
+        def __str__(self):
+            raise RuntimeError
+
+    failing = [Probe("bad", [], UnreadableError()), Probe("worse", [], ValueError("\ud800"))]
+    with pytest.raises(RuntimeError, match=r"'bad' raised UnreadableError.*'worse'") as raised:
+        await PluginManager(failing).close()
+    str(raised.value).encode()
 
 
 async def test_close_is_silent_when_all_is_well():

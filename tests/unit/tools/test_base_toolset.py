@@ -63,6 +63,7 @@ async def test_a_prefix_names_a_copy_that_does_the_same() -> None:
     assert list(request.tools_dict) == ["calc_add"]
     (declared,) = request.config.tools[0].function_declarations
     assert declared.name == "calc_add"
+    assert tool._get_declaration() == declared
     assert declared.parameters_json_schema["required"] == ["a", "b"]
     assert await tool.run_async(args={"a": 1, "b": 2}, tool_context=None) == 3
     assert [tool.name for tool in await toolset.get_tools()] == ["add"]

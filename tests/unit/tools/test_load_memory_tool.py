@@ -3,13 +3,14 @@
 import pytest
 from google.genai import types
 
+from durable_adk.activities.tool.response_event import result_and_media
 from durable_adk.context.activity import Services, StepScope, ToolContext
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical, check_json
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry
 from durable_adk.models import LlmRequest
 from durable_adk.sessions import Session
-from durable_adk.tools.load_memory_tool import load_memory_tool
+from durable_adk.tools.load_memory_tool import LoadMemoryResponse, load_memory_tool
 from durable_adk.wire.messages import MAX_BYTES
 
 
@@ -37,21 +38,12 @@ async def search(memory, query):
 
 
 async def test_the_model_gets_what_was_said():
-    """A call returns the memories that fit, as plain JSON without empty fields (TOL-26)."""
+    """A call returns the memories that fit, as ADK's response (TOL-26)."""
     memory = InMemoryMemoryService()
     told = entry("I like tea", author="user", timestamp="2026-01-02T00:00:00+00:00", id="m1")
     await memory.add_memory(app_name="app", user_id="user", memories=[told, entry("unrelated")])
-    assert await search(memory, "tea?") == {
-        "memories": [
-            {
-                "id": "m1",
-                "author": "user",
-                "timestamp": "2026-01-02T00:00:00+00:00",
-                "content": {"role": "user", "parts": [{"text": "I like tea"}]},
-            }
-        ]
-    }
-    assert await search(memory, "coffee") == {"memories": []}
+    assert await search(memory, "tea?") == LoadMemoryResponse(memories=[told])
+    assert await search(memory, "coffee") == LoadMemoryResponse()
 
 
 async def test_the_result_fits_into_an_event():
@@ -59,9 +51,9 @@ async def test_the_result_fits_into_an_event():
     memory = InMemoryMemoryService()
     long = [entry(f"tea {n} " + "漢" * 500_000) for n in range(10)]
     await memory.add_memory(app_name="app", user_id="user", memories=long)
-    result = await search(memory, "tea")
+    result, _ = result_and_media(await search(memory, "tea"))
     check_json(result)
-    assert len(result["memories"]) == 10
+    assert len(result["result"]["memories"]) == 10
     assert len(canonical(result).encode()) < MAX_BYTES
 
 

@@ -138,7 +138,7 @@ def test_a_rule_that_cannot_be_asked_is_refused(rule):
 async def test_other_tools_need_none_unless_they_say_so():
     """BaseTool asks for nobody's yes by itself."""
     tool = BaseTool(name="t", description="")
-    assert not await tool.needs_confirmation({}, Context())
+    assert not await tool.check_require_confirmation({}, Context())
 
 
 def test_deadlines_are_seconds():

@@ -54,6 +54,7 @@ async def test_a_fitting_answer_is_taken(schema: Any, args: dict[str, Any], valu
     assert await SetModelResponseTool(schema).run_async(args=args, tool_context=here) == value
     assert here.actions.set_model_response == value
     assert parse_output(schema, json.dumps(value)) == value
+    assert parse_output(schema, f" ```json\n{json.dumps(value)}\n```\n") == value
 
 
 @pytest.mark.parametrize(("schema", "args", "value"), CASES)

@@ -36,3 +36,18 @@ async def test_files_are_those_of_the_session() -> None:
     without = InvocationContext(invocation_id="i", session=session)
     with pytest.raises(ValueError, match="no artifact service"):
         await inject_session_state("{artifact.f}", ReadonlyContext(without))
+
+
+async def test_a_service_whose_load_takes_no_version_serves() -> None:
+    """Those written for older releases of ADK are asked for the latest without naming a version."""
+
+    class Older(InMemoryArtifactService):
+        async def load_artifact(
+            self, *, app_name: str, user_id: str, session_id: str, filename: str
+        ):  # pyright: ignore[reportIncompatibleMethodOverride]: it is older
+            return types.Part(text=f"{filename} of {app_name}/{user_id}/{session_id}")
+
+    session = Session(id="s", app_name="app", user_id="u")
+    invocation = InvocationContext(invocation_id="i", session=session, artifact_service=Older())
+    filled = await inject_session_state("{artifact.f}", ReadonlyContext(invocation))
+    assert filled == "f of app/u/s"

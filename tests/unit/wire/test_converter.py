@@ -27,7 +27,7 @@ from durable_adk.wire.converter import (
     stored_in,
     with_our_payloads,
 )
-from durable_adk.workflows.temporal_runtime import _reason
+from durable_adk.workflows.temporal_runtime import reason
 
 CANARY = "canary-90aa"
 
@@ -144,7 +144,7 @@ def test_what_is_final_stays_what_it_is_without_its_details() -> None:
     failure.application_failure_info.details.payloads.add().CopyFrom(refusal("lost"))
     read = data_converter.failure_converter.from_failure(failure, data_converter.payload_converter)
     assert isinstance(read, ApplicationError)
-    assert isinstance(_reason(read), LeaseLostError)
+    assert isinstance(reason(read), LeaseLostError)
 
 
 def test_with_threshold_zero_a_failure_says_nothing_in_the_open(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Chunks of a model's answer, in one step."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
@@ -25,7 +26,9 @@ class Recorder(PartialChannel):
     def __init__(self) -> None:
         self.published: list[PartialEvent] = []
 
-    def publish(self, partial: PartialEvent) -> None:
+    def publish(
+        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+    ) -> None:
         self.published.append(partial)
 
     def subscribe(self, key: SessionKey, invocation_id: str) -> Any:

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import threading
-import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -15,6 +14,7 @@ from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.watchdog import LOOK, REFUSE
 from durable_adk.errors import WorkerStuckError
 from durable_adk.settings import Limits
+from tests.support.processes import until
 
 
 async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None:
@@ -40,50 +40,59 @@ async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None
 
 async def test_a_cancellation_reaches_work_that_has_not_begun() -> None:
     """CAN-3: also while other user code blocks the loop that the work waits for."""
-    loop = UserCodeLoop()
+    blocked = Blocked()
     ran: list[int] = []
-
-    async def blocks() -> None:
-        await asyncio.sleep(0)
-        time.sleep(0.3)  # noqa: ASYNC251 - what user code may do
 
     async def late() -> None:
         await asyncio.sleep(0)
         ran.append(1)
 
-    blocking = asyncio.create_task(loop.run(blocks()))
-    await asyncio.sleep(0.1)
-    wait = asyncio.create_task(loop.run(late()))
-    await asyncio.sleep(0.05)
+    (blocking,) = await blocked.begin()
+    wait = asyncio.create_task(blocked.loop.run(late()))
+    await asyncio.sleep(0)
     wait.cancel()
+    await asyncio.sleep(0)
+    blocked.let_go.set()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(wait, 5)
+        await asyncio.wait_for(wait, 20)
     await blocking
     assert ran == []
-    await loop.close()
+    await blocked.end()
+
+
+class Told(list[dict[str, Any]]):
+    """What is logged as a warning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.anything = threading.Event()
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Take a line of the watchdog's."""
+        self.append({"event": event, **fields})
+        self.anything.set()
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What is logged as a warning."""
-    lines: list[dict[str, Any]] = []
-    warn = lambda event, **fields: lines.append({"event": event, **fields})  # noqa: E731
-    monkeypatch.setattr(watchdog.logger, "warning", warn)
-    return lines
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What the watchdog logs."""
+    told = Told()
+    monkeypatch.setattr(watchdog.logger, "warning", told.warning)
+    return told
 
 
-async def test_code_that_blocks_is_named(told: list[dict[str, Any]]) -> None:
+async def test_code_that_blocks_is_named(told: Told) -> None:
     """I22, F41: once, with the line; the work of others waits for it and is not lost."""
     loop = UserCodeLoop()
 
     async def blocks() -> None:
-        time.sleep(2.8 * LOOK)  # noqa: ASYNC251 - what user code may do
+        told.anything.wait(60)
 
     async def waits() -> str:
         return "done"
 
     blocking = asyncio.create_task(loop.run(blocks()))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)
     assert await loop.run(waits()) == "done"
     await blocking
     await loop.close()
@@ -92,7 +101,7 @@ async def test_code_that_blocks_is_named(told: list[dict[str, Any]]) -> None:
     assert told[0]["at"] == f"{__file__}:{line} in blocks"
 
 
-async def test_a_loop_that_waits_is_not_blocked(told: list[dict[str, Any]]) -> None:
+async def test_a_loop_that_waits_is_not_blocked(told: Told) -> None:
     """Nobody is told of code that waits as it should."""
     loop = UserCodeLoop()
     await loop.run(asyncio.sleep(2.5 * LOOK))
@@ -100,16 +109,20 @@ async def test_a_loop_that_waits_is_not_blocked(told: list[dict[str, Any]]) -> N
     assert told == []
 
 
-async def test_code_with_a_selector_of_its_own_is_named(
-    told: list[dict[str, Any]],
-) -> None:
+async def test_code_with_a_selector_of_its_own_is_named(told: Told) -> None:
     """F41: `subprocess` does, as the event loop does that has nothing to do."""
     loop = UserCodeLoop()
+    pipe = subprocess.PIPE
+    command = ["sleep", "60"]
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe)  # noqa: ASYNC220 - at once
 
     async def blocks() -> None:
-        subprocess.run(["sleep", str(2.8 * LOOK)], capture_output=True, timeout=60)  # noqa: ASYNC221, PLW1510 - what user code may do
+        process.communicate(timeout=60)
 
-    await loop.run(blocks())
+    blocking = asyncio.create_task(loop.run(blocks()))
+    await asyncio.to_thread(told.anything.wait, 60)
+    process.kill()
+    await blocking
     await loop.close()
     assert [line["event"] for line in told] == ["user_loop.blocked"]
     assert told[0]["at"].startswith(f"{__file__}:")
@@ -121,18 +134,24 @@ class Blocked:
     def __init__(self, **limits: float) -> None:
         self.loop = UserCodeLoop(Limits(**limits))
         self.let_go = threading.Event()
+        self._begun = asyncio.Event()
+        self._here = asyncio.get_running_loop()
 
     async def blocks(self) -> str:
         """What user code must not do."""
+        self._here.call_soon_threadsafe(self._begun.set)
         self.let_go.wait(60)
         await asyncio.sleep(0)
         return "too late"
 
     async def begin(self, *others: Coroutine[Any, Any, str]) -> list[asyncio.Task[str]]:
-        """Run other work, and with it what blocks; their waits, its own last."""
+        """Run other work, and after it what blocks; their waits, its own last."""
         waits = [asyncio.create_task(self.loop.run(other)) for other in others]
-        await asyncio.sleep(0.1)
-        return [*waits, asyncio.create_task(self.loop.run(self.blocks()))]
+        await asyncio.sleep(0)
+        await self.loop.run(asyncio.sleep(0))  # once it has had its turn, so have they
+        waits.append(asyncio.create_task(self.loop.run(self.blocks())))
+        await self._begun.wait()
+        return waits
 
     async def end(self) -> None:
         """Let it go on, and come to its end."""
@@ -198,23 +217,31 @@ async def test_a_loop_that_is_blocked_for_a_while_takes_no_steps() -> None:
         await asyncio.wait_for(blocked.loop.run(sleeps()), LOOK)
     blocked.let_go.set()
     assert await begun == "too late"
-    await asyncio.sleep(2 * LOOK)
+    await until(lambda: not _is_blocked(blocked.loop))
     assert await blocked.loop.run(asyncio.sleep(0, "taken")) == "taken"
     await blocked.end()
 
 
-async def test_threads_that_outlive_their_steps_are_replaced_and_named(
-    told: list[dict[str, Any]],
-) -> None:
+def _is_blocked(loop: UserCodeLoop) -> bool:
+    return loop._watch is not None and loop._watch.is_blocked
+
+
+async def test_threads_that_outlive_their_steps_are_replaced_and_named(told: Told) -> None:
     """F11, I22: up to a bound; with one more the loop is stuck, and its steps still end well."""
     loop, let_go = UserCodeLoop(Limits(max_stuck_threads=70)), threading.Event()
 
     async def hangs() -> None:
-        async with asyncio.timeout(0.05):
-            await asyncio.to_thread(let_go.wait, 60)
+        own = asyncio.get_running_loop()
+        async with asyncio.timeout(60) as limit:
+
+            def hang() -> None:
+                own.call_soon_threadsafe(limit.reschedule, own.time())
+                let_go.wait(60)
+
+            await asyncio.to_thread(hang)
 
     async def fine() -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await asyncio.to_thread(lambda: "done")
 
     async def times_out(number: int) -> None:
@@ -226,7 +253,8 @@ async def test_threads_that_outlive_their_steps_are_replaced_and_named(
     await times_out(70)
     assert await loop.run(fine()) == "done"
     stuck = asyncio.create_task(loop.stuck())
-    await asyncio.sleep(3 * LOOK)
+    await until(lambda: len(told) >= 70)
+    await asyncio.sleep(LOOK)
     assert not stuck.done()
     assert {line["event"] for line in told} == {"user_thread.outlives_step"}
     assert len(told) == 70
@@ -243,17 +271,21 @@ async def test_work_that_refuses_to_end_is_left_behind(monkeypatch: pytest.Monke
     """F11, I15: who cancels a step does not wait for code that swallows its cancellation."""
     monkeypatch.setattr(event_loop, "OBEY", 0.5)
     loop, let_go = UserCodeLoop(), threading.Event()
+    told = list[str]()
 
     async def refuses() -> None:
+        told.append("begun")
         while not let_go.is_set():
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.1)
+        told.append("ended")
 
     wait = asyncio.create_task(loop.run(refuses()))
-    await asyncio.sleep(0.2)
+    await until(lambda: told)
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(wait, 5)
+        await asyncio.wait_for(wait, 20)
+    assert told == ["begun"]
     let_go.set()
-    await asyncio.sleep(0.2)
+    await until(lambda: len(told) > 1)
     await loop.close()

@@ -7,7 +7,7 @@ from sqlalchemy import delete
 
 from durable_adk.auth.credential_service import PostgresCredentialService
 from durable_adk.encryption import Key, KeyProvider, KeyRing
-from durable_adk.sessions.sql.schema import CREDENTIALS
+from durable_adk.sql.schema import CREDENTIALS
 
 
 @asynccontextmanager

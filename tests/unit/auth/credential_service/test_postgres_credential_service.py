@@ -7,7 +7,7 @@ from durable_adk.auth import AuthCredential
 from durable_adk.auth.credential_service import PostgresCredentialService
 from durable_adk.encryption import Key, KeyRing
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
-from durable_adk.sessions.sql.schema import CREDENTIALS
+from durable_adk.sql.schema import CREDENTIALS
 from tests.support.postgres import HAS_POSTGRES, Databases
 from tests.unit.auth.credential_service.databases import emptied
 

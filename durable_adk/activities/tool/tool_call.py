@@ -1,0 +1,388 @@
+"""One tool call with the hooks around it."""
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.activities.commit.early_commit import (
+    require_not_stored,
+)
+from durable_adk.activities.commit.notes import ReceivedResult
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.lifecycle import others_have_answered
+from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
+from durable_adk.activities.tool.delegated import (
+    ActivityResult,
+    AgentNeeded,
+    AgentResult,
+    AgentToolRuns,
+    activity_call,
+    child_run,
+    read_agent_result,
+)
+from durable_adk.activities.tool.response_event import (
+    record_requester,
+    unknown_tool,
+)
+from durable_adk.activities.tool.run import (
+    RetryLater,
+    ToolAttempt,
+    ToolNotStartedError,
+    unconfirmed,
+)
+from durable_adk.activities.user_code.callbacks import answer_of
+from durable_adk.auth.auth_credential import AuthCredential
+from durable_adk.calling import contained
+from durable_adk.context.activity import Context, StepScope, ToolContext
+from durable_adk.conversation.client_requests import decision, is_denied, response_to
+from durable_adk.errors import (
+    AgentError,
+    DurableAdkError,
+    ToolError,
+    ToolsetUnavailableError,
+    as_raised,
+    reported_as,
+    text_of,
+    wrapped,
+)
+from durable_adk.events.event_actions import EventActions
+from durable_adk.failpoints import failpoint
+from durable_adk.log import get_logger
+from durable_adk.plugins.base_plugin import HookName
+from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
+from durable_adk.tools.activity_tool import ActivityTool
+from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.require_confirmation import REJECTED
+from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.steps import ChildRun, ToolStep
+
+_LOG = get_logger(__name__)
+
+
+@dataclass(kw_only=True)
+class CallOutcome:
+    """The outcome of one call."""
+
+    response: Any
+    asks: ChildRun | ActivityCall | None = None
+    """The agent or activity that the loop has to run first."""
+    tool: BaseTool | None = None
+    ran: bool = False
+    """Whether the response comes from the tool itself and not from a callback."""
+
+    @property
+    def long_running(self) -> bool:
+        """Whether another response may come later."""
+        return self.tool is not None and self.tool.is_long_running
+
+    @property
+    def pending(self) -> bool:
+        """Whether the response comes later and there is no interim response yet (FLW-50)."""
+        return self.long_running and self.ran and not self.response
+
+    @property
+    def is_interim(self) -> bool:
+        """Whether another response will follow. An error response is always the last one."""
+        response: Any = self.response
+        failed = isinstance(response, dict) and "error" in response
+        return self.long_running and self.ran and not failed
+
+
+def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
+    for event in reversed(scope.session.events):
+        for call in event.get_function_calls():
+            if call.id == call_id:
+                return call
+    raise AgentError(
+        f"The call {call_id!r} is not in the session. A custom agent must yield every event its "
+        "sub-agents yield, before it asks for the next."
+    )
+
+
+@dataclass(kw_only=True)
+class ToolCall:
+    """One tool call with the hooks around it."""
+
+    run: ToolAttempt
+    scope: StepScope
+    call: types.FunctionCall
+    context: ToolContext
+    given: types.FunctionResponse | None
+    """The user's answer to the request that the call waited for."""
+    answered: AgentResult | ActivityResult | None
+    """The result of the child agent or activity that backs the tool."""
+    earlier: list[AgentResult]
+    """The results of the runs of agents before it, for a tool whose own code asks for several."""
+    arrived: ReceivedResult | None
+    """The stored result, if an earlier attempt ran the tool."""
+    plugins: PluginManager
+    toolbox: AgentTools = field(default_factory=AgentTools)
+
+    @classmethod
+    async def of(cls, run: ToolAttempt, scope: StepScope) -> "ToolCall":
+        """Load the call of a step, with the progress that earlier attempts recorded."""
+        deps, step = run.deps, run.step
+        call = _find_call(scope, step.call_id)
+        arrived = await run.arrived(again=scope.ahead)
+        before = arrived or step.child or step.activity
+        if before is None:
+            await require_not_stored(deps, step, scope)
+        if before is not None:
+            # The callbacks before the tool have run; their changes are committed with the response.
+            scope.session.state.update(before.actions.state_delta)
+        ended = arrived or step.activity
+        scope.end_invocation = ended is not None and ended.end_invocation
+        given = response_to(scope.session.events, step.request_id)
+        context = _context(scope, step, given, before.actions if before else None)
+        context.given_credentials = await _given_credentials(scope, context)
+        context.asked_by = arrived.asked_by if arrived else None
+        record_requester(context, "callback")  # requested by a callback before the tool
+        return cls(
+            run=run,
+            scope=scope,
+            call=call,
+            context=context,
+            given=given,
+            answered=await _answered(deps, step),
+            earlier=[
+                await read_agent_result(deps, end, step.invocation_id) for end in step.children
+            ],
+            arrived=arrived,
+            plugins=deps.plugins(step),
+        )
+
+    @property
+    def name(self) -> str:
+        """The tool's name as the model wrote it."""
+        return self.call.name or ""
+
+    async def find_tool(self) -> None:
+        """Ask the agent and its toolsets for the tool.
+
+        Raises:
+            ToolsetUnavailable: A toolset that may contain the tool could not be asked.
+        """
+        self.toolbox = await agent_tools(self.run.agent, self.context)
+        if self.name not in self.toolbox.tools:
+            self.run.require_asked(self.name, self.toolbox.missed)
+
+    async def outcome(self) -> "CallOutcome":
+        """Return the call's outcome, from the tool or from a callback that replaces it."""
+        tool = self.toolbox.tools.get(self.name)
+        if self.given is not None and "error" in (self.given.response or {}):
+            # The pending call ended without an answer, for example at its deadline.
+            return CallOutcome(response=self.given.response, tool=tool)
+        if tool is None and (self.run.step.activity or self.arrived) is not None:
+            # The tool is gone or unavailable, but its recorded result must still be reported.
+            tool = BaseTool(name=self.name, description="This tool does not exist any more.")
+        if tool is None:
+            return CallOutcome(response=await self._unknown())
+        # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
+        args = self._args()
+        response = None
+        if self.answered is None and self.arrived is None:
+            response = await self._hook("before_tool_callback", tool, args)
+        ran = response is None
+        delegated = tool if isinstance(tool, ActivityTool) else _plain_agent(tool)
+        if ran and self.answered is None and delegated is not None:
+            asks = await self._asks(delegated, args)
+            if isinstance(asks, (ChildRun, ActivityCall)):
+                return CallOutcome(response=None, asks=asks)
+            response, ran = asks, False
+        if ran:
+            before = self.context.actions.model_copy(deep=True)
+            response = await self._run_or_recover(tool, args)
+            if isinstance(response, AgentNeeded):
+                return self._needed(response.child, before, args)
+        changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
+        return CallOutcome(response=response if changed is None else changed, tool=tool, ran=ran)
+
+    def _needed(self, child: ChildRun, before: EventActions, args: dict[str, Any]) -> "CallOutcome":
+        """Return a request of the tool's own code for a run of an agent.
+
+        The code runs again from its first line, so what it has changed is for the agent only.
+        """
+        child.state_delta = _own_state(self.context)
+        child.changed = args if args != (self.call.args or {}) else None
+        self.context.actions = before
+        return CallOutcome(response=None, asks=child)
+
+    def _denied(self, tool: BaseTool) -> bool:
+        events, step, reads = self.scope.session.events, self.run.step, tool.reads_confirmation
+        return is_denied(events, step.request_id, step.call_id, can_read=reads)
+
+    def _args(self) -> dict[str, Any]:
+        before = self.arrived.args if self.arrived else None
+        ended = self.run.step.activity or self.run.step.child
+        if ended is not None and before is None:
+            before = ended.changed
+        return copy.deepcopy(self.call.args or {} if before is None else before)
+
+    async def _asks(
+        self, tool: AgentTool | ActivityTool, args: dict[str, Any]
+    ) -> ChildRun | ActivityCall | dict[str, Any]:
+        """Return the child run or activity call to start, or a response if it is refused."""
+        if self._denied(tool):
+            return {"error": REJECTED}
+        if isinstance(tool, AgentTool):
+            question = await _asked_first(tool, args, self.context)
+            if not isinstance(question, ChildRun):
+                return {"error": question}
+            question.state_delta = _own_state(self.context)
+            return question
+        refused = await contained(tool.refused(args=args, tool_context=self.context))
+        return refused or activity_call(tool, args, self.call.args or {}, self.context)
+
+    async def _run_or_recover(self, tool: BaseTool, args: dict[str, Any]) -> Any:
+        if self.arrived is not None:
+            return self.arrived.response
+        failpoint("tool.before_run")
+        try:
+            response = await self._response(tool, args)
+        except ToolNotStartedError:
+            raise
+        except Exception as error:
+            if self.run.waits_for_store(error):
+                raise
+            delay = self.run.again(tool, error)
+            if delay is not None:  # error hooks run only for the final error
+                raise RetryLater(wrapped(ToolError, error), delay) from error
+            given = as_raised(error) if isinstance(error, DurableAdkError) else error
+            recovered = await self._hook("on_tool_error_callback", tool, args, error=given)
+            if recovered is not None:
+                return recovered
+            if isinstance(self.answered, ActivityResult) and self.answered.is_told(error):
+                return {"error": text_of(error)}
+            with reported_as(ToolError):
+                raise
+        failpoint("tool.after_run")
+        if isinstance(response, AgentNeeded):
+            return response
+        result = ReceivedResult(
+            response=response,
+            args=args,
+            actions=self.context.actions,
+            end_invocation=self.scope.end_invocation,
+            asked_by=record_requester(self.context, "tool"),
+        )
+        stands = await self.run.noted(tool, result, self.context)
+        if stands is not result:  # another attempt stored its result first
+            step, actions = self.run.step, stands.actions
+            self.context = _context(self.scope, step, self.given, actions)
+            self.context.asked_by = stands.asked_by
+        return stands.response
+
+    async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
+        if self.answered is not None:
+            others_have_answered(self.run.step, tool)
+            if isinstance(self.answered, ActivityResult) or _plain_agent(tool) is not None:
+                return self.answered.taken(tool, self.context)
+            results = [*self.earlier, self.answered]
+            self.context.run_agent = AgentToolRuns(results, self.context)
+            return await self.run.response(tool, args, self.context)
+        self.context.run_agent = AgentToolRuns([], self.context)
+        if self._denied(tool):
+            return {"error": REJECTED}
+        if problem := await unconfirmed(tool, args, self.context):
+            return {"error": problem}
+        try:
+            return await self.run.response(tool, args, self.context)
+        finally:
+            await self._save_tokens()
+
+    async def _save_tokens(self) -> None:
+        """Save the tokens that the code was given for OAuth2's codes, which are of use once."""
+        for config in self.context.exchanged_credentials:
+            try:
+                await self.context.save_credential(config)
+            except Exception:  # noqa: BLE001 - the tool has run; next time it has to ask again
+                _LOG.warning("credential.not_saved", key=config.key, exc_info=True)
+
+    async def _hook(
+        self, hook: HookName, tool: BaseTool, args: dict[str, Any], **given: Any
+    ) -> Any:
+        callbacks = getattr(self.run.agent, hook)
+        given = {"tool": tool, "args": args, "tool_context": self.context} | given
+        record_requester(self.context, "tool")
+        answer = await answer_of(self.plugins, hook, callbacks, **given)
+        record_requester(self.context, "callback")
+        return answer
+
+    async def _unknown(self) -> Any:
+        """Return the response for an unknown tool; the hooks round a tool may replace it.
+
+        As in ADK, the hooks before it may answer, and those after it see only such an answer.
+        """
+        known, missed = list(self.toolbox.tools), self.toolbox.missed
+        tool = BaseTool(name=self.name, description="This tool does not exist.")
+        args = self._args()
+        answer = await self._hook("before_tool_callback", tool, args)
+        if answer is not None:
+            changed = await self._hook("after_tool_callback", tool, args, tool_response=answer)
+            return answer if changed is None else changed
+        if missed:
+            response = self.run.unlisted(self.name, missed, known)
+            error: Exception = ToolsetUnavailableError(response["error"])
+        else:
+            response = unknown_tool(self.name, known)
+            error = ValueError(response["error"])
+        recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
+        return response if recovered is None else recovered
+
+
+async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | ActivityResult | None:
+    if step.child is not None:
+        return await read_agent_result(deps, step.child, step.invocation_id)
+    return ActivityResult(step.activity) if step.activity is not None else None
+
+
+async def _given_credentials(scope: StepScope, context: Context) -> dict[str, AuthCredential]:
+    """Load what was asked for in this invocation, because `get_auth_response` cannot wait."""
+    wanted = {
+        config.key: config
+        for event in scope.session.events
+        if event.invocation_id == scope.invocation_id
+        for config in event.actions.requested_auth_configs.values()
+    }
+    loaded = {key: await context.load_credential(config) for key, config in wanted.items()}
+    return {key: credential for key, credential in loaded.items() if credential is not None}
+
+
+def _context(
+    scope: StepScope,
+    step: ToolStep,
+    given: types.FunctionResponse | None,
+    actions: EventActions | None,
+) -> ToolContext:
+    return ToolContext(
+        scope,
+        function_call_id=step.call_id,
+        event_actions=actions,
+        tool_confirmation=decision(given),
+    )
+
+
+async def _asked_first(
+    tool: AgentTool, args: dict[str, Any], context: ToolContext
+) -> ChildRun | str:
+    """Return the question for the agent behind the tool, or the reason not to ask it."""
+    message, unfit = tool.question(args)
+    problem = unfit or await unconfirmed(tool, args, context)
+    if problem is not None:
+        return problem
+    return child_run(tool, message)
+
+
+def _plain_agent(tool: BaseTool) -> AgentTool | None:
+    """Return the tool if it is an agent without code of its own around it."""
+    return tool if isinstance(tool, AgentTool) and not tool.has_own_code else None
+
+
+def _own_state(context: ToolContext) -> dict[str, Any]:
+    """Return what a call has changed so far of its session's own state, which is not stored yet."""
+    delta = without_temp(context.state.collect_delta())
+    return {k: v for k, v in delta.items() if not k.startswith((APP_PREFIX, USER_PREFIX))}

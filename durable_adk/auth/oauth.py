@@ -1,0 +1,178 @@
+"""OAuth2: the page where a user consents, and the token for the code that comes back."""
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from durable_adk.auth.auth_credential import AuthCredential, OAuth2Auth
+from durable_adk.auth.auth_schemes import OAuth2, OpenIdConnectWithConfig
+from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.log import get_logger
+
+TIMEOUT = 10.0
+"""Seconds for a request for a token."""
+_LOG = get_logger(__name__)
+
+
+def with_consent_page(config: AuthConfig, *, call: str) -> AuthConfig:
+    """Return the configuration with the URL of the page where the user consents, as ADK makes it.
+
+    The client sends the user to `exchanged_auth_credential.oauth2.auth_uri`, and answers with the
+    URL to which the provider sent the user back. Unchanged: schemes without such a page, and
+    configurations that have its URL or no `client_id`.
+
+    Args:
+        config: What a tool asks for.
+        call: Identifies the tool's call; all attempts of one ask with the same `state`.
+    """
+    raw, given = config.raw_auth_credential, config.exchanged_auth_credential
+    client, page = raw and raw.oauth2, _page(config)
+    has_url = given is not None and given.oauth2 is not None and given.oauth2.auth_uri
+    if raw is None or client is None or not client.client_id or page is None or has_url:
+        return config
+    asked = raw.model_copy(deep=True)
+    if not client.auth_uri:
+        state = _state(client, call)
+        query = urlencode(_consent(client, scopes=page[1], state=state))
+        separator = "&" if urlsplit(page[0]).query else "?"
+        update = {"auth_uri": f"{page[0]}{separator}{query}", "state": state}
+        asked.oauth2 = client.model_copy(update=update)
+    return config.model_copy(update={"exchanged_auth_credential": asked})
+
+
+def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
+    """Return the credential that a user gave, with the token for its code (semantics TOL-53).
+
+    The client that asks for the token is the tool's own, whatever the answer says. If there is
+    nothing to exchange, or the provider refuses, the credential has no token, as in ADK.
+
+    Args:
+        config: The tool's configuration, with its secrets.
+        given: The credential in the user's answer.
+    """
+    client = config.raw_auth_credential and config.raw_auth_credential.oauth2
+    if given.oauth2 is None or client is None:
+        return given
+    own = {"client_id": client.client_id, "client_secret": client.client_secret}
+    oauth2 = given.oauth2.model_copy(update=own)
+    url, code = _token_url(config), _code(oauth2)
+    if not oauth2.access_token and client.client_id and url and code:
+        redirect_uri = oauth2.redirect_uri or client.redirect_uri
+        try:
+            tokens = _tokens(url, client, code=code, redirect_uri=redirect_uri)
+        except (OSError, HTTPException, TypeError, ValueError) as error:
+            # Not its text, which may quote what is secret.
+            _LOG.error("credential.no_token", url=url, error=type(error).__name__)
+        else:
+            oauth2 = oauth2.model_copy(update=tokens)
+    return given.model_copy(update={"oauth2": oauth2})
+
+
+def without_client_secret(credential: AuthCredential) -> AuthCredential:
+    """Return the credential as it is stored: the secret is the tool's, and not the user's."""
+    oauth2 = credential.oauth2 and credential.oauth2.model_copy(update={"client_secret": None})
+    return credential.model_copy(update={"oauth2": oauth2})
+
+
+def _page(config: AuthConfig) -> tuple[str, list[str]] | None:
+    """The page where users consent, and the scopes they consent to."""
+    match config.auth_scheme:
+        case OpenIdConnectWithConfig() as scheme:
+            return scheme.authorization_endpoint, scheme.scopes or []
+        case OAuth2(flows=flows) if flow := flows.implicit or flows.authorizationCode:
+            return flow.authorizationUrl, list(flow.scopes)
+        case _:
+            return None
+
+
+def _token_url(config: AuthConfig) -> str | None:
+    match config.auth_scheme:
+        case OpenIdConnectWithConfig() as scheme:
+            return scheme.token_endpoint
+        case OAuth2(flows=flows) if flows.authorizationCode:
+            return flows.authorizationCode.tokenUrl
+        case _:
+            return None
+
+
+def _consent(client: OAuth2Auth, *, scopes: list[str], state: str) -> dict[str, str]:
+    asked = {
+        "response_type": "code",
+        "client_id": client.client_id,
+        "redirect_uri": client.redirect_uri,
+        "scope": " ".join(scopes),
+        "state": state,
+        "access_type": "offline",
+        "prompt": client.prompt or "consent",
+        "audience": client.audience,
+        "nonce": client.nonce,
+    }
+    if client.code_verifier:
+        digest = hashlib.sha256(client.code_verifier.encode()).digest()
+        asked["code_challenge"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        asked["code_challenge_method"] = "S256"
+    return {name: value for name, value in asked.items() if value}
+
+
+def _state(client: OAuth2Auth, call: str) -> str:
+    """Return what nobody can guess, and each attempt of the call repeats if there is a secret."""
+    if not client.client_secret:
+        return secrets.token_urlsafe(24)
+    return hmac.digest(client.client_secret.encode(), call.encode(), "sha256").hex()[:32]
+
+
+def _code(oauth2: OAuth2Auth) -> str | None:
+    query = parse_qs(urlsplit(oauth2.auth_response_uri or "").query)
+    return oauth2.auth_code or next(iter(query.get("code", [])), None)
+
+
+def _tokens(url: str, client: OAuth2Auth, *, code: str, redirect_uri: str | None) -> dict[str, Any]:
+    """Ask the provider for the token, as the method of the client's authentication says.
+
+    Raises:
+        OSError: It cannot be reached, or refuses.
+        HTTPException: It answers with something else than HTTP.
+        ValueError: It answers with no token, or the method is not supported.
+        TypeError: Its answer is no JSON object.
+    """
+    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+    form["code_verifier"] = client.code_verifier
+    headers = {"Accept": "application/json"}
+    match client.token_endpoint_auth_method if client.client_secret else None:
+        case None:
+            form["client_id"] = client.client_id
+        case "client_secret_basic":
+            pair = f"{quote_plus(client.client_id or '')}:{quote_plus(client.client_secret or '')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        case "client_secret_post":
+            form |= {"client_id": client.client_id, "client_secret": client.client_secret}
+        case method:
+            raise ValueError(f"{method} is not supported")
+    if not url.startswith(("https://", "http://")):
+        raise ValueError("the token's URL is not of the web")
+    body = urlencode({name: value for name, value in form.items() if value}).encode()
+    request = Request(url, data=body, headers=headers)  # noqa: S310  # checked above
+    with build_opener(_NoRedirects).open(request, timeout=TIMEOUT) as answer:
+        told: dict[str, Any] = dict(json.load(answer))
+    if not told.get("access_token"):
+        raise ValueError("the answer has no access_token")
+    tokens = {name: told.get(name) for name in ("access_token", "refresh_token", "id_token")}
+    seconds = int(told.get("expires_in") or 0)
+    return tokens | {
+        "expires_in": seconds or None,
+        "expires_at": int(time.time()) + seconds if seconds else None,
+    }
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows none: the secret is for the URL of the configuration alone."""
+
+    def redirect_request(self, *_args: Any, **_more: Any) -> None:
+        """See the base class."""

@@ -1,0 +1,66 @@
+"""A waiting call as JSON, for whoever is to answer it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from durable_adk.conversation.client_requests import shown_request
+from durable_adk.conversation.pending_calls import PendingCall
+from durable_adk.json_values import JsonModel
+from durable_adk.sessions.session import SessionKey
+from durable_adk.tools.require_confirmation import is_runtime_hint
+
+REQUEST_INPUT = "adk_request_input"
+
+
+class PendingRequest(JsonModel):
+    """What a call asks for, and where its answer belongs."""
+
+    app_name: str
+    user_id: str
+    session_id: str
+    invocation_id: str
+    call_id: str
+    name: str
+    """The tool that was called; of a confirmation, the tool to approve."""
+    kind: Literal["confirmation", "long_running", "input", "credential"]
+    arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
+    hint: str | None = None
+    payload: Any = None
+    """Values that the tool asks to fill in."""
+    response_schema: dict[str, Any] | None = Field(default=None, serialization_alias="schema")
+    """JSON Schema of the answer."""
+    editable: bool = False
+    """Whether the answer may change `payload`."""
+    auth_config: dict[str, Any] | None = None
+    """The credential that is asked for; it holds no secret."""
+    author: str
+    """The agent that made the call."""
+    asked_at: float
+    """Seconds since the epoch."""
+
+
+def pending_request(key: SessionKey, call: PendingCall) -> PendingRequest:
+    """Return a pending call of a session as JSON."""
+    shown = shown_request(call.name, call.args)
+    arguments: Any = shown.get("arguments") or {}
+    hint = shown.get("hint")
+    is_input = call.kind == "long_running" and call.name == REQUEST_INPUT
+    return PendingRequest(
+        app_name=key.app_name,
+        user_id=key.user_id,
+        session_id=key.session_id,
+        invocation_id=call.invocation_id,
+        call_id=call.call_id,
+        name=call.original_name or call.name,
+        kind="input" if is_input else call.kind,
+        arguments=arguments,
+        # The runtime's own tells a program how to answer; a person is shown the call itself.
+        hint=None if is_runtime_hint(hint, call.original_name or call.name) else hint,
+        payload=shown.get("payload"),
+        response_schema=shown.get("responseSchema"),
+        editable=shown.get("payload") is not None,
+        auth_config=shown.get("authConfig"),
+        author=call.author,
+        asked_at=call.asked_at,
+    )

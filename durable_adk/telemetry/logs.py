@@ -1,0 +1,32 @@
+"""Logs of Temporal's core, which would write them to standard error by itself."""
+
+import logging
+
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
+
+
+def core_logging() -> LoggingConfig:
+    """Forward the core's logs to the logger ``temporalio.core``, without their fields.
+
+    The fields hold errors of its transport, which tell a person nothing, and failures, which may
+    quote users' data (I19).
+    """
+    forwarding = LogForwardingConfig(
+        logger=logging.getLogger("temporalio.core"),
+        prepend_target_on_message=False,
+        append_log_fields_to_message=False,
+    )
+    levels = TelemetryFilter(core_level="WARN", other_level="ERROR")
+    return LoggingConfig(filter=levels, forwarding=forwarding)
+
+
+def forward_core_logs() -> None:
+    """Do so in this process, for the command line; before `setup.exporting`, which does it, too."""
+    runtime = Runtime(telemetry=TelemetryConfig(logging=core_logging()))
+    Runtime.set_default(runtime, error_if_already_set=False)

@@ -1,0 +1,55 @@
+"""Workflow type ``SessionEvents``: a page of a session's events, for any Temporal client."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import FailureError
+
+with workflow.unsafe.imports_passed_through():
+    from durable_adk.activities.effects import row_of
+    from durable_adk.errors import DurableAdkError
+    from durable_adk.retrying import STORE_TIMEOUT
+    from durable_adk.settings import Limits
+    from durable_adk.wire.event_page import ReadSessionEventsStep
+    from durable_adk.workflows.invocation import ARGUMENT_ERRORS, decoded, failure
+    from durable_adk.workflows.temporal_runtime import STORE_RETRY, reason
+
+SESSION_EVENTS = "SessionEvents"
+"""Its type name."""
+
+
+@workflow.defn(name=SESSION_EVENTS, failure_exception_types=ARGUMENT_ERRORS)
+class SessionEventsWorkflow:
+    """Reads one page in an activity.
+
+    Events are in the session store, which only an activity may read. So a read has a history of its
+    own, of a dozen events, and the invocation's history does not grow.
+    """
+
+    @workflow.run
+    async def run(self, request: RawValue) -> RawValue:
+        """Read the page that a `ReadSessionEventsStep` in plain JSON describes, an `EventPage`.
+
+        Raises:
+            ApplicationError: Its type is the name of an error in `durable_adk.errors`.
+        """
+        try:
+            step = ReadSessionEventsStep.parse(decoded(request))
+            row = row_of(step)
+            longest = timedelta(seconds=step.wait + STORE_TIMEOUT)
+            return await workflow.execute_activity(
+                row.name,
+                step,
+                result_type=RawValue,  # it is passed on as it is
+                start_to_close_timeout=longest,
+                schedule_to_close_timeout=2 * longest,
+                heartbeat_timeout=timedelta(seconds=Limits().heartbeat_timeout),
+                retry_policy=STORE_RETRY,
+                summary=row.summary(step),
+            )
+        except FailureError as error:
+            known = reason(error)
+            raise (failure(known) if isinstance(known, DurableAdkError) else known) from error
+        except DurableAdkError as error:
+            raise failure(error) from error
