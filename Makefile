@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# google-adk has an environment of its own: it wants older versions of what is used here.
+# google-adk has an environment of its own: it wants older versions of what is used here, and nothing
+# else may come to need it. Its types stand apart, so that those of its dependencies are .venv's.
 ADK := $(VENV)/adk/.installed
 
 .DEFAULT_GOAL := help
@@ -28,7 +29,9 @@ unexport PYTHONDONTWRITEBYTECODE
 $(ADK): pyproject.toml | $(STAMP)
 	$(PYTHON) -m venv $(VENV)/adk
 	$(VENV)/adk/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(VENV)/adk/bin/python -m pip install --quiet --disable-pip-version-check --group adk
+	$(VENV)/adk/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[adk]' --group adk
+	mkdir -p $(VENV)/adk/types/google
+	ln -sfn $$($(VENV)/adk/bin/python -c 'import google.adk; print(google.adk.__path__[0])') $(VENV)/adk/types/google/adk
 	@touch $(ADK)
 
 demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
@@ -42,14 +45,12 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --n
 test: $(STAMP) $(ADK) ## Run the tests that a change needs, in some five minutes
 	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
 
-# Fewer, because what is killed has to be back in time.
-test-thorough: PROCESSES = 3
 test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every mode, all histories
 	$(PYTEST) -m "thorough or property"
 
 test-all: test test-thorough ## Run all tests
 
-check: $(STAMP) ## Lint, check formatting, types and layers
+check: $(STAMP) $(ADK) ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
@@ -64,6 +65,7 @@ bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.streaming
 	$(BIN)/python -m benchmarks.takeover
 	$(BIN)/python -m benchmarks.neighbour
+	$(BIN)/python -m benchmarks.http_server
 
 bench-scale: $(STAMP) ## How throughput grows with workers, and what ends it
 	$(BIN)/python -m benchmarks.scale

@@ -105,7 +105,9 @@ class AccessProbe:
     async def session(self, turn: Turn) -> Any:
         """Read a foreign session."""
         sessions = self.runners[turn.app].session_service
-        return await sessions.get_session(app_name=turn.app, **self._at(turn))
+        found = await sessions.get_session(app_name=turn.app, **self._at(turn))
+        # A rewind creates a missing session, as in ADK: an own one, without events.
+        return found and found.events
 
     async def pending(self, turn: Turn) -> Any:
         """List the pending calls of a foreign session."""

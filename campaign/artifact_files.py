@@ -13,16 +13,14 @@ from campaign.run_folder import RunFolder
 from durable_adk.artifacts import FileArtifactService
 from harness.journal import Line
 
-UNFINISHED = (".new-", ".old-")
-"""Names of unfinished folders, which no reader sees."""
-LONG_AGO = 2 * 3600.0
+LONG_AGO = 2 * 86_400.0
 """Seconds after which no process can still be writing it."""
 
 
 async def export_files(folder: RunFolder) -> None:
     """Write down all versions, what killed processes have left, and what of it is left for good.
 
-    What they have left is removed by a later save of the same name, an hour later. So it is made
+    What they have left is removed by a later save of the same name, a day later. So it is made
     old here, and something is saved.
     """
     root = folder.stores / "artifacts"
@@ -34,24 +32,26 @@ async def export_files(folder: RunFolder) -> None:
 
 
 def versions(root: Path) -> list[Line]:
-    """All versions, by their place in the folder; see `durable_adk.artifacts._files`."""
-    return [
-        _version(root, record.parent)
-        for record in sorted(root.rglob("record.json"))
-        if record.parent.name.isdecimal()
-    ]
+    """All versions, by their place in the folder; see `durable_adk.artifacts._objects`."""
+    return [_version(root, record) for record in _records(root)]
 
 
 def unfinished(root: Path) -> list[Path]:
-    """Return unfinished files, whole folders as one."""
-    begun = [path for path in root.rglob(".*") if path.name.startswith(UNFINISHED)]
-    return sorted([*root.glob(".spool/*"), *root.glob(".deleted/*"), *begun])
+    """Return files that are being written, and contents that no record names."""
+    named = {record.parent / json.loads(record.read_text())["path"] for record in _records(root)}
+    contents = {path for path in root.rglob("content-*") if not (path.parent / "deleted").exists()}
+    return sorted([*root.glob(".new/*"), *(contents - named)])
 
 
-def _version(root: Path, folder: Path) -> Line:
-    app, user, scope, *session, _, number = folder.relative_to(root).parts
-    record: dict[str, Any] = json.loads((folder / "record.json").read_text())
-    content = folder / "content"
+def _records(root: Path) -> list[Path]:
+    found = [path for path in root.rglob("*") if path.is_file() and path.name.isdecimal()]
+    kept = [path for path in found if not (path.parent / "deleted").exists()]
+    return sorted(path for path in kept if path.parent != root / ".new")
+
+
+def _version(root: Path, path: Path) -> Line:
+    app, user, scope, *session, _, _, number = path.relative_to(root).parts
+    record: dict[str, Any] = json.loads(path.read_text())
     return {
         "app_name": _readable(app),
         "user_id": _readable(user),
@@ -59,13 +59,13 @@ def _version(root: Path, folder: Path) -> Line:
         "filename": record["filename"],
         "version": int(number),
         "save_key": record.get("saveKey"),
-        "text": content.read_text() if content.exists() else "",
+        "text": (path.parent / record["path"]).read_text(),
     }
 
 
 def _readable(component: str) -> str:
     """An id as it begins in a path; those of a campaign are short, and have no odd characters."""
-    return component.rpartition("~")[0]
+    return component.rpartition("-")[0]
 
 
 async def _sweep(root: Path, known: list[Line]) -> None:

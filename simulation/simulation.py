@@ -13,7 +13,7 @@ from typing import Any
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.events import Event
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
-from durable_adk.sessions.log import invocations
+from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.queue import live
 from durable_adk.sessions.log.storage import Window
@@ -211,12 +211,12 @@ class Simulation:
         tables = self.sessions.tables
         events = [json.loads(body) for body in self.bodies()]
         tables.remove_session(KEY)
-        invocations.create(tables, KEY, {})
+        sessions.create(tables, KEY, {})
         self.cleared = [event["id"] for event in events if event["id"].endswith(".0")]
         for event in events:
             if event["id"] in self.cleared:
                 entry = Entry.of(Event.model_validate(event))
-                invocations.append(tables, KEY, entry, len(self.bodies()))
+                sessions.append(tables, KEY, entry, len(self.bodies()))
 
     def deploy(self) -> None:
         """Replace the first worker, after its attempts have ended, by one of the next release."""

@@ -44,12 +44,10 @@ def test_versions_are_found_with_their_owner_and_content(root: Path) -> None:
 
 async def test_what_killed_processes_have_left_is_removed_by_the_next_save(root: Path) -> None:
     """I24: it is noted, and that nothing of it stays."""
-    name = next(path for path in _paths(root) if path.name.startswith("report.txt~"))
-    left = [name / ".new-of-somebody", name / ".old-of-somebody", root / ".spool" / "1"]
-    for path in left[:2]:
-        path.mkdir()
-    left[2].parent.mkdir(exist_ok=True)
-    left[2].write_text("half")
+    record = next(path for path in _paths(root) if "Report ~1" in path.read_text())
+    left = [record.parent / "content-of-somebody", root / ".new" / "1"]
+    for path in left:
+        path.write_text("half")
     folder = RunFolder(root.parents[1])
     await export_files(folder)
     kept = json.loads(folder.kept.read_text())
@@ -61,12 +59,13 @@ async def test_what_killed_processes_have_left_is_removed_by_the_next_save(root:
 
 async def test_what_nobody_would_remove_is_told(root: Path) -> None:
     """I24: half a file where no save looks stays for good."""
-    stray = root / ".deleted" / "stray"
-    stray.mkdir(parents=True)
+    stray = root / "app" / "user" / "user" / "name" / "0000000000" / "content-stray"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("half")
     folder = RunFolder(root.parents[1])
     await export_files(folder)
     assert json.loads(folder.kept.read_text())["left"] == [str(stray)]
 
 
 def _paths(root: Path) -> list[Path]:
-    return sorted(root.rglob("*"))
+    return sorted(path for path in root.rglob("*") if path.is_file())

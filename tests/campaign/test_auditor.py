@@ -195,7 +195,7 @@ CASES: dict[str, list[Harm]] = {
         leak(SECRETS),
         store(SIGN_IN, 2, content={"parts": [response("c10", "sign_in", signed_in=False)]}),
     ],
-    "nothing_unfinished": [left, lambda found: found.left.append("/artifacts/.spool/1")],
+    "nothing_unfinished": [left, lambda found: found.left.append("/artifacts/.new/1")],
     "liveness": [
         drop("journal", invocation="p.1", type="ok"),
         invocation("p.1", status="running"),

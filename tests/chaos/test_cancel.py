@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import CancelledError
 
-from durable_adk.activities.invocation.close import ABORTED
+from durable_adk.conversation.tool_responses import ABORTED
 from durable_adk.errors import InvocationCancelledError
 from durable_adk.sessions import Status
 from tests.support.processes import INVOCATION, Control, Workplace, until

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService, SessionKey, Status
-from durable_adk.sessions.sql import database
+from durable_adk.sql import database
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.postgres import HAS_POSTGRES, Databases
@@ -33,7 +33,7 @@ async def url(postgres: Databases) -> str:
 @pytest.fixture
 async def store(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DatabaseSessionService]:
     """A store with a small pool."""
-    make: Callable[..., Any] = database._make_engine
+    make: Callable[..., Any] = database.make_engine
 
     def small(*args: Any, **options: Any) -> Any:
         sizes = {"pool_size": POOL, "max_overflow": 0} if "pool_timeout" in options else {}
@@ -41,7 +41,7 @@ async def store(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Data
 
     service = DatabaseSessionService(url)
     with monkeypatch.context() as patch:
-        patch.setattr(database, "_make_engine", small)
+        patch.setattr(database, "make_engine", small)
         await service.prepare()
     yield service
     await service.close()
@@ -99,7 +99,7 @@ async def test_a_pool_that_is_exhausted_delays_runs_and_ends_none(
         async with asyncio.timeout(120):
             outcomes = await asyncio.gather(*runs)
     assert outcomes == [control] * RUNS
-    records = await store.list_invocations(app_name="charge", user_id=queue)
+    records = await store.page_invocations(app_name="charge", user_id=queue)
     assert {record.status for _, record in records} == {Status.COMPLETED}
     traces = Traces(tmp_path)
     assert traces.effects == RUNS + 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from durable_adk.activities.invocation.close import ABORTED
+from durable_adk.conversation.tool_responses import ABORTED
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.doctor.sources import Missing

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowHandle
 
-from durable_adk.activities.invocation.close import ABORTED
+from durable_adk.conversation.tool_responses import ABORTED
 from durable_adk.events import Event
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService, Status

@@ -60,7 +60,10 @@ def test_the_source_distribution_makes_the_same_wheel(built, tmp_path):
 
 @pytest.mark.timeout(300)
 def test_the_wheel_runs_the_demo_in_an_empty_environment(built, tmp_path):
-    """Without the checkout, dev tools, extras or settings, `durable-adk demo` works."""
+    """Without the checkout, dev tools, extras or settings, `durable-adk demo` works.
+
+    An extra that is installed later by its name comes without another package of ours.
+    """
     run(sys.executable, "-m", "venv", tmp_path / "venv")
     scripts = tmp_path / "venv" / "bin"
     run(scripts / "pip", "install", "--quiet", "--disable-pip-version-check", built[0])
@@ -71,3 +74,7 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(built, tmp_path):
     out = run(scripts / "durable-adk", "demo", cwd=home, env=environment)
     assert "0  duplicates" in out
     assert "1  trips booked" in out
+    more = run(scripts / "pip", "install", "--dry-run", "durable-adk[redis]")
+    (added,) = (line for line in more.splitlines() if line.startswith("Would install"))
+    assert "redis-" in added
+    assert "durable" not in added

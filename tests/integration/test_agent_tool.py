@@ -5,6 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
+from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.agents import LlmAgent, SequentialAgent
@@ -19,6 +20,7 @@ from durable_adk.tools.function_tool import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
+from tests.support.gates import until_set
 from tests.support.scripts import USER, call, calls, gist, send, state, stored
 
 KEY = SessionKey("app", "u", "s")
@@ -61,6 +63,20 @@ async def test_the_answer_is_the_tool_s_result_and_the_conversation_stays_apart(
     assert "hello" not in str(request.contents)
     listed = await runner.session_service.list_sessions(app_name="app", user_id="u")
     assert [session.id for session in listed.sessions] == ["s"]
+
+
+async def test_code_in_the_answer_is_part_of_the_result(make_runner: MakeRunner) -> None:
+    """TOL-21: as in ADK, what a model wrote as code, and the output of that."""
+    answer = [
+        types.Part(text="hm", thought=True),
+        types.Part.from_executable_code(code="print(6 * 7)", language=types.Language.PYTHON),
+        types.Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_OK, output="42\n"),
+        types.Part(text="So it is."),
+    ]
+    runner = await make_runner(asking(AgentTool(expert(types.Content(parts=answer)))))
+    events = await send(runner)
+    result = {"result": "print(6 * 7)\n42\nSo it is."}
+    assert events[1].get_function_responses()[0].response == result
 
 
 async def test_the_child_runs_under_the_caller_s_invocation_id(make_runner: MakeRunner) -> None:
@@ -372,17 +388,16 @@ async def test_cancelling_the_caller_cancels_the_child(make_runner: MakeRunner) 
     begun = asyncio.Event()
 
     async def slow() -> None:
-        loop.call_soon_threadsafe(begun.set)
+        begun.set()
         await asyncio.sleep(60)
 
-    loop = asyncio.get_running_loop()
     runner = await make_runner(asking(AgentTool(expert(call("slow"), tools=[slow]))))
     name = f"e-{uuid.uuid4()}"  # of one server, which remembers
     running = asyncio.ensure_future(send(runner, invocation_id=name))
-    await asyncio.wait_for(begun.wait(), 60)
+    await until_set(begun)
     assert await runner.cancel(**USER, invocation_id=name)
     await asyncio.gather(running, return_exceptions=True)
-    found = await runner.session_service.list_invocations(app_name="app")
+    found = await runner.session_service.page_invocations(app_name="app")
     assert [record.status for _, record in found] == [Status.CANCELLED] * 2
 
 

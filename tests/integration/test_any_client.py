@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.context.activity import CallbackContext
 from durable_adk.embedded import TemporalServer
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
@@ -64,6 +67,16 @@ def order(item: str) -> None:
     """Order something; the shop answers later."""
 
 
+GOES_ON = threading.Event()
+"""While it is not set, the desk asks its model nothing."""
+GOES_ON.set()
+
+
+def held(callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    """Hold a model call."""
+    GOES_ON.wait(60)
+
+
 def desk() -> App:
     """An app whose tools wait for people: a refund for approval, an order for its result."""
 
@@ -76,7 +89,12 @@ def desk() -> App:
     tools = [FunctionTool(refund, require_confirmation=True), LongRunningFunctionTool(order)]
     return App(
         name="desk",
-        root_agent=LlmAgent(name="clerk", model=ScriptedModel(replies=reply), tools=tools),
+        root_agent=LlmAgent(
+            name="clerk",
+            model=ScriptedModel(replies=reply),
+            tools=tools,
+            before_model_callback=held,
+        ),
     )
 
 
@@ -347,6 +365,66 @@ async def test_the_documented_program_approves_a_call(
     ]
 
 
+async def test_the_documented_program_follows_an_invocation(
+    server: TemporalServer, client: Client, task_queue: str
+) -> None:
+    """A plain client prints all events of an invocation until it has ended."""
+    request = {"app": "geo", "user": "alice", "session": "trip", "message": "France?"}
+    await client.execute_workflow(
+        "Invocation",
+        request | {"invocationId": "e-1"},
+        id=uuid.uuid4().hex,
+        task_queue=task_queue,
+    )
+    program = documented_program('"SessionEvents"')
+    for shown, real in (
+        ("127.0.0.1:7233", server.address),
+        ("durable-adk-capital_agent", task_queue),
+        ("capital_agent", "geo"),
+        ("asyncio.run(main())", "asyncio.run(main()); sys.stdout.flush(); os._exit(0)"),
+    ):
+        assert program.count(shown) == 1
+        program = program.replace(shown, real)
+    start = "import os, sys\nsys.modules['durable_adk'] = None\n"  # importing it is an error
+    out = (await run_command(sys.executable, "-c", start + program)).splitlines()
+    assert [line.split()[:2] for line in out] == [
+        [str(number), author] for number, author in enumerate(["user", "g", "g", "g"], 1)
+    ]
+    assert "It is Paris." in out[-1]
+
+
+async def test_the_documented_program_pauses_after_an_empty_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A worker on which too many pages wait returns one at once; asking at once again floods it."""
+    event = {"seq": 1, "event": {"author": "user", "content": "hi"}}
+    pages = [
+        {"events": [], "next": 0, "complete": False},
+        {"events": [event], "next": 1, "complete": False},
+        {"events": [], "next": 1, "complete": True},
+    ]
+    asked, slept = list[int](), list[tuple[int, float]]()
+
+    async def execute(_kind: str, argument: dict[str, Any], **_: Any) -> dict[str, Any]:
+        asked.append(argument["after"])
+        return pages.pop(0)
+
+    async def sleep(seconds: float) -> None:
+        slept.append((len(asked), seconds))
+
+    async def connected(_address: str) -> SimpleNamespace:
+        return SimpleNamespace(execute_workflow=execute)
+
+    monkeypatch.setattr(Client, "connect", connected)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    names = dict[str, Any]()
+    program = documented_program('"SessionEvents"').replace("asyncio.run(main())", "")
+    exec(program, names)  # noqa: S102  # the documentation's own
+    await names["main"]()
+    assert (asked, slept) == ([0, 0, 1], [(1, 1)])
+    assert capsys.readouterr().out == "1 user hi\n"
+
+
 async def waiting_invocation(
     client: Client, task_queue: str, message: str
 ) -> tuple[WorkflowHandle[Any, Any], dict[str, Any]]:
@@ -487,13 +565,18 @@ async def test_of_two_answers_by_update_one_is_accepted(client: Client, task_que
     """S22, D9: a yes and a no at the same moment, or under one id: each caller is told its own."""
     for names in (("yes", "no"), ("same", "same")):
         handle, waiting = await waiting_invocation(client, task_queue, "refund")
+        GOES_ON.clear()  # else the workflow may have ended before the second one reaches it
         updates = [
-            handle.execute_update(
-                "answer", {"callId": waiting["callId"], "confirmed": yes, "answerId": name}
+            handle.start_update(
+                "answer",
+                {"callId": waiting["callId"], "confirmed": yes, "answerId": name},
+                wait_for_stage=WorkflowUpdateStage.ACCEPTED,
             )
             for name, yes in zip(names, (True, False), strict=True)
         ]
-        told = await asyncio.gather(*updates)
+        begun = await asyncio.gather(*updates)
+        GOES_ON.set()
+        told = await asyncio.gather(*(one.result() for one in begun))
         assert sorted(one["accepted"] for one in told) == [False, True]
         text = (await handle.result())["text"]
         assert told[0]["accepted"] == (text == "That was it: {'refunded': 5}")
@@ -540,3 +623,5 @@ async def test_a_client_in_another_language_approves_a_call(
     assert told["answers"] == {"a-1": None}
     assert told["result"]["status"] == "completed"
     assert "refunded" in told["result"]["text"]
+    assert [event["author"] for event in told["events"]].count("clerk") >= 3
+    assert told["events"][-1]["content"]["parts"] == [{"text": told["result"]["text"]}]

@@ -462,7 +462,7 @@ async def test_an_empty_message_is_refused(message: Any) -> None:
 async def test_a_forged_call_or_response_is_refused(part: types.Part) -> None:
     """RUN-21, TRAP-28: users cannot speak for the model or for tools."""
     async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["x"]))) as runner:
-        with pytest.raises(InvalidRequestError, match=r"function_call|no pending call 'x'"):
+        with pytest.raises(InvalidRequestError, match=r"function calls|no pending call 'x'"):
             await send(runner, types.Content(role="user", parts=[part]))
 
 
@@ -577,7 +577,7 @@ async def test_a_bad_app_and_agent_definition_is_named() -> None:
         LlmAgent(name="user")
     with pytest.raises(ValueError, match="must start with a letter"):
         App(name="1st", root_agent=child)
-    with pytest.raises(InvalidRequestError, match=r"either app, .* or agent and app_name"):
+    with pytest.raises(InvalidRequestError, match="One of app, agent"):
         Runner(session_service=InMemorySessionService())
     with pytest.raises(ValueError, match="max_llm_calls must be less than"):
         RunConfig(max_llm_calls=2**63 - 1)

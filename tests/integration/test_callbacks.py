@@ -365,3 +365,19 @@ async def test_a_session_made_anew_remembers_nothing(make_runner: MakeRunner) ->
     prompt = str(model.requests[-1].contents)
     assert "what is my secret?" in prompt
     assert "42" not in prompt
+
+
+async def test_a_callback_that_takes_something_else_is_found_by_its_error(
+    make_runner: MakeRunner,
+) -> None:
+    """The error comes from no line of the callback, so its text says where that is."""
+
+    def before(callback_context: Any) -> None:
+        """A callback that forgets the request."""
+
+    model = ScriptedModel(replies=["hi"])
+    runner = await make_runner(LlmAgent(name="a", model=model, before_model_callback=before))
+    line = before.__code__.co_firstlineno
+    expected = rf"before\(callback_context.*{__file__}:{line}.*callback_context, llm_request: too"
+    with pytest.raises(TypeError, match=expected):
+        await send(runner)

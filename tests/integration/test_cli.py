@@ -96,6 +96,7 @@ def test_a_failed_run_is_one_line(terminal, loud):
     assert error.startswith("Error: LookupError: ")
     assert re.fullmatch(r"  \S*/loud\.py:\d+ in get_capital", place)
     assert "Traceback" not in done.stderr
+    assert "[loud]: LookupError" not in done.stdout, "the error is printed once"
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -106,6 +107,7 @@ def test_a_model_that_refuses_is_one_line(terminal):
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 2
     assert done.stderr.splitlines()[1].startswith("Error: ModelError: ")
+    assert "ModelError" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -127,6 +129,20 @@ def test_a_mistake_is_told_in_one_line(terminal, arguments, message):
     assert re.search(message, errors[0])
     assert "\x1b" not in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("lines", [[], ["--json"]])
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_reader_that_goes_ends_a_command_in_silence(terminal, command, lines):
+    """`| head -1` closes the pipe while the command has more to print; no error is reported."""
+    words, said = {
+        "check": ([], ""),
+        "run": ([TRIP, "--session", "s"], "session s of user user\n"),
+    }[command]
+    running = terminal.start(command, EXAMPLE, *words, *lines)
+    running.stdout.close()
+    assert running.wait(60) == 1
+    assert running.stderr.read() == said
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -210,7 +226,7 @@ def test_dev_replaces_what_dies(terminal):
         return STARTED.findall(worker_log.read_text()) if worker_log.exists() else []
 
     until(workers)
-    for pid in terminal.processes("cli worker"):
+    for pid in terminal.processes("cli.dev.worker"):
         os.kill(pid, signal.SIGKILL)
     until(lambda: len(workers()) == 2)
     before = server_info(terminal)

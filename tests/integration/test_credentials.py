@@ -7,14 +7,15 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import LlmAgent
-from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
-from durable_adk.auth.auth_schemes import APIKey
+from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAuth2Auth
+from durable_adk.auth.auth_schemes import APIKey, OpenIdConnectWithConfig
 from durable_adk.auth.credential_service import InMemoryCredentialService
 from durable_adk.errors import InvalidRequestError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SessionKey
 from durable_adk.tools import ToolContext
 from tests.conftest import MakeRunner
+from tests.support.oauth import token_provider
 from tests.support.scripts import USER, call, gist, send, stored
 
 SECRET = "canary-7f3a"  # noqa: S105 - looked for where it must not be
@@ -22,6 +23,10 @@ KEY = AuthConfig(
     auth_scheme=APIKey.model_validate({"type": "apiKey", "in": "header", "name": "X-Key"}),
     raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.API_KEY),
     credential_key="mail",
+)
+CLIENT = AuthCredential(
+    auth_type=AuthCredentialTypes.OPEN_ID_CONNECT,
+    oauth2=OAuth2Auth(client_id="c", client_secret=SECRET),
 )
 
 
@@ -39,11 +44,12 @@ def sender() -> LlmAgent:
     return LlmAgent(name="a", model=ScriptedModel(replies=[call("mail"), "sent"]), tools=[mail])
 
 
-def given(pending: Any) -> types.Content:
-    """The user's answer, with the key in it."""
+def given(pending: Any, config: AuthConfig | None = None, *, as_json: bool = True) -> types.Content:
+    """The user's answer, by default with the key in it."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=SECRET)
-    config = KEY.model_copy(update={"exchanged_auth_credential": credential})
-    response = config.model_dump(mode="json", by_alias=True, exclude_none=True)
+    config = config or KEY.model_copy(update={"exchanged_auth_credential": credential})
+    form: Any = {"mode": "json", "by_alias": True, "exclude_none": True} if as_json else {}
+    response = config.model_dump(**form)
     function = types.FunctionResponse(id=pending.call_id, name=pending.name, response=response)
     return types.Content(role="user", parts=[types.Part(function_response=function)])
 
@@ -68,6 +74,61 @@ async def test_a_tool_gets_the_credential_and_nothing_else_does(
     assert SECRET not in "".join(event.to_json() for event in await stored(runner))
     assert SECRET not in await _history(runner, events[0].invocation_id)
     assert SECRET not in caplog.text
+
+
+async def test_an_answer_may_hold_enums(make_runner: MakeRunner) -> None:
+    """TOL-53: ADK's pages answer with `auth_config.model_dump()`."""
+    runner = await make_runner(sender(), credential_service=InMemoryCredentialService())
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    answer = given(pending, as_json=False)
+    after = [event async for event in runner.run_async(**USER, new_message=answer)]
+    assert [gist(event) for event in after] == ["a response mail", "a text sent"]
+
+
+async def test_a_token_is_asked_for_once_and_kept(make_runner: MakeRunner) -> None:
+    """TOL-53: who consents gives a code, which the tool's client exchanges; later calls have it."""
+    with token_provider() as provider:
+        scheme = OpenIdConnectWithConfig(
+            authorization_endpoint="https://provider/consent", token_endpoint=provider.url
+        )
+        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=CLIENT, credential_key="mail")
+        replies = [call("mail"), call("mail"), "sent"]
+        tool = reader(config)
+        root = LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=[tool])
+        runner = await make_runner(root, credential_service=InMemoryCredentialService())
+        await send(runner)
+        (pending,) = await runner.pending(**USER)
+        asked = AuthConfig.model_validate((pending.args or {})["authConfig"])
+        assert asked.exchanged_auth_credential
+        assert asked.exchanged_auth_credential.oauth2
+        asked.exchanged_auth_credential.oauth2.auth_code = "42"
+        answer = given(pending, asked)
+        after = [event async for event in runner.run_async(**USER, new_message=answer)]
+    results = [one.response for event in after for one in event.get_function_responses()]
+    first = {"token": True, "stored": False, "secret stored": False}
+    assert results == [first, first | {"stored": True}]
+    assert len(provider.asked) == 1
+    assert SECRET not in "".join(event.to_json() for event in await stored(runner))
+
+
+def reader(config: AuthConfig) -> Any:
+    """A tool that tells what it finds of a credential."""
+
+    async def mail(tool_context: ToolContext) -> Any:
+        """Send a mail, with the user's token."""
+        found = tool_context.get_auth_response(config)
+        if found is None:
+            tool_context.request_credential(config)
+            return {"status": "asked"}
+        kept = await tool_context.load_credential(config)
+        return {
+            "token": bool(found.oauth2 and found.oauth2.access_token),
+            "stored": bool(kept and kept.oauth2 and kept.oauth2.access_token),
+            "secret stored": bool(kept and kept.oauth2 and kept.oauth2.client_secret),
+        }
+
+    return mail
 
 
 async def _history(runner: Any, invocation_id: str) -> str:

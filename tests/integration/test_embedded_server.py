@@ -141,7 +141,7 @@ async def test_a_port_lost_at_the_start_is_replaced(tmp_path, monkeypatch):
 async def test_a_foreign_server_is_not_taken_for_ours(tmp_path, monkeypatch):
     """A server that answers on our port is not ours when our process could not bind it (11)."""
     async with TemporalServer.start(data_dir=tmp_path / "other", headless=True) as other:
-        monkeypatch.setattr(embedded, "_is_free", lambda _: True)
+        monkeypatch.setattr(embedded, "is_free", lambda _: True)
         with pytest.raises(TemporalUnavailableError, match="address already in use"):
             async with TemporalServer.start(data_dir=tmp_path, port=port_of(other)):
                 pass

@@ -28,14 +28,10 @@ from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import PAYLOAD_THRESHOLD
-from durable_adk.storage import (
-    FileBlobs,
-    OwnedStorage,
-    PayloadDriver,
-    blobs_at,
-    result_upload,
-    sweep,
-)
+from durable_adk.storage import result_upload
+from durable_adk.storage.blobs import Blobs
+from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver, blobs_at
+from durable_adk.storage.retention import sweep
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
@@ -269,15 +265,15 @@ async def test_a_blob_that_is_gone_ends_the_run_with_an_error_event(
         runs.append(1)
         return "x" * 50_000
 
-    whole = FileBlobs._put
+    whole = Blobs.put
 
-    def broken(self: FileBlobs, name: str, data: bytes) -> None:
-        whole(self, name, data)
+    async def broken(self: Blobs, name: str, data: bytes) -> None:
+        await whole(self, name, data)
         if runs:
-            path = self.folder / name
+            path = place.folder / "payloads" / name
             path.unlink() if damage == "lost" else path.write_bytes(b"other")
 
-    monkeypatch.setattr(FileBlobs, "_put", broken)
+    monkeypatch.setattr(Blobs, "put", broken)
     tool = FunctionTool(long, name="long")
     model = scripted(calls(*[("long", {})] * count))
     runner = await place.runner(LlmAgent(name="a", model=model, tools=[tool]))
@@ -318,15 +314,15 @@ async def test_a_store_that_is_away_runs_nothing_again(
     """F32, I8, 1g: the result waits for the store while its activity lives; longer than a beat."""
     RUNS.clear()
     away: list[int] = []
-    whole = FileBlobs._put
+    whole = Blobs.put
 
-    def failing(self: FileBlobs, name: str, data: bytes) -> None:
+    async def failing(self: Blobs, name: str, data: bytes) -> None:
         if RUNS and len(away) < 6:
             away.append(1)
             raise OSError("the disk is away")
-        whole(self, name, data)
+        await whole(self, name, data)
 
-    monkeypatch.setattr(FileBlobs, "_put", failing)
+    monkeypatch.setattr(Blobs, "put", failing)
     agent = speaker(call("long"), "50000", tools=[long]) if kind == "tool" else Stepping(name="a")
     events = await asyncio.wait_for(send(await place.runner(agent)), 40)
     assert gist(events[-1]) == "a text 50000"
@@ -338,14 +334,14 @@ async def test_a_store_that_stays_away_ends_the_run(
 ) -> None:
     """F32, I8: when patience ends the error is final; what has run does not run again."""
     RUNS.clear()
-    whole = FileBlobs._put
+    whole = Blobs.put
 
-    def failing(self: FileBlobs, name: str, data: bytes) -> None:
+    async def failing(self: Blobs, name: str, data: bytes) -> None:
         if RUNS:
             raise OSError("the disk is away")
-        whole(self, name, data)
+        await whole(self, name, data)
 
-    monkeypatch.setattr(FileBlobs, "_put", failing)
+    monkeypatch.setattr(Blobs, "put", failing)
     monkeypatch.setattr(result_upload, "RESERVE", timedelta(days=1))
     runner = await place.runner(Stepping(name="a"))
     with pytest.raises(PayloadLostError, match="the disk is away"):
@@ -386,7 +382,7 @@ async def test_what_closed_invocations_kept_is_swept(place: Place) -> None:
     done = await place.runner(speaker("fine"))
     await send(done, "y" * 50_000)
     assert len(place.blobs()) > len(kept)
-    blobs = FileBlobs(place.folder / "payloads")
+    blobs = blobs_at(place.folder / "payloads")
     assert await sweep(place.client, blobs, older_than=60) == 0
     async with asyncio.timeout(10):
         while not await sweep(place.client, blobs, older_than=-1):

@@ -1,9 +1,12 @@
 """``durable-adk health``, as a container's probe asks it."""
 
+import asyncio
+import json
 import signal
 
 import pytest
 
+from durable_adk.embedded import TemporalServer
 from tests.support.commands import EXAMPLE, Terminal, until
 
 pytestmark = pytest.mark.thorough
@@ -69,3 +72,18 @@ async def test_tables_of_a_deploy_that_goes_on_are_no_reason_to_end(terminal, po
     done = terminal.run("health", *options)
     assert done.stdout.startswith("ok      session store: postgresql://")
     assert "hunter2" not in done.stdout + done.stderr
+
+
+async def test_a_worker_without_its_server_logs_no_errors_of_the_transport(terminal, tmp_path):
+    """Temporal's core logs each call that it tries again; a person gets that as a log line."""
+    async with TemporalServer.start(data_dir=tmp_path / "temporal", headless=True) as server:
+        options = ["--address", server.address, "--store", "s.db"]
+        worker = terminal.start("worker", EXAMPLE, *options, DURABLE_ADK_LOG_LEVEL="info")
+        await asyncio.to_thread(until, lambda: health(terminal, "--here", *options)[0] == 0)
+    await asyncio.sleep(20)  # the core is silent on the first tries
+    _, errors = terminal.stop(worker, signal.SIGTERM)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    core = [line for line in lines if line["logger"].startswith("temporalio.core")]
+    assert any("retried" in line["event"] for line in core)
+    assert "tonic" not in errors
+    assert "temporal_log" not in errors

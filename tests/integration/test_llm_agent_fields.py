@@ -395,7 +395,7 @@ class Safe(BaseTool):
         super().__init__(name="open_safe", description="Opens the safe.")
         self.runs = 0
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: Any) -> bool:
+    async def check_require_confirmation(self, args: dict[str, Any], tool_context: Any) -> bool:
         return args.get("amount", 0) > 1
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
@@ -438,7 +438,7 @@ async def test_a_call_that_needs_no_yes_runs_at_once(make_runner: MakeRunner) ->
 class Guarded(AgentTool):
     """An agent that is not asked without a yes."""
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: Any) -> bool:
+    async def check_require_confirmation(self, args: dict[str, Any], tool_context: Any) -> bool:
         return True
 
 

@@ -4,20 +4,25 @@ import importlib
 import re
 import time
 from collections.abc import AsyncGenerator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, SequentialAgent
+from durable_adk.client.answers import save_credentials
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
+from durable_adk.sessions import SessionKey
 from durable_adk.tools import ToolContext
+from tests.support.pausing import auth_config
 from tests.support.required import ROOT
 from tests.support.scripts import call, send
 
 DOCUMENT = (ROOT / "docs" / "migrating.md").read_text()
-LINES = [line for line in re.findall(r"^    (.+)$", DOCUMENT, re.MULTILINE) if "grep" not in line]
+ERRORS = DOCUMENT.partition("## When it is imported")[2].partition("## When it behaves")[0]
+LINES = re.findall(r"^    (.+)$", ERRORS, re.MULTILINE)
 
 
 class Clock(BaseAgent):
@@ -75,6 +80,9 @@ async def provoke(line: str) -> None:
     """Do what leads to a line."""
     if line.startswith("ModuleNotFoundError"):
         importlib.import_module("durable_adk.models.lite_llm")
+    if "credential_service" in line:
+        answer: Any = SimpleNamespace(credential=auth_config())
+        await save_credentials(None, SessionKey("app", "u", "s"), [answer])
     make = next((made for start, made in AGENTS.items() if line.startswith(start)), fine)
     async with InMemoryRunner(agent=make()) as runner:
         if "run_live" in line:

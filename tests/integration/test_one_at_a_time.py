@@ -4,11 +4,13 @@ import asyncio
 import uuid
 
 import pytest
+from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.errors import SessionBusyError
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
+from durable_adk.tools import FunctionTool
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, ensure_session, gist, send, stored
 
@@ -111,6 +113,41 @@ async def test_the_sync_run_yields_the_same_events(make_runner: MakeRunner) -> N
 
     answers = await asyncio.wait_for(asyncio.to_thread(in_a_thread), 20)
     assert answers == ["a call think", "a response think", "a text done"]
+
+
+async def test_a_sync_run_answers_what_an_earlier_one_waits_for(make_runner: MakeRunner) -> None:
+    """RUN-28, TOL-61: in process the paused invocation is in the thread of the first run."""
+    model = ScriptedModel(replies=[call("buy"), "done"] * 3)
+    tool = FunctionTool(buy, require_confirmation=True)
+    runner = await make_runner(LlmAgent(name="a", model=model, tools=[tool]))
+    await ensure_session(runner)
+
+    def asked() -> str | None:
+        events = list(runner.run(**USER, new_message="buy it"))
+        (asking,) = (one for event in events for one in event.get_function_calls() if one.args)
+        return asking.id
+
+    def approval(call_id: str | None) -> types.Content:
+        said = types.FunctionResponse(
+            id=call_id, name="adk_request_confirmation", response={"confirmed": True}
+        )
+        return types.Content(role="user", parts=[types.Part(function_response=said)])
+
+    def answered(call_id: str | None) -> list[str]:
+        return [gist(event) for event in runner.run(**USER, new_message=approval(call_id))]
+
+    first = await asyncio.wait_for(asyncio.to_thread(asked), 20)
+    told = await asyncio.wait_for(asyncio.to_thread(answered, first), 20)
+    assert told == ["a response buy", "a text done"]
+    second = await asyncio.wait_for(asyncio.to_thread(asked), 20)
+    here = runner.run_async(**USER, new_message=approval(second))
+    assert [gist(event) async for event in here] == ["a response buy", "a text done"]
+    await asyncio.wait_for(asyncio.to_thread(asked), 20)  # closed while it waits
+
+
+def buy() -> str:
+    """Buy."""
+    return "bought"
 
 
 async def test_the_sync_run_raises_what_the_run_raised(make_runner: MakeRunner) -> None:

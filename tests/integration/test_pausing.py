@@ -8,6 +8,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from durable_adk.cli.terminal import gist as shown_as
 from durable_adk.client import temporal_backend
 from durable_adk.errors import (
     InvalidRequestError,
@@ -22,7 +23,7 @@ from durable_adk.sessions.records import Status
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.tool_context import ToolContext
-from durable_adk.wire.messages import InvocationAnswer
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, gist, send, stored
 
@@ -490,3 +491,19 @@ async def test_no_message_waits_for_an_invocation_of_a_deleted_session(
         with pytest.raises(InvocationNotFoundError, match="session was deleted"):
             await send(runner, "buy", invocation_id=one)
     assert list(map(gist, await send(runner, "hi"))) == ["buyer call order"]
+
+
+async def test_the_event_of_an_answer_says_who_gave_it(make_runner: MakeRunner) -> None:
+    """S11: as a server knows them; who only may send messages cannot say so."""
+    runner = await make_runner(buyer(LongRunningFunctionTool(order), "it came"))
+    (called,) = await send(runner)
+    (pending,) = await runner.pending(**USER)
+    request = InvocationRequest.parse(
+        {"app": "app", "user": "u", "session": "s", "message": answer(pending, delivered=True)}
+    )
+    async for _ in runner._client.answer(request, answered_by={"user": "olga"}):
+        pass
+    given = [event for event in await stored(runner) if event.author == "user"][-1]
+    assert given.invocation_id == called.invocation_id
+    assert given.custom_metadata == {"adk_answered_by": {"user": "olga"}}
+    assert "answered by olga" in [line.plain for line in shown_as(given)]

@@ -22,6 +22,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.messages import workflow_id
 from tests.support.payload_matrix import (
     FINE,
+    PATIENCE,
     RAISED,
     RUNS,
     TEXTS,
@@ -252,7 +253,7 @@ async def test_a_bad_answer_is_refused_and_the_run_goes_on(client: Client, tmp_p
             data = payload.payload.data.replace(b"CALL", pending.call_id.encode())
             encoding = payload.payload.metadata["encoding"]
             await handle.signal("answer", raw(data, encoding))
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(PATIENCE):
                 while len(outcomes := await handle.query("answers")) < number:
                     await asyncio.sleep(0.02)
             assert all(outcomes.values()), list(SENT)[number - 1]
@@ -260,7 +261,7 @@ async def test_a_bad_answer_is_refused_and_the_run_goes_on(client: Client, tmp_p
         with pytest.raises(RPCError, match="exceeds"):
             await handle.signal("answer", {"callId": "x", "response": {"a": "x" * 3_000_000}})
         await handle.signal("answer", {"callId": pending.call_id, "response": {"ok": True}})
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(PATIENCE):
             result = await handle.result()
         assert result["text"] == "it came"
 
@@ -275,4 +276,4 @@ async def test_a_bad_start_fails_at_once(client: Client, tmp_path: Path, name: s
             "Invocation", SENT[name], id=uuid.uuid4().hex, task_queue=cell.queue
         )
         with pytest.raises(WorkflowFailureError):
-            await asyncio.wait_for(handle.result(), 8)
+            await asyncio.wait_for(handle.result(), PATIENCE)

@@ -19,6 +19,7 @@ from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.errors import (
     CallbackError,
     EventConflictError,
+    InvalidRequestError,
     InvocationCancelledError,
     ModelError,
     SessionNotFoundError,
@@ -44,6 +45,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.messages import workflow_id
 from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
+from tests.support.gates import until_set
 from tests.support.scripts import USER, call, calls, gist, send, shape, state, stored
 
 KEY = SessionKey("app", "u", "s")
@@ -105,6 +107,23 @@ def echoing(**fields: Any) -> LlmAgent:
     """An agent that calls echo once."""
     model = ScriptedModel(replies=[call("echo", word="hi"), "done"])
     return LlmAgent(name="a", model=model, tools=[echo], **fields)
+
+
+def waiting() -> LlmAgent:
+    """An agent whose call waits for its answer."""
+
+    def order(item: str) -> None:
+        """Order something."""
+
+    tool = LongRunningFunctionTool(order)
+    model = ScriptedModel(replies=[call("order", item="pen"), "done"])
+    return LlmAgent(name="a", model=model, tools=[tool])
+
+
+def answering(call_id: str, **response: Any) -> types.Content:
+    """An answer to its call."""
+    given = types.FunctionResponse(id=call_id, name="order", response=response)
+    return types.Content(role="user", parts=[types.Part(function_response=given)])
 
 
 def requests(agent: LlmAgent) -> list[Any]:
@@ -403,6 +422,80 @@ async def test_a_message_changed_in_place_is_changed(make_runner: MakeRunner) ->
     runner = await make_runner(echoing(), plugins=[only("on_user_message", on_user_message=change)])
     await send(runner, "this")
     assert gist((await stored(runner))[0]) == "user text this and more"
+
+
+async def test_an_answer_is_seen_and_changed_before_it_is_stored(make_runner: MakeRunner) -> None:
+    """RUN-26: as a message is, once; the tool gets what the hook has left of it."""
+    found: list[Any] = []
+
+    async def change(invocation_context: Any, user_message: types.Content) -> types.Content | None:
+        (part,) = user_message.parts or []
+        if part.function_response is None:
+            return None
+        found.append([part.function_response.response, invocation_context.user_content])
+        invocation_context.state["seen"] = invocation_context.state.get("seen", 0) + 1
+        part.function_response.response = {"status": "screened"}
+        return user_message
+
+    spy = only("on_user_message", on_user_message=change)
+    runner = await make_runner(waiting(), plugins=[spy])
+    events = await send(runner, "buy")
+    (call_id,) = events[0].long_running_tool_ids or ()
+    sent = answering(call_id, status="raw")
+    assert [gist(event) for event in await send(runner, sent, invocation_id="x")] == ["a text done"]
+    assert found == [[{"status": "raw"}, text("buy", "user")]]
+    answer = next(
+        e for e in await stored(runner) if e.author == "user" and e.get_function_responses()
+    )
+    assert answer.get_function_responses()[0].response == {"status": "screened"}
+    assert answer.actions.state_delta == {"seen": 1}
+    # The same request again is the same answer.
+    assert [gist(event) for event in await send(runner, sent, invocation_id="x")] == ["a text done"]
+    assert len(found) == 1
+
+
+async def test_an_answer_that_a_hook_refuses_is_not_stored(make_runner: MakeRunner) -> None:
+    """RUN-26: its sender is told, the call waits on, and another answer is taken."""
+
+    def screen(user_message: types.Content, **_: Any) -> None:
+        if "secret" in str(user_message):
+            raise ValueError("no secrets")
+
+    spy = only("on_user_message", on_user_message=screen)
+    runner = await make_runner(waiting(), plugins=[spy])
+    events = await send(runner, "buy")
+    (call_id,) = events[0].long_running_tool_ids or ()
+    with pytest.raises(InvalidRequestError, match="no secrets"):
+        await send(runner, answering(call_id, status="secret"))
+    assert "secret" not in str(await stored(runner))
+    after = await send(runner, answering(call_id, status="fine"))
+    assert [gist(event) for event in after] == ["a text done"]
+
+
+async def test_an_answer_is_taken_once_the_hook_that_refused_it_is_mended(
+    make_runner: MakeRunner,
+) -> None:
+    """D9: its sender sends it again under its id and is not told the old reason for ever."""
+    broken = [True]
+
+    def screen(user_message: types.Content, **_: Any) -> None:
+        if broken and "fine" in str(user_message):
+            raise ValueError("the screen is down")
+
+    spy = only("on_user_message", on_user_message=screen)
+    runner = await make_runner(waiting(), plugins=[spy])
+    events = await send(runner, "buy")
+    (call_id,) = events[0].long_running_tool_ids or ()
+    sent = answering(call_id, status="fine")
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match="the screen is down"):
+            await send(runner, sent, invocation_id="x")
+    assert spy.seen == ["on_user_message"] * 3
+    broken.clear()
+    for _ in range(2):  # what was taken is not looked at again
+        after = await send(runner, sent, invocation_id="x")
+        assert [gist(event) for event in after] == ["a text done"]
+    assert spy.seen == ["on_user_message"] * 4
 
 
 async def test_the_same_request_again_is_the_first_one(make_runner: MakeRunner) -> None:
@@ -735,6 +828,37 @@ async def test_agents_and_run_are_told_of_an_error_from_the_inside_out(
     assert found == ["team error ModelError"]
 
 
+async def test_the_event_of_an_error_is_seen_and_changed_before_it_is_stored(
+    make_runner: MakeRunner,
+) -> None:
+    """RUN-8, PLG-6: between the notices to agents and run; the caller gets the error itself."""
+
+    def change(event: Event, **_: Any) -> Event | None:
+        return event.model_copy(update={"error_message": "hidden"}) if event.error_code else None
+
+    spy = only("on_agent_error", "on_event", "on_run_error", on_event=change)
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=[ModelError("refused")]))
+    error, events = await failed(await make_runner(agent, plugins=[spy]))
+    assert str(error) == "refused"
+    assert [(gist(one), one.error_message) for one in events] == [("a error ModelError", "hidden")]
+    await until_seen(spy, "on_run_error ModelError")
+    assert spy.seen == [
+        "on_agent_error a ModelError",
+        "on_event a error ModelError",
+        "on_run_error ModelError",
+    ]
+
+
+async def test_the_error_is_stored_whatever_its_hook_does(make_runner: MakeRunner) -> None:
+    """RUN-8: a hook that raises for the event of an error takes neither it nor the outcome away."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=[ModelError("refused")]))
+    error, events = await failed(
+        await make_runner(agent, plugins=[only("on_event", on_event=fail)])
+    )
+    assert str(error) == "refused"
+    assert [gist(event) for event in events] == ["a error ModelError"]
+
+
 async def test_a_hook_that_hangs_is_given_up(make_runner: MakeRunner) -> None:
     """D11: nothing hangs; the hooks have the time that callbacks have."""
 
@@ -766,11 +890,10 @@ async def test_a_notice_that_fails_changes_no_outcome(make_runner: MakeRunner) -
 async def cancelled(runner: Runner, name: str, reached: asyncio.Event) -> None:
     """Cancel a run once a hook of it is reached; wait for its end."""
     run = asyncio.ensure_future(send(runner, invocation_id=name))
+    await until_set(reached)
+    assert await runner.cancel(**USER, invocation_id=name)
+    # Of an invocation that was never opened there is nothing to show but that.
     async with asyncio.timeout(30):
-        while not reached.is_set():
-            await asyncio.sleep(0.02)
-        assert await runner.cancel(**USER, invocation_id=name)
-        # Of an invocation that was never opened there is nothing to show but that.
         with suppress(InvocationCancelledError, asyncio.CancelledError):
             await run
 

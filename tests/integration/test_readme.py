@@ -55,6 +55,13 @@ def table(head: str) -> list[str]:
     return rows.splitlines()[2:]
 
 
+def test_what_the_readme_shows_of_a_check_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word by word."""
+    monkeypatch.chdir(ROOT)
+    told = command_line("check", "examples/capital_agent")
+    assert "\n".join(line.rstrip() for line in told.splitlines()) + "\n" in blocks("text")
+
+
 @pytest.mark.parametrize("code", blocks("python"))
 async def test_the_readmes_python_runs_as_it_stands(code: str, tmp_path: Path) -> None:
     """In an empty folder, with nothing but the package, it prints what the README says."""
@@ -131,10 +138,10 @@ def test_every_guarantee_names_a_test() -> None:
 
 
 def test_every_threat_has_its_row() -> None:
-    """S1 to S26: what is done against it and which test shows that, or why it cannot come."""
+    """S1 to S29: what is done against it and which test shows that, or why it cannot come."""
     text = (ROOT / "SECURITY.md").read_text()
     rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| S")]
-    assert [cells[0].strip() for cells in rows] == [f"S{number}" for number in range(1, 27)]
+    assert [cells[0].strip() for cells in rows] == [f"S{number}" for number in range(1, 30)]
     assert all(".py`" in cells[3] for cells in rows)
 
 

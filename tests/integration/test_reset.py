@@ -22,6 +22,7 @@ from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.worker import WorkerOptions, worker
+from tests.support.gates import until_set
 
 pytestmark = pytest.mark.thorough
 
@@ -108,8 +109,8 @@ async def test_a_reset_run_goes_on_with_its_invocation(
         ) as runner,
     ):
         await client.start_workflow("Invocation", request, id=name, task_queue=task_queue)
-        await works.begun.wait()
-        ((_, record),) = await store.list_invocations(app_name="a", user_id="u")
+        await until_set(works.begun)
+        ((_, record),) = await store.page_invocations(app_name="a", user_id="u")
 
         async def follow(**more: Any) -> list[str]:
             run = runner.run_async(user_id="u", session_id="s", **more)
@@ -122,7 +123,7 @@ async def test_a_reset_run_goes_on_with_its_invocation(
         assert result["invocationId"] == record.invocation_id
         assert (await followed)[-1] == "done"
         assert await follow(new_message="hello") == ["done"]
-        states = [one.status for _, one in await store.list_invocations(app_name="a", user_id="u")]
+        states = [one.status for _, one in await store.page_invocations(app_name="a", user_id="u")]
         assert states == [Status.COMPLETED, Status.COMPLETED]
 
 
@@ -200,7 +201,7 @@ async def test_a_body_that_draws_is_given_what_it_was_given_before_the_reset(
     name = f"reset-{task_queue}"
     async with asyncio.timeout(60), serving(client, task_queue, agent, store):
         await client.start_workflow("Invocation", request, id=name, task_queue=task_queue)
-        await begun.wait()
+        await until_set(begun)
         key = SessionKey("a", "u", "s")
         before = await store.read_events(key)
         await reset(client, name)

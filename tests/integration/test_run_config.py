@@ -351,8 +351,8 @@ async def test_run_debug_tells_of_calls_if_asked(
     await runner.run_debug("one", user_id="u", session_id="s", verbose=True)
     assert capsys.readouterr().out.splitlines() == [
         "user > one",
-        'a > [calls look: {"at": "it"}]',
-        'a > [look returned: {"result": "it seen"}]',
+        "a > [Calling tool: look({'at': 'it'})]",
+        "a > [Tool result: {'result': 'it seen'}]",
         "a > done",
     ]
     await runner.run_debug("two", user_id="u", session_id="s")

@@ -170,6 +170,17 @@ async def test_the_command_line_makes_pauses_and_fires_schedules(
     assert "No schedule" in await run("trigger", name, code=1)
 
 
+async def test_the_command_line_needs_a_server_that_stays(terminal: Terminal) -> None:
+    """D18: it starts none, which would end with the command, and says how to; dev's is used."""
+    alone = await asyncio.to_thread(terminal.run, "schedule", "list")
+    assert (alone.returncode, alone.stdout) == (1, "")
+    assert "No `durable-adk dev` runs with " in alone.stderr
+    assert not [*terminal.folder.iterdir()]
+    async with TemporalServer.start(data_dir=terminal.folder / ".durable-adk", headless=True):
+        done = await asyncio.to_thread(terminal.run, "schedule", "list")
+    assert (done.returncode, done.stdout) == (0, "There are no schedules.\n"), done.stderr
+
+
 def _line(listed: str, name: str) -> list[str]:
     """The words of a schedule's line; none if it is not in the list yet."""
     return next((line.split() for line in listed.splitlines() if line.startswith(name)), [])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -219,9 +220,16 @@ async def test_people_see_where_it_stands_and_no_content(marked: Client, task_qu
     (asked,) = await started.workflow.query("pending")
     await started.answer(InvocationAnswer(call_id=asked["callId"], confirmed=True))
     await started.result()
-    summaries = [
-        event.user_metadata.summary.data.decode()
-        async for event in started.workflow.fetch_history_events()
-        if event.HasField("activity_task_scheduled_event_attributes")
+    events = [event async for event in started.workflow.fetch_history_events()]
+    assert _summaries(events, "activity_task_scheduled_event_attributes") == [
+        *('"clerk: scripted"', '"refund"', '"refund"', '"clerk: scripted"')
     ]
-    assert summaries == ['"clerk: scripted"', '"refund"', '"refund"', '"clerk: scripted"']
+    assert _summaries(events, "marker_recorded_event_attributes") == [
+        *('"desk"', '"clerk"', '"clerk"', '"epoch 1"'),
+        "",  # of the patch that shows where the invocation stands
+        '"adk_request_confirmation"',
+    ]
+
+
+def _summaries(events: list[HistoryEvent], kind: str) -> list[str]:
+    return [one.user_metadata.summary.data.decode() for one in events if one.HasField(kind)]

@@ -9,7 +9,7 @@ from durable_adk.agents import LlmAgent, LoopAgent
 from durable_adk.models import ScriptedModel
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
-from tests.support.gates import GATES, listener, run, until_begun
+from tests.support.gates import GATES, listener, run, until_begun, until_told
 from tests.support.scripts import ensure_session, gist, stored
 
 
@@ -23,7 +23,7 @@ async def test_the_active_invocation_hears_the_message_before_its_next_model_cal
     first = run(runner, "one")
     await until_begun(name)
     second = run(runner, "two", when_busy="steer", invocation_id=f"s-{name}")
-    await asyncio.sleep(0.5)
+    await until_told(runner, f"s-{name}")
     assert not second.done()
     GATES[name].set()
     assert (await first)[-1] == "a text heard two"
@@ -46,7 +46,9 @@ async def test_a_message_that_nobody_hears_runs_by_itself(make_runner: MakeRunne
     runner = await make_runner(LlmAgent(name="a", model=model))
     await ensure_session(runner)
     first = run(runner, "one", when_busy="steer")
-    await asyncio.sleep(0.3)  # the model is being asked, and its answer will be the last
+    async with asyncio.timeout(20):
+        while not model.requests:  # the model is being asked, and its answer will be the last
+            await asyncio.sleep(0.02)
     second = run(runner, "two", when_busy="steer")
     assert await first == ["a text hi"]
     assert await second == ["a text again"]
@@ -67,7 +69,7 @@ async def test_a_message_that_is_sent_again_is_heard_once(make_runner: MakeRunne
     await until_begun(name)
     options = {"when_busy": "steer", "invocation_id": f"s-{name}"}
     twice = [run(runner, "two", **options) for _ in range(2)]
-    await asyncio.sleep(0.3)
+    await until_told(runner, f"s-{name}")
     GATES[name].set()
     await first
     for one in twice:
@@ -88,7 +90,7 @@ async def test_messages_are_heard_across_runs_of_the_workflow(make_runner: MakeR
     later = []
     for text in ("two", "three"):
         later.append(run(runner, text, when_busy="steer", invocation_id=f"{text}-{name}"))
-        await asyncio.sleep(0.5)
+        await until_told(runner, f"{text}-{name}")
     GATES[name].set()
     assert (await first)[-1] == "a text heard three"
     for one in later:

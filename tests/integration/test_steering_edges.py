@@ -21,7 +21,7 @@ from durable_adk.sessions import SessionKey
 from durable_adk.tools import LongRunningFunctionTool, ToolContext
 from durable_adk.wire.run_config import Budget, RunConfig
 from tests.conftest import MakeRunner
-from tests.support.gates import GATES, gate, listener, run, until_begun
+from tests.support.gates import GATES, gate, listener, run, until_begun, until_told
 from tests.support.scripts import USER, call, ensure_session, gist, stored
 
 KEY = SessionKey("app", "u", "s")
@@ -35,11 +35,7 @@ async def steered(
     first = run(runner, "one", invocation_id=f"f-{name}")
     await until_begun(name)
     second = run(runner, message, when_busy="steer", invocation_id=f"s-{name}", **options)
-    async with asyncio.timeout(20):
-        while not await runner.session_service.read_notes(
-            KEY, invocation_id=f"f-{name}", kind="steerTold"
-        ):
-            await asyncio.sleep(0.02)
+    await until_told(runner, f"s-{name}")
     return first, second
 
 
@@ -103,7 +99,7 @@ async def test_who_may_ask_no_model_any_more_hears_nothing(
     first = run(runner, "one", run_config=RunConfig(**limits))
     await until_begun(name)
     second = run(runner, "two", when_busy="steer", invocation_id=f"s-{name}")
-    await asyncio.sleep(0.6)
+    await until_told(runner, f"s-{name}")
     GATES[name].set()
     with pytest.raises(DurableAdkError):
         await first
@@ -150,11 +146,12 @@ async def test_a_message_may_come_from_another_event_loop(
         await until_begun(name)
 
         def send() -> list[str]:
-            events = runner.run(**USER, new_message="two", when_busy="steer")
+            options = {"when_busy": "steer", "invocation_id": f"s-{name}"}
+            events = runner.run(**USER, new_message="two", **options)
             return [gist(event) for event in events]
 
         second = asyncio.create_task(asyncio.to_thread(send))
-        await asyncio.sleep(0.6)
+        await until_told(runner, f"s-{name}")
         GATES[name].set()
         assert (await first)[-1] == "a text heard two"
         assert await second == ["a text heard two"]

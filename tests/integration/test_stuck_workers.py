@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -93,6 +92,21 @@ class Place:
             events = runner.run_async(user_id=user, session_id="s", new_message=text)
             return [event async for event in events][-1].text
 
+    async def hang(self, threads: int) -> None:
+        """Let so many threads hang in all; a call may time out before its thread has begun."""
+        while len([*self.terminal.folder.glob(f"{stuck_app.HANGS}*")]) < threads:
+            with pytest.raises(ToolTimeoutError):
+                await self.answer("hangs")
+
+    async def timed_out(self) -> int:
+        """How many attempts of activities timed out, instead of being given back."""
+        found = 0
+        async for one in self.client.list_workflows(f"TaskQueue = '{self.queue}'"):
+            history = await self.client.get_workflow_handle(one.id).fetch_history()
+            started = [event.activity_task_started_event_attributes for event in history.events]
+            found += sum(one.last_failure.HasField("timeout_failure_info") for one in started)
+        return found
+
     async def begun(self, name: str) -> int:
         """The id of the process in which a tool has begun that does something once."""
         note = self.terminal.folder / name
@@ -122,7 +136,7 @@ async def place(
 
 async def ended(process: Process) -> tuple[int, str]:
     """The exit code of a worker that ends by itself, and what it has logged."""
-    return await asyncio.wait_for(process.wait(), 45), process.log.read_text()
+    return await asyncio.wait_for(process.wait(), 90), process.log.read_text()
 
 
 @pytest.mark.thorough
@@ -132,13 +146,13 @@ async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) ->
     hung = [place.answer(f"hangs {HUNG // 7}") for _ in range(7)]
     outcomes = await asyncio.gather(*hung, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {ToolTimeoutError}
+    await place.hang(HUNG)
     assert await place.answer("fine") == "fine"
     assert process.returncode is None
 
     running = asyncio.create_task(place.answer("works"))
     assert await place.begun("works") == process.pid
-    with pytest.raises(ToolTimeoutError):
-        await place.answer("hangs")
+    await place.hang(HUNG + 1)
     code, text = 0, ""
     while code == 0:
         code, text = await place.health()
@@ -150,7 +164,7 @@ async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) ->
     assert await running == "worked"
     code, log = await ended(process)
     assert code == 1
-    line = stuck_app.hangs.__code__.co_firstlineno + 2
+    line = stuck_app.hangs.__code__.co_firstlineno + 3
     assert f'"{stuck_app.__file__}:{line} in hangs"' in log
     assert f"Error: WorkerStuckError: {reason}" in log.splitlines()[-1]
 
@@ -162,7 +176,7 @@ async def test_a_hung_thread_keeps_no_worker_from_ending(place: Place) -> None:
     with pytest.raises(ToolTimeoutError):
         await place.answer("hangs")
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 @pytest.mark.thorough
@@ -172,11 +186,10 @@ async def test_a_blocked_loop_gives_its_steps_to_another_worker(place: Place) ->
     blocking = asyncio.create_task(place.answer("blocks"))
     assert await place.begun("blocks") == process.pid
     other = await place.worker()
-    begun = time.monotonic()
     answers = await asyncio.gather(*(place.answer("fine") for _ in range(4)))
     assert set(answers) == {"fine"}
-    assert time.monotonic() - begun < 20
     assert await blocking == "not blocked"
+    assert await place.timed_out() == 0
 
     code, log = await ended(process)
     assert code == 1
@@ -211,8 +224,8 @@ async def test_a_worker_of_a_program_raises_and_ends_no_process(place: Place) ->
         return worker(place.client, apps=apps, session_service=place.sessions, options=options)
 
     async def program() -> None:
-        async with asyncio.timeout(30), served():
-            await asyncio.sleep(60)
+        async with asyncio.timeout(60), served():
+            await asyncio.sleep(120)
 
     waiting = asyncio.create_task(place.answer("blocks"))
     with pytest.raises(WorkerStuckError, match=r"at .*stuck_app.py:\d+ in blocks"):

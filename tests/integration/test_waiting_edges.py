@@ -16,6 +16,7 @@ from durable_adk.tools import AgentTool, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.conftest import MakeRunner
 from tests.integration.test_pausing import answer, attached, closed, order, reply, status
+from tests.support.gates import until_set
 from tests.support.scripts import USER, call, ensure_session, gist, send, state, stored
 
 
@@ -134,10 +135,9 @@ async def test_a_confirmed_tool_that_was_cancelled_does_not_look_as_if_it_never_
 ) -> None:
     """I8, CAN-2: its last response says that it may have run, not that it needs an approval."""
     running = asyncio.Event()
-    loop = asyncio.get_running_loop()
 
     async def pay() -> None:
-        loop.call_soon_threadsafe(running.set)
+        running.set()
         await asyncio.sleep(60)
 
     tool = FunctionTool(pay, require_confirmation=True)
@@ -146,7 +146,7 @@ async def test_a_confirmed_tool_that_was_cancelled_does_not_look_as_if_it_never_
     events = await send(runner)
     (pending,) = await runner.pending(**USER)
     answering = asyncio.ensure_future(reply(runner, answer(pending, confirmed=True)))
-    await asyncio.wait_for(running.wait(), 30)
+    await until_set(running)
     assert await runner.cancel(**USER, invocation_id=events[0].invocation_id)
     await asyncio.gather(answering, return_exceptions=True)
     responses = [r for event in await stored(runner) for r in event.get_function_responses()]

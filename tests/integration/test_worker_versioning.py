@@ -204,7 +204,7 @@ async def test_an_agent_used_as_a_tool_runs_on_its_callers_build(place: Place) -
     async with deployment.build("1", App(name="app", root_agent=desk)) as runner:
         await deployment.set_current("1")
         await place.start(runner)
-        while not await runner.session_service.list_invocations(app_name="app"):
+        while not await runner.session_service.page_invocations(app_name="app"):
             await asyncio.sleep(0.02)  # it has begun on its build
         await deployment.set_current("2", workerless=True)
         assert not asked.is_set()

@@ -12,7 +12,7 @@ from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.invocation import close, open as opening, pause, request, take_over
-from durable_adk.activities.tool import agent_tools, call as tool_call
+from durable_adk.activities.tool import agent_tools, tool_call
 from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
@@ -25,7 +25,7 @@ from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.runtime import Inbox
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
-from durable_adk.sessions.log import entry, invocations, steering
+from durable_adk.sessions.log import entry, invocations, sessions, steering
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.listing import InvocationRecords
 from durable_adk.sessions.session_log import SessionLog
@@ -67,7 +67,7 @@ def _second_user_event(original: Any, tables: Any, key: Any, entry: Any, **optio
     record = tables.invocation(key, entry.invocation_id)
     if record is not None:
         object.__setattr__(entry, "event_id", f"{entry.event_id}.again{next(NUMBERS)}")
-        invocations.appended(tables, key, tables.head(key), entry)
+        sessions.appended(tables, key, tables.head(key), entry)
         return record
     return original(tables, key, entry, **options)
 

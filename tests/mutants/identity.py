@@ -4,7 +4,7 @@ from typing import Any
 
 from durable_adk.activities.commit import session_cache, staleness
 from durable_adk.activities.invocation import open as opening
-from durable_adk.activities.tool import call as tool_call
+from durable_adk.activities.tool import tool_call
 from durable_adk.client import invocation_client
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.lease_owners import LeaseOwners

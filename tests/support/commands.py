@@ -16,10 +16,11 @@ PROGRAM = [sys.executable, "-P", "-m", "durable_adk.cli"]
 
 
 class Terminal:
-    """A folder to run commands in."""
+    """A folder to run commands in, with the Python of an environment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: Path | None = None) -> None:
         self.folder = folder
+        self._program = [str(python or PROGRAM[0]), *PROGRAM[1:]]
         self.env = {name: text for name, text in os.environ.items() if "_API_KEY" not in name}
         self.env |= {"PYTHONPATH": str(ROOT), "DURABLE_ADK_DEMO_SECONDS": "0", "COLUMNS": "100"}
         self._running: list[subprocess.Popen[str]] = []
@@ -27,7 +28,7 @@ class Terminal:
     def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         """Start a command; its output is in pipes."""
         process = subprocess.Popen(
-            [*PROGRAM, *arguments],
+            [*self._program, *arguments],
             cwd=self.folder,
             env=self.env | env,
             stdin=subprocess.PIPE,
@@ -41,7 +42,7 @@ class Terminal:
     def run(self, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         process = self.start(*arguments, **env)
-        stdout, stderr = process.communicate(stdin, timeout=60)
+        stdout, stderr = process.communicate(stdin, timeout=100)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     def stop(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:

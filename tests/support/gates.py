@@ -5,13 +5,22 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.activities.invocation.take_over import NOTIFIED
 from durable_adk.agents import LlmAgent
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey
 from durable_adk.tools import ToolContext
 from tests.support.scripts import USER, call, gist
 
 GATES: dict[str, asyncio.Event] = {}
+
+
+async def until_set(event: asyncio.Event) -> None:
+    """Wait for an event that user code sets: in another event loop, so `wait` would not wake up."""
+    async with asyncio.timeout(60):
+        while not event.is_set():
+            await asyncio.sleep(0.02)
 
 
 async def gate(who: str, tool_context: ToolContext) -> str:
@@ -19,8 +28,7 @@ async def gate(who: str, tool_context: ToolContext) -> str:
     tool_context.state["begun"] = who
     GATES.setdefault(f"{who} begun", asyncio.Event()).set()
     opened = GATES.setdefault(who, asyncio.Event())
-    while not opened.is_set():  # it is set in another event loop
-        await asyncio.sleep(0.02)
+    await until_set(opened)
     return "through"
 
 
@@ -37,8 +45,21 @@ def listener(name: str) -> LlmAgent:
 
 async def until_begun(name: str) -> None:
     """Wait until the tool has begun."""
-    async with asyncio.timeout(20):
-        while not GATES.setdefault(f"{name} begun", asyncio.Event()).is_set():
+    await until_set(GATES.setdefault(f"{name} begun", asyncio.Event()))
+
+
+async def until_told(runner: Runner, *messages: str) -> None:
+    """Wait until the active invocation knows of messages that steer it, by their invocations."""
+    key, service = (
+        SessionKey(runner.app_name, USER["user_id"], USER["session_id"]),
+        runner.session_service,
+    )
+    async with asyncio.timeout(30):
+        while True:
+            if active := await service.active_invocation(key):
+                told = {"invocation_id": active.invocation_id, "kind": NOTIFIED}
+                if {note.name for note in await service.read_notes(key, **told)} >= {*messages}:
+                    return
             await asyncio.sleep(0.02)
 
 

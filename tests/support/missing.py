@@ -15,9 +15,6 @@ def table() -> dict[str, Any]:
     for module, listed, why in cells("Missing names"):
         for name in quoted(listed):
             names[_module(quoted(module)[0])][name] = _plain(why)
-    for there, here in cells("Another place"):
-        module, _, name = quoted(there)[0].rpartition(".")
-        names[module][name] = f"use {quoted(here)[0]}"
     modules = {
         module: _plain(why) for listed, why in cells("Missing modules") for module in quoted(listed)
     }

@@ -18,6 +18,7 @@ from durable_adk.embedded.process import Process
 from durable_adk.events import Event
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.settings import Webhooks
 from harness.forked_worker import ForkedWorker
 from tests.support import worker_main
 from tests.support.apps import all_apps
@@ -58,6 +59,8 @@ class Workplace:
     """How many events a run of a workflow may have."""
     traced: bool = False
     """Whether its workers write their spans down, into `spans`."""
+    webhooks: Webhooks | None = None
+    """Whom its workers tell of invocations, if anybody."""
     deaths: int = 0
     """How often `restarted_worker` has found its worker dead."""
 
@@ -136,6 +139,7 @@ class Workplace:
             failpoint=failpoint,
             history=self.history,
             spans=self.spans if self.traced else None,
+            webhooks=self.webhooks,
         )
         try:
             # The failpoints are behind the start, so who dies before it was not killed by one.

@@ -6,15 +6,14 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
 from durable_adk.ops.doctor.operation_log import has_workflow_task
-from durable_adk.worker import workflow_runner
-from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.worker import WORKFLOWS, workflow_runner
 
 _REPLAYED: set[str] = set()
 """Ids of the closed runs that this process has replayed."""
 
 
 async def replay_all(client: Client) -> int:
-    """Replay every history of type Invocation the server has; returns how many there are.
+    """Replay every history of our types that the server has; returns how many there are.
 
     All by one worker and without the sandbox, which has watched them when they ran: a run of all
     tests leaves thousands. A closed run is replayed once, also where tests ask for all before that.
@@ -25,7 +24,7 @@ async def replay_all(client: Client) -> int:
         RuntimeError: One of them does not replay.
     """
     replayer = Replayer(
-        workflows=[InvocationWorkflow],
+        workflows=WORKFLOWS,
         data_converter=client.data_converter,
         namespace=client.namespace,
         workflow_runner=workflow_runner(sandboxed=False),
@@ -46,7 +45,7 @@ async def _histories(
     client: Client, names: dict[str, str], closed: set[str]
 ) -> AsyncGenerator[WorkflowHistory]:
     """Those not yet replayed; `names` gets the workflows' ids by those of all runs."""
-    async for execution in client.list_workflows("WorkflowType = 'Invocation'"):
+    async for execution in client.list_workflows("WorkflowType IN ('Invocation', 'SessionEvents')"):
         if execution.run_id in _REPLAYED:
             names[execution.run_id] = execution.id
             continue

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+import uuid
 from pathlib import Path
 
 from google.genai import types
@@ -18,12 +19,14 @@ from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.tools import FunctionTool
 
 FOLDER = "STUCK_FOLDER"
+HANGS = "hangs-"
 LET_GO = threading.Event()
 """Ends what hangs in this process."""
 
 
 def hangs() -> str:
-    """Never come back."""
+    """Never come back; the folder has a note for each thread that has begun."""
+    (Path(os.environ[FOLDER]) / f"{HANGS}{uuid.uuid4().hex}").touch()
     LET_GO.wait(300)
     return "let go"
 
@@ -61,8 +64,11 @@ def is_second(name: str) -> bool:
 def first_process(name: str) -> int:
     """The id of the process that was the first to come here; it is noted."""
     note = Path(os.environ[FOLDER]) / name
-    with contextlib.suppress(FileExistsError), note.open("x") as file:
-        file.write(str(os.getpid()))
+    own = note.with_name(f"{name}-{uuid.uuid4().hex}")
+    own.write_text(str(os.getpid()))
+    with contextlib.suppress(FileExistsError):
+        note.hardlink_to(own)  # whole at once: others may read it at any moment
+    own.unlink()
     return int(note.read_text())
 
 

@@ -16,7 +16,7 @@ from durable_adk.artifacts import FileArtifactService
 from durable_adk.client import connect
 from durable_adk.failpoints import arm
 from durable_adk.sessions import DatabaseSessionService
-from durable_adk.settings import Limits
+from durable_adk.settings import Limits, Webhooks
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.apps import all_apps
 from tests.support.telemetry import write_spans
@@ -37,6 +37,8 @@ class Order:
     """How many workflows are kept."""
     grace: int = 10
     """Seconds that steps get when it is to leave."""
+    webhooks: Webhooks | None = None
+    """Who is told of invocations, if anybody."""
     spans: Path | None = None
     """A file that gets the worker's spans, if any."""
 
@@ -93,6 +95,7 @@ async def _served(client: Client, order: Order, stack: AsyncExitStack) -> None:
             max_cached_workflows=order.cache,
             limits=Limits(max_history_events=order.history),
             graceful_shutdown=timedelta(seconds=order.grace),
+            webhooks=order.webhooks,
         ),
     )
     await stack.enter_async_context(serving)

@@ -20,5 +20,15 @@ const answer = { callId: pending[0].callId, confirmed: true, answerId: "a-1" };
 const accepted = await handle.executeUpdate("answer", { args: [answer] });
 const result = await handle.result();
 const answers = await handle.query("answers");
-console.log(JSON.stringify({ pending, accepted, status: status.name, answers, result }));
+
+const events = [];
+for (let after = 0, complete = false; !complete; ) {
+  const about = { app: "desk", user: "alice", session: workflowId, invocationId: result.invocationId, after, wait: 5 };
+  const page = await client.workflow.execute("SessionEvents", { taskQueue, workflowId: `${workflowId}-events-${after}`, args: [about] });
+  events.push(...page.events.map(({ event }) => event));
+  after = page.next;
+  complete = page.complete;
+  if (page.events.length === 0 && !complete) await new Promise((resolve) => setTimeout(resolve, 1000));
+}
+console.log(JSON.stringify({ pending, accepted, status: status.name, answers, result, events }));
 await connection.close();
