@@ -101,15 +101,17 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(autouse=True)
-def root_logger() -> Iterator[None]:
-    """Take away what a test has the root logger write to: standard error is another in the next."""
-    root = logging.getLogger()
-    before, level = set(root.handlers), root.level
+def loggers() -> Iterator[None]:
+    """Undo `durable_adk.log.configure`: a command that runs in this process sets up its logs."""
+    loggers = [logging.getLogger(name) for name in ("", "durable_adk", "temporalio.activity")]
+    root, levels, before = loggers[0], [one.level for one in loggers], set(loggers[0].handlers)
     yield
+    logging.captureWarnings(capture=False)
     for handler in set(root.handlers) - before:
-        if type(handler) is logging.StreamHandler:
+        if type(handler) is logging.StreamHandler:  # not pytest's own, which differ by phase
             root.removeHandler(handler)
-    root.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")
