@@ -47,10 +47,11 @@ export class Conversation {
         const partials = [...this.#partials.values()].filter(
           (each) => each.invocationId === run.invocationId,
         );
+        const told = run.entries.some((each) => tells(each, run.error));
         return {
           invocationId: run.invocationId,
           status: run.status,
-          error: run.error,
+          error: told ? null : run.error, // else an entry shows it
           rewound: gone.has(run.invocationId),
           usage: usageOf(run.seqs.map((seq) => this.#events.get(seq))),
           entries: [...run.entries, ...partials.map(partialEntry)],
@@ -160,13 +161,32 @@ function entriesOf(events, attempts, committed) {
     addEvent(entries, calls, seq, event);
   }
   for (const [id, list] of waiting) {
-    if (!committed.has(id)) entries.push(...list.map(attemptEntry));
+    if (!committed.has(id)) for (const attempt of list) insertAttempt(entries, attempt);
   }
-  for (const entry of entries) {
+  for (const [index, entry] of entries.entries()) {
+    if (entry.kind === "error") {
+      const error = { type: entry.code, message: entry.message };
+      entry.repeats = entries.slice(0, index).some((each) => each.kind !== "error" && tells(each, error));
+    }
     const asked = entry.kind === "request" && entry.state === "waiting" && calls.get(entry.about?.id);
     if (asked) asked.state = "waiting"; // its response so far only says that somebody is asked
   }
   return entries;
+}
+
+/** An attempt that no event came of stands before what was committed after it. */
+function insertAttempt(entries, attempt) {
+  const entry = attemptEntry(attempt);
+  const at = entries.findIndex((each) => (entry.time ? each.time > entry.time : each.kind === "error"));
+  entries.splice(at < 0 ? entries.length : at, 0, entry);
+}
+
+/** Whether an entry shows an error: `{type, message}`. */
+function tells(entry, error) {
+  const said = error?.message || error?.type;
+  const failed = entry.state === "failed" && entry.responses.at(-1).response.error;
+  const { type, message } = { error: { type: entry.code, message: entry.message }, attempt: entry.attempt?.error, call: { message: failed } }[entry.kind] ?? {};
+  return Boolean(said) && `${type ?? ""}: ${message ?? ""}`.includes(said);
 }
 
 function addEvent(entries, calls, seq, event) {
@@ -180,17 +200,20 @@ function addEvent(entries, calls, seq, event) {
     branch: event.branch ?? "",
   };
   base.changed = Object.keys(event.actions?.stateDelta ?? {}); // shown at the event's first entry
+  base.answers = base.role === "agent" && isAnswer(event); // so is which model answered
   const before = entries.length;
   const shown = parts.filter((part) => !part.functionCall && !part.functionResponse);
   if (shown.length) {
     entries.push({ ...base, kind: "message", key: `${seq}`, parts: shown });
     base.changed = [];
+    base.answers = false;
   }
   for (const [index, part] of parts.entries()) {
     if (part.functionCall) {
       const entry = callEntry(base, part.functionCall, index);
       calls.set(part.functionCall.id, entry);
       entries.push(entry);
+      base.answers = false;
     }
     if (part.functionResponse) respond(entries, calls, base, part.functionResponse, index);
     if (part.functionCall || part.functionResponse) base.changed = [];
@@ -209,6 +232,12 @@ function addEvent(entries, calls, seq, event) {
     hasContent: entries.length > before || parts.length > 0,
     handsOver, // its call says so
   });
+}
+
+/** Whether a model made an event. Not all models say which they are, or what they count. */
+function isAnswer({ content, modelVersion, usageMetadata }) {
+  const called = ({ functionCall }) => functionCall && ![REQUEST_CONFIRMATION, REQUEST_CREDENTIAL].includes(functionCall.name);
+  return Boolean(modelVersion || usageMetadata || content?.parts?.some(called));
 }
 
 function callEntry(base, call, index) {

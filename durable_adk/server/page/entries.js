@@ -1,9 +1,8 @@
 // Shows the entries of a run: one line each, which opens to all that is known of it.
 
-import { request } from "./api.js";
 import { argumentList } from "./answer.js";
 import { mediaOf } from "./media.js";
-import { button, fill, h, icon } from "./dom.js";
+import { button, h, icon } from "./dom.js";
 import { HAND_OVER } from "./conversation.js";
 import { argumentsLine, brief, clock, count, duration, exact, pretty, unwrapped } from "./format.js";
 import { prose } from "./prose.js";
@@ -12,8 +11,8 @@ import { prose } from "./prose.js";
 export function looksOf(entry, context) {
   const pending = context.pending.get(entry.id)?.callId ?? "";
   const open = context.open.has(entry.key);
-  const { kind, state, responses, version, tells } = entry;
-  return [kind, state, responses?.length, version, open, pending, tells].join("|");
+  const { kind, state, responses, version, repeats, tells } = entry;
+  return [kind, state, responses?.length, version, open, pending, repeats, tells].join("|");
 }
 
 /** The element of an entry. `context`: key, open (keys), pending (by call id), card(pending), toggle. */
@@ -51,11 +50,7 @@ export function entryElement(entry, context) {
 
 const KINDS = {
   message(entry) {
-    const isUser = entry.role === "user";
-    const usage = entry.event.usageMetadata?.totalTokenCount;
-    const facts = [entry.event.modelVersion, usage && count(usage, "token")].filter(Boolean);
-    const by = h("p", { class: "by" }, h("span", { class: "author" }, isUser ? "You" : entry.author), !isUser && facts.length > 0 && h("span", { class: "facts" }, facts.join(" · ")), changes(entry));
-    return { name: `message of ${entry.author}`, body: [by, entry.parts.map(part)] };
+    return { name: `message of ${entry.author}`, body: [by(entry, changes(entry)), entry.parts.map(part)] };
   },
 
   partial(entry) {
@@ -74,7 +69,7 @@ const KINDS = {
       "p",
       { class: "line" },
       h("span", { class: "name mono" }, entry.name),
-      h("span", { class: "args mono" }, argumentsLine(entry.args)),
+      Object.keys(entry.args).length > 0 && h("span", { class: "args mono" }, argumentsLine(entry.args)),
       took && h("span", { class: "facts" }, took),
       changes(last ?? entry),
     );
@@ -82,7 +77,7 @@ const KINDS = {
     return {
       name: entry.name,
       mark: entry.state,
-      body: [line, outcome(entry), pending && context.card(pending)],
+      body: [entry.answers && by(entry), line, outcome(entry), pending && context.card(pending)],
     };
   },
 
@@ -122,14 +117,22 @@ const KINDS = {
   },
 
   error(entry) {
-    return { name: "error", mark: "failed", body: h("div", { class: "failure" }, h("strong", null, entry.code), " ", entry.message) };
+    const said = entry.repeats ? h("p", { class: "line" }, "The run failed.") : h("div", { class: "failure" }, h("strong", null, entry.code), " ", entry.message);
+    return { name: "error", mark: "failed", body: [entry.answers && by(entry), said] };
   },
 
-  transfer: (entry) => ({ name: "transfer", body: h("p", { class: "line" }, h("strong", null, entry.author), " hands over to ", h("strong", null, entry.to)) }),
+  transfer: (entry) => ({ name: "transfer", body: [entry.answers && by(entry), h("p", { class: "line" }, h("strong", null, entry.author), " hands over to ", h("strong", null, entry.to))] }),
   rewind: (entry) => ({ name: "rewind", body: h("p", { class: "line" }, "The session was taken back to before a run. What came after it is not part of the conversation any more.") }),
   compaction: (entry) => ({ name: "summary", body: [h("p", { class: "line" }, "Earlier events are summarized for the model."), (entry.summary?.parts ?? []).map(part)] }),
   change: (entry) => ({ name: "state change", body: h("p", { class: "line" }, `${entry.author} changed `, changes(entry)) }),
 };
+
+/** Who an entry is of, and which model answered with how many tokens. */
+function by({ role, author, event }, ...more) {
+  const usage = event.usageMetadata?.totalTokenCount;
+  const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token")].filter(Boolean);
+  return h("p", { class: "by" }, h("span", { class: "author" }, role === "user" ? "You" : author), facts.length > 0 && h("span", { class: "facts" }, facts.join(" · ")), more);
+}
 
 export function errorText(error) {
   if (typeof error === "string") return error;
@@ -175,7 +178,6 @@ function details(entry, context) {
   const delta = last.event?.actions?.stateDelta ?? {};
   return [
     entry.args && section("Request", json(entry.args)),
-    !entry.args && entry.role === "agent" && section("Request", modelRequest(entry, context)),
     (entry.responses ?? []).map((each, index, all) => section(all.length > 1 ? `Response ${index + 1}` : "Response", json(each.response))),
     entry.kind === "message" && entry.role === "agent" && section("Response", json(entry.event.content)),
     Object.keys(delta).length > 0 && section("State change", argumentList(delta)),
@@ -208,26 +210,10 @@ function section(title, ...content) {
 
 function raw(event) {
   const text = JSON.stringify(event, null, 2);
-  const place = h("div", { class: "raw" });
-  const copy = button("Copy", async () => {
-    await navigator.clipboard?.writeText(text);
+  // Browsers have no clipboard for a page that came over plain HTTP from elsewhere.
+  const copy = navigator.clipboard && button("Copy", async () => {
+    await navigator.clipboard.writeText(text);
     copy.textContent = "Copied";
   }, { kind: "small" });
-  return h("details", { class: "raw" }, h("summary", null, "As JSON"), copy, json(text), place);
-}
-
-/** What the model was sent: rebuilt by the server, and asked for only when somebody looks. */
-function modelRequest(entry, context) {
-  const place = h("div", { class: "quiet" }, "Loading…");
-  load(entry, context).then(
-    (sent) => fill(place, sent ? json(sent) : "The request is not recorded."),
-    (error) => fill(place, error.status === 404 ? "The request is not recorded." : error.message),
-  );
-  return place;
-}
-
-async function load(entry, context) {
-  const attributes = await request("GET", ["dev", "apps", context.key.appName, "debug", "trace", entry.event.id], { query: { session_id: context.key.sessionId, user_id: context.key.userId } });
-  const sent = attributes?.["gcp.vertex.agent.llm_request"];
-  return typeof sent === "string" ? JSON.parse(sent) : sent;
+  return h("details", { class: "raw" }, h("summary", null, "As JSON"), copy, json(text));
 }

@@ -69,5 +69,5 @@ function nameOf({ appName, userId, sessionId, invocationId, callId }) {
 
 function whereabouts({ appName, userId, sessionId, invocationId }) {
   const at = `#/s/${[appName, userId, sessionId].map(encodeURIComponent).join("/")}?run=${encodeURIComponent(invocationId)}`;
-  return h("p", { class: "where" }, h("a", { href: at }, `${appName} · ${userId} · ${sessionId}`));
+  return h("p", { class: "where", title: sessionId }, h("a", { href: at }, `${appName} · ${userId} · ${sessionId}`));
 }

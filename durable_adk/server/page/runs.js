@@ -97,7 +97,7 @@ export class Runs {
         this.#drawChips(counts);
       };
       const number = h("span", { class: "number" }, counts[status] ?? "–");
-      return h("button", { type: "button", class: `chip status ${status}`, "aria-pressed": String(pressed), onclick: choose }, h("span", { class: "light" }), status, number);
+      return h("button", { type: "button", class: `chip status ${counts[status] ? status : `${status} idle`}`, "aria-pressed": String(pressed), onclick: choose }, h("span", { class: "light" }), status, number);
     };
     const held = this.#chips.contains(document.activeElement) && [...this.#chips.children].indexOf(document.activeElement);
     fill(this.#chips, [...STATUSES, ...(counts.abandoned ? ["abandoned"] : [])].map(chip));
@@ -128,9 +128,9 @@ export class Runs {
       h(
         "a",
         { href, "data-run": invocationId, "aria-current": isCurrent ? "page" : null, class: status },
-        h("span", { class: "light", title: status }),
+        h("span", { class: "light", "aria-hidden": "true" }),
         h("span", { class: "said" }, message || "(no text)"),
-        h("span", { class: "meta" }, h("span", { class: "sr" }, `${status}, `), appName, " · ", !this.#where.user && [userId, " · "], h("time", { title: exact(updateTime) }, ago(updateTime)), waits),
+        h("span", { class: "meta" }, h("span", { class: "state" }, status), " · ", h("span", { class: "whose" }, appName, !this.#where.user && [" · ", userId]), " · ", h("time", { title: exact(updateTime) }, ago(updateTime)), waits),
       ),
     );
   }

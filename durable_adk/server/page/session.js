@@ -11,7 +11,8 @@ import { artifactsPanel, empty, statePanel } from "./panels.js";
 import { prices } from "./preferences.js";
 import { Stream } from "./stream.js";
 
-const TABS = ["Timeline", "State", "Artifacts"];
+/** The tabs, and the id of the element that each shows. */
+const TABS = { Timeline: "timeline", State: "panel", Artifacts: "panel" };
 
 export class SessionView {
   element;
@@ -34,9 +35,9 @@ export class SessionView {
   #ticker = null;
   #stopped = false;
 
-  #timeline = h("div", { class: "timeline" });
-  #panel = h("div", { class: "panel" });
-  #tabs = h("div", { class: "tabs", role: "tablist" });
+  #timeline = h("div", { class: "timeline", id: TABS.Timeline, role: "tabpanel", "aria-labelledby": "tab-Timeline" });
+  #panel = h("div", { class: "panel", id: TABS.State, role: "tabpanel" });
+  #tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Of the session" });
   #summary = h("p", { class: "facts" });
   #connection = h("div", { class: "connection", role: "status" });
   #scroller;
@@ -49,7 +50,7 @@ export class SessionView {
     this.#latest = button("Latest", () => this.#toEnd(), { kind: "latest small", hidden: true });
     this.#scroller = h("div", { class: "scroller", onscroll: () => this.#scrolled() }, this.#timeline, this.#panel);
     const title = h("h1", { tabindex: -1, title: key.sessionId }, key.sessionId);
-    const place = h("p", { class: "where" }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
+    const place = h("p", { class: "where", title: key.sessionId }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
     const head = h("header", { class: "session-head" }, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("div", { class: "title" }, title, place), this.#summary);
     this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, this.#latest, this.#composer.element);
     this.#drawTabs();
@@ -190,7 +191,7 @@ export class SessionView {
     if (!shown) {
       const head = h("header", { class: "run-head" });
       const list = h("ol", { class: "entries" });
-      const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, list, head);
+      const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, head, list);
       shown = { element, head, list, entries: new Map(), headLooks: "" };
       this.#runs.set(run.invocationId, shown);
     }
@@ -243,7 +244,7 @@ export class SessionView {
     };
   }
 
-  /** What a run has come to: below its entries, where the next thing happens. */
+  /** What a run has come to: above its entries, and in sight while they are. */
   #drawHead(shown, run) {
     const about = this.#about.get(run.invocationId);
     const status = run.status ?? about?.status ?? "";
@@ -341,9 +342,10 @@ export class SessionView {
   #drawTabs() {
     const tab = (name) => {
       const chosen = this.#tab === name;
-      return h("button", { type: "button", role: "tab", "aria-selected": String(chosen), tabindex: chosen ? 0 : -1, onclick: () => this.#choose(name), onkeydown: (event) => this.#moveTab(event) }, name);
+      return h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": TABS[name], "aria-selected": String(chosen), tabindex: chosen ? 0 : -1, onclick: () => this.#choose(name), onkeydown: (event) => this.#moveTab(event) }, name);
     };
-    fill(this.#tabs, TABS.map(tab));
+    fill(this.#tabs, Object.keys(TABS).map(tab));
+    this.#panel.setAttribute("aria-labelledby", `tab-${this.#tab}`);
     this.#timeline.hidden = this.#tab !== "Timeline";
     this.#panel.hidden = this.#tab === "Timeline";
   }
@@ -351,7 +353,8 @@ export class SessionView {
   #moveTab(event) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    this.#choose(TABS[(TABS.indexOf(this.#tab) + step + TABS.length) % TABS.length]);
+    const names = Object.keys(TABS);
+    this.#choose(names.at((names.indexOf(this.#tab) + step) % names.length));
     this.#tabs.querySelector("[aria-selected=true]").focus();
   }
 

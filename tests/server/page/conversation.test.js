@@ -92,6 +92,38 @@ test("an attempt without a result stands before the event that came of it", () =
   assert.deepEqual(found.map((each) => each.key), ["1", "e2.attempt.1", "2", "e9.attempt.1"]);
 });
 
+test("an attempt without an event stands before what came after it", () => {
+  const items = [user, event(2, "e2", text("one")), event(5, "i.end", undefined, { errorCode: "X", errorMessage: "bad" })];
+  const found = entries(items, [{ eventId: "e3", attempt: 1, outcome: "failed", startTime: 3 }, { eventId: "e4", attempt: 1, outcome: "lost" }]);
+  assert.deepEqual(found.map((each) => each.key), ["1", "2", "e3.attempt.1", "e4.attempt.1", "5.error"]);
+});
+
+test("a failure is told once: where it happened, else where the run ended, else of the run", () => {
+  const error = { type: "ValueError", message: "bad key" };
+  const end = event(9, "i.end", undefined, { errorCode: error.type, errorMessage: error.message });
+  const attempt = { eventId: "e2", attempt: 1, outcome: "failed", error, startTime: 2 };
+  const called = [event(2, "e2", call("c", "look")), event(3, "e3", response("c", "look", { error: "look raised ValueError: bad key" }))];
+  const told = (items, attempts = []) => {
+    const conversation = new Conversation();
+    for (const item of [user, ...items, { type: "status", invocationId: "i", status: "failed", error }]) conversation.add(item);
+    conversation.setAttempts("i", attempts);
+    const [run] = conversation.runs();
+    return [run.entries.filter((each) => each.kind === "error" && !each.repeats).length, run.error];
+  };
+  assert.deepEqual(told([end], [attempt]), [0, null]);
+  assert.deepEqual(told([...called, end]), [0, null]);
+  assert.deepEqual(told([end]), [1, null]);
+  assert.deepEqual(told([]), [0, error]);
+  assert.deepEqual(told([end], [{ ...attempt, error: { type: "ValueError", message: "another" } }]), [1, null]);
+});
+
+test("the first entry of a model's answer says which model it was", () => {
+  const calls = { role: "model", parts: [call("c", "look").parts[0], call("d", "look").parts[0]] };
+  const asks = event(3, "e3", call("r", "adk_request_confirmation"), { longRunningToolIds: ["r"] });
+  const found = entries([user, event(2, "e2", calls), asks, event(4, "e4", undefined, { errorCode: "SAFETY", modelVersion: "m" })]);
+  assert.deepEqual(found.map((each) => [each.kind, each.answers]), [["message", false], ["call", true], ["call", false], ["request", false], ["error", true]]);
+});
+
 test("runs that a rewind took back are marked, and the one that rewinds is not", () => {
   const conversation = new Conversation();
   for (const [seq, name] of [[1, "a"], [2, "b"], [3, "c"]]) conversation.add(event(seq, `e${seq}`, text("x"), { invocationId: name }));
