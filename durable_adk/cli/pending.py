@@ -228,6 +228,8 @@ def _rows(item: LocatedCall, name: str, options: Sequence[str]) -> Iterator[tupl
     if call.kind == "credential" and (page := _consent_page(call)):
         yield "sign in", page
     yield "requested", f"{local_time(call.asked_at)} by {call.author}"
+    if call.deadline is not None:
+        yield "deadline", local_time(call.deadline)
     yield "session", f"{key.session_id} of user {key.user_id}, app {key.app_name}"
     yield "", f"invocation {call.invocation_id}"
     yield "call", call.call_id

@@ -4,7 +4,7 @@ Everything here is a function of committed events. The loop, a client and a repl
 same pending calls, and a crash changes nothing (design D9).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Literal
@@ -22,6 +22,8 @@ FINAL_RESPONSES = "adk_settled"
 
 Any other response that an agent gives to a pending call is a preliminary one.
 """
+DEADLINES = "adk_deadlines"
+"""Key of `custom_metadata`: by call id, the seconds from the event to the call's deadline."""
 
 
 class PendingCall(JsonModel):
@@ -44,6 +46,8 @@ class PendingCall(JsonModel):
     invocation_id: str
     asked_at: float
     """The event's timestamp, in seconds since the epoch."""
+    deadline: float | None = None
+    """When the loop decides in place of the user, in seconds since the epoch; None: never."""
 
 
 class CallStatus(Enum):
@@ -126,6 +130,7 @@ def track_calls(events: Iterable[Event]) -> dict[str, TrackedCall]:
             item = history.get(response.id or "")
             if item and item.call.name == response.name:
                 item.status = _status_after(item, event)
+                _restart_deadline(history.get(item.call.original_call_id), item.call)
         if event.id == f"{event.invocation_id}.end":
             _close(history, event.invocation_id)
     return history
@@ -156,8 +161,26 @@ def _tracked(
         event_id=event.id,
         invocation_id=event.invocation_id,
         asked_at=event.timestamp,
+        deadline=_deadline(event, call.id),
     )
     return TrackedCall(pending, original)
+
+
+def with_deadlines(event: Event, seconds: Mapping[str, float | None]) -> None:
+    """Note on an event, before it is committed, how long each of its calls waits for an answer."""
+    if limited := {call_id: limit for call_id, limit in seconds.items() if limit is not None}:
+        event.custom_metadata = {**(event.custom_metadata or {}), DEADLINES: limited}
+
+
+def _deadline(event: Event, call_id: str) -> float | None:
+    limits: dict[str, float] = (event.custom_metadata or {}).get(DEADLINES) or {}
+    return event.timestamp + limits[call_id] if call_id in limits else None
+
+
+def _restart_deadline(original: TrackedCall | None, request: PendingCall) -> None:
+    """Forget the deadline of a call whose request was answered: it is counted anew from there."""
+    if original and original.call.call_id != request.call_id:
+        original.call = original.call.model_copy(update={"deadline": None})
 
 
 def _status_after(item: TrackedCall, event: Event) -> CallStatus:

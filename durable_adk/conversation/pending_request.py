@@ -38,6 +38,8 @@ class PendingRequest(JsonModel):
     """The agent that made the call."""
     asked_at: float
     """Seconds since the epoch."""
+    deadline: float | None = None
+    """When it is decided without an answer, in seconds since the epoch; None: never."""
 
 
 def pending_request(key: SessionKey, call: PendingCall) -> PendingRequest:
@@ -63,4 +65,5 @@ def pending_request(key: SessionKey, call: PendingCall) -> PendingRequest:
         auth_config=shown.get("authConfig"),
         author=call.author,
         asked_at=call.asked_at,
+        deadline=call.deadline,
     )

@@ -8,6 +8,7 @@ from google.genai import types
 
 from durable_adk.closing import closing
 from durable_adk.conversation.client_requests import confirmation_request, credential_request
+from durable_adk.conversation.pending_calls import with_deadlines
 from durable_adk.conversation.tool_responses import (
     calls_needing_user,
     error_response,
@@ -154,7 +155,7 @@ class ToolTurn:
         turn.final = False
         response = self._merged(results)
         if response is not None:
-            requests = self._user_requests(response)
+            requests = self._user_requests(response, results)
             ids = {answer.id for answer in response.get_function_responses()}
             if requests and not ids <= calls_needing_user(response):
                 response.actions.skip_summarization = _settled_skip(results)
@@ -184,7 +185,7 @@ class ToolTurn:
         check_size(event.to_json(), "The results of one turn's tools", MAX_TURN_BYTES)
         return event
 
-    def _user_requests(self, response: Event) -> list[Event]:
+    def _user_requests(self, response: Event, results: Sequence[StepResult]) -> list[Event]:
         """Requests to the user for confirmations and credentials."""
         requests: list[Event | None] = []
         if response.actions.requested_tool_confirmations:
@@ -193,11 +194,17 @@ class ToolTurn:
         if response.actions.requested_auth_configs:
             event_id = self._scope.branch.next_id()
             requests.append(credential_request(self._turn.event, response, event_id=event_id))
-        return [request for request in requests if request is not None]
+        made = [request for request in requests if request is not None]
+        waits = _waits(results)
+        for request in made:
+            calls = {call.id or "": about(call) for call in request.get_function_calls()}
+            limits = {name: waits.get(call, Wait()).deadline for name, call in calls.items()}
+            with_deadlines(request, limits)
+        return made
 
     def _expect(self, requests: Sequence[Event], results: Sequence[StepResult]) -> None:
         """Accept answers to requests, which are committed now."""
-        waits = {name: wait for result in results for name, wait in result.waits.items()}
+        waits = _waits(results)
         if requests:
             require_answerable(self._state)
         for call in (call for event in requests for call in event.get_function_calls()):
@@ -351,6 +358,11 @@ def about(request: types.FunctionCall) -> str:
     args = request.args or {}
     original: Any = args.get("originalFunctionCall") or {"id": args.get("functionCallId")}
     return str(original["id"])
+
+
+def _waits(results: Sequence[StepResult]) -> dict[str, Wait]:
+    """How long each call may wait for an answer, by call id."""
+    return {call_id: wait for result in results for call_id, wait in result.waits.items()}
 
 
 def _writes(result: StepResult, key: str) -> bool:

@@ -1,6 +1,7 @@
 """Invocations that wait for somebody outside (semantics 11.4, 11.6, design D9)."""
 
 import asyncio
+import time
 import uuid
 from typing import Any
 
@@ -382,6 +383,20 @@ async def test_a_deadline_decides_a_confirmation(
     events = await attached(runner, events[0].invocation_id)
     assert gist(events[-1]) == "desk text that was it"
     assert refunds.made == made
+
+
+@pytest.mark.parametrize("kind", ["confirmation", "long_running"])
+async def test_who_is_asked_sees_the_deadline(make_runner: MakeRunner, kind: str) -> None:
+    """As the time at which the loop will decide, whichever event asks."""
+    waits = LongRunningFunctionTool(order, deadline=3600.0)
+    asked = refunder(Refunds(), deadline=3600.0) if kind == "confirmation" else buyer(waits, "")
+    runner = await make_runner(asked)
+    before = time.time()
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    assert pending.kind == kind
+    assert pending.deadline == pending.asked_at + 3600.0
+    assert before + 3600.0 <= pending.deadline <= time.time() + 3600.0
 
 
 async def test_a_deadline_may_fail_the_run_or_tell_the_model(make_runner: MakeRunner) -> None:

@@ -8,6 +8,7 @@ from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.history import USER
 from durable_adk.conversation.model_event import model_event, save_output
+from durable_adk.conversation.pending_calls import with_deadlines
 from durable_adk.events.event import MISSING_TOOLSETS, Event
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.wire.manifest import Wait
@@ -77,6 +78,7 @@ class ModelEvents:
         known, calls = self._long_running, event.get_function_calls()
         waits = {call.id or "": known[call.name or ""] for call in calls if call.name in known}
         event.long_running_tool_ids = set(waits) if calls else None
+        with_deadlines(event, {call_id: wait.deadline for call_id, wait in waits.items()})
         return waits
 
 

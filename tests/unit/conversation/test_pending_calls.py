@@ -10,7 +10,11 @@ from durable_adk.conversation.client_requests import (
     credential_request,
     decision,
 )
-from durable_adk.conversation.pending_calls import FINAL_RESPONSES, pending_calls
+from durable_adk.conversation.pending_calls import (
+    FINAL_RESPONSES,
+    pending_calls,
+    with_deadlines,
+)
 from durable_adk.events import Event, EventActions
 from durable_adk.tools.tool_confirmation import ToolConfirmation
 from tests.support.pausing import (
@@ -173,6 +177,21 @@ def test_a_long_running_call_that_is_not_confirmed_has_not_begun():
     assert ids(events) == [asked]
     yes = answer(asked, REQUEST_CONFIRMATION, {"confirmed": True})
     assert ids([*events, responses("i.4", yes, author="user")]) == ["a"]
+
+
+def test_a_deadline_is_counted_from_the_event_that_asks():
+    """It is shown as long as it is known; an approved call's begins anew, when nobody can say."""
+    turn = calls("i.1", ("a", "order", {}), long=("a",))
+    with_deadlines(turn, {"a": 60.0, "b": None})
+    turn.timestamp = 1000.0
+    assert [call.deadline for call in pending_calls([turn])] == [1060.0]
+    actions = EventActions(requested_tool_confirmations={"a": {}})
+    done = responses("i.2", answer("a", "order", {"error": "asked"}), actions=actions)
+    request = confirmation_request(turn, done, event_id="i.3")
+    assert [call.deadline for call in pending_calls([turn, done, request])] == [None]
+    yes = answer(only([request]).id, REQUEST_CONFIRMATION, {"confirmed": True})
+    events = [turn, done, request, responses("i.4", yes, author="user")]
+    assert [call.deadline for call in pending_calls(events)] == [None]
 
 
 def test_ordinary_calls_wait_for_nobody():
