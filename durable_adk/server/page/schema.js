@@ -28,9 +28,6 @@ export function fieldOf(schema, root = schema, depth = 0) {
       required: required.has(name),
       field: fieldOf(each, root, depth + 1),
     }));
-    if (field.properties.some(({ field: each }) => each.kind === "object" && !each.properties)) {
-      field.kind = "json";
-    }
   }
   return field;
 }
@@ -92,17 +89,26 @@ export function schemaOf(value) {
   if (typeof value === "string") return { type: "string" };
   if (typeof value === "boolean") return { type: "boolean" };
   if (typeof value === "number") return { type: "number" };
-  if (Array.isArray(value) && value.length) {
-    const kinds = new Set(value.map((each) => typeof each));
-    const simple = kinds.size === 1 && typeof value[0] !== "object";
-    return simple ? { type: "array", items: schemaOf(value[0]) } : {};
+  if (Array.isArray(value)) {
+    const items = value.map(schemaOf).reduce(both, null);
+    return items?.type ? { type: "array", items } : {};
   }
-  if (typeof value === "object" && value && !Array.isArray(value)) {
-    const entries = Object.entries(value);
-    const properties = Object.fromEntries(entries.map(([key, each]) => [key, schemaOf(each)]));
-    return entries.length ? { type: "object", properties, required: Object.keys(value) } : {};
+  if (typeof value === "object" && value && Object.keys(value).length) {
+    const entries = Object.entries(value).map(([key, each]) => [key, schemaOf(each)]);
+    return { type: "object", properties: Object.fromEntries(entries), required: Object.keys(value) };
   }
   return {};
+}
+
+/** The schema that the values of two have in common; `{}` if there is none. */
+function both(one, other) {
+  if (!one || !other) return one ?? other;
+  if (one.type !== other.type) return {};
+  if (one.type === "array") return { ...one, items: both(one.items, other.items) };
+  if (one.type !== "object") return one;
+  const properties = { ...one.properties };
+  for (const [key, each] of Object.entries(other.properties)) properties[key] = both(properties[key], each);
+  return { ...one, properties, required: one.required.filter((key) => other.required.includes(key)) };
 }
 
 /** What a form shows at first: the default, or what is as good as empty. */

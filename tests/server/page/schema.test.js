@@ -47,8 +47,19 @@ test("what is wrong is said, each at its path", () => {
 });
 
 test("a value without a schema fits the one that is made for it", () => {
-  for (const value of [{ a: "x", n: 1, yes: true, list: ["a"], deep: { b: 2 }, odd: [1, "a"], none: null, empty: {} }, "x", 4, []]) {
+  for (const value of [{ a: "x", n: 1, yes: true, list: ["a"], deep: { b: 2 }, odd: [1, "a"], none: null, empty: {}, guests: [{ name: "Ann", age: 3 }, { name: "Bo", kids: [] }], grid: [[1], [2, 3]], [1]: [[], ["a"]] }, "x", 4, []]) {
     const field = fieldOf(schemaOf(value));
     assert.deepEqual(problemsOf(field, value), [], JSON.stringify(value));
   }
+});
+
+test("lists of objects and of lists have fields of their own", () => {
+  const guests = fieldOf(schemaOf([{ name: "Ann", age: 3, at: { row: 1 } }, { name: "Bo", at: { row: 2, seat: "C" } }]));
+  const { item } = guests;
+  assert.deepEqual([guests.kind, item.kind], ["array", "object"]);
+  assert.deepEqual(item.properties.map((each) => [each.name, each.field.kind, each.required]), [["name", "string", true], ["age", "number", false], ["at", "object", true]]);
+  assert.deepEqual(item.properties[2].field.properties.map((each) => each.name), ["row", "seat"]);
+  assert.equal(fieldOf(schemaOf([[1], [2]])).item.item.kind, "number");
+  for (const unlike of [[{ a: 1 }, "b"], [{}], [null]]) assert.equal(fieldOf(schemaOf(unlike)).kind, "json");
+  assert.equal(fieldOf(schemaOf([{ a: 1 }, { a: "x" }])).item.properties[0].field.kind, "json");
 });
