@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
-import subprocess
 import sys
 import threading
 import uuid
@@ -40,6 +38,7 @@ from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.worker import WorkerOptions, worker
+from tests.support.packages import install_packages, run_command
 from tests.support.required import has_program
 from tests.support.scripts import call, gist
 
@@ -106,16 +105,6 @@ async def task_queue(client: Client, sessions: SqliteSessionService) -> AsyncIte
     apps = [geographer(), desk(), App(name="slow", root_agent=sleepy)]
     async with worker(client, apps=apps, session_service=sessions, options=options):
         yield options.task_queue
-
-
-async def run_command(*command: str) -> str:
-    """Run a program to its end; its standard output."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, err.decode()
-    return out.decode()
 
 
 def check(result: dict[str, Any]) -> None:
@@ -601,18 +590,12 @@ async def test_a_result_comes_by_call_or_as_a_message(
     assert await handle.query("answers") == {"unnamed-1": None}
 
 
-JAVASCRIPT = Path(__file__).parents[1] / "support" / "javascript"
-
-
 @pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm")
 async def test_a_client_in_another_language_approves_a_call(
     server: TemporalServer, task_queue: str, tmp_path: Path
 ) -> None:
     """D18: Temporal's own client for JavaScript starts, watches, answers and gets the result."""
-    folder = tmp_path / "javascript"
-    shutil.copytree(JAVASCRIPT, folder, ignore=shutil.ignore_patterns("node_modules"))
-    quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--silent")
-    await run_command("npm", "install", "--prefix", str(folder), *quiet)
+    folder = await install_packages("javascript", tmp_path)
     name = f"js-{uuid.uuid4().hex}"
     said = await run_command("node", str(folder / "client.js"), server.address, task_queue, name)
     told = json.loads(said)

@@ -2,18 +2,16 @@
 
 import asyncio
 import json
-import shutil
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from durable_adk.agents import LlmAgent
 from durable_adk.tools import FunctionTool
-from tests.integration.test_any_client import run_command
 from tests.server.test_server_kills import started, terminal
 from tests.support.http_server import placed
+from tests.support.packages import install_packages
 from tests.support.required import has_program
 from tests.support.streams import StreamingModel, a_call
 
@@ -21,7 +19,6 @@ pytestmark = [
     pytest.mark.thorough,
     pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm"),
 ]
-CLIENT = Path(__file__).parents[1] / "support" / "agui"
 __all__ = ["terminal"]
 
 
@@ -58,10 +55,7 @@ async def test_a_front_end_resumes_a_run_when_its_server_is_killed(
     client, server, terminal, tmp_path
 ):
     """SIGKILL amid the answer: the same resume, to another server, shows all of it once."""
-    folder = tmp_path / "client"
-    shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns("node_modules"))
-    quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--silent")
-    await run_command("npm", "install", "--prefix", str(folder), *quiet)
+    folder = await install_packages("agui", tmp_path)
     gate = asyncio.Event()
     asks = a_call("refund", amount=5)
     turns = [[asks, asks], ["It ", gate, "is ", "done.", "It is done."]]

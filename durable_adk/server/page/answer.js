@@ -27,7 +27,7 @@ export function answerCard(pending, { done = () => {}, place = null } = {}) {
     "header",
     null,
     h("span", { class: "ask" }, ASKS[pending.kind]),
-    h("h3", { class: "mono" }, pending.name),
+    h("h2", { class: "mono" }, pending.name),
     h("time", { title: exact(pending.askedAt) }, ago(pending.askedAt)),
   );
   const hint = pending.hint && h("p", { class: "hint" }, pending.hint);
@@ -88,7 +88,7 @@ const BODIES = {
       "div",
       { class: "body" },
       argumentList(pending.arguments ?? {}),
-      payload && h("h4", null, "Asked of you"),
+      payload && h("h3", null, "Asked of you"),
       payload?.element,
       h(
         "div",

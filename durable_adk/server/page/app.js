@@ -139,7 +139,7 @@ function showSession([appName, userId, sessionId], run) {
 function welcome() {
   const start = h("a", { href: "#/new", class: "button primary" }, icon("plus"), "New session");
   const about = "Choose a run on the left, or start a session. Runs are durable: close this page, stop the server, start it again, and go on reading where you were.";
-  return h("section", { class: "page" }, empty("Nothing is chosen.", about, start));
+  return h("section", { class: "page" }, h("h1", { class: "sr" }, "Runs"), empty("Nothing is chosen.", about, start));
 }
 
 const newApp = h("select", { id: "new-app" });

@@ -32,7 +32,7 @@ export function entryElement(entry, context) {
         class: "more",
         "aria-expanded": String(open),
         "aria-controls": region,
-        "aria-label": `Details of ${name || entry.kind}`,
+        "aria-label": `Details of ${name || entry.kind}${entry.seq ? `, #${entry.seq}` : ""}`,
         onclick: () => context.toggle(entry),
       },
       entry.seq && h("span", { class: "seq", title: "sequence number in the session" }, `#${entry.seq}`),
@@ -205,7 +205,7 @@ function facts({ seq, event, time, author }) {
 }
 
 function section(title, ...content) {
-  return h("section", null, h("h4", null, title), content);
+  return h("section", null, h("h3", null, title), content);
 }
 
 function raw(event) {

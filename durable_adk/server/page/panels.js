@@ -67,7 +67,7 @@ export function artifactsPanel(key, events, chosen, choose) {
     );
   const place = h("div", { class: "artifact-view", "aria-busy": "true" }, h("p", { class: "quiet" }, "Loading…"));
   show(place, key, at.name, version);
-  return h("div", null, list, versions, place);
+  return h("div", null, h("h2", { class: "sr" }, at.name), list, versions, place);
 }
 
 async function show(place, key, name, version) {

@@ -10,7 +10,7 @@ export function prose(text) {
 function block(node) {
   switch (node.type) {
     case "heading":
-      return h("p", { class: `heading heading-${node.level}`, role: "heading", "aria-level": Math.min(node.level + 3, 6) }, node.children.map(inline));
+      return h("p", { class: `heading heading-${node.level}`, role: "heading", "aria-level": Math.min(node.level + 2, 6) }, node.children.map(inline));
     case "code":
       return h("pre", { class: "code", tabindex: 0 }, h("code", null, node.text));
     case "list":

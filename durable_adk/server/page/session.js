@@ -189,9 +189,10 @@ export class SessionView {
   #drawRun(run, index) {
     let shown = this.#runs.get(run.invocationId);
     if (!shown) {
+      const title = h("h2", { class: "sr" }, `Run ${index + 1}`);
       const head = h("header", { class: "run-head" });
       const list = h("ol", { class: "entries" });
-      const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, head, list);
+      const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, title, head, list);
       shown = { element, head, list, entries: new Map(), headLooks: "" };
       this.#runs.set(run.invocationId, shown);
     }

@@ -10,10 +10,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.server.browser.desk.agent import root_agent
+from tests.server.test_mounted import mounted
 from tests.support.commands import Terminal
+from tests.support.http_server import placed, session
+from tests.support.packages import install_packages
 from tests.support.required import has_program, interpreter, module
 
 playwright = module("playwright.async_api")
@@ -202,7 +207,65 @@ async def test_an_artifact_and_the_state_are_shown(browser, web) -> None:
         picture = page.locator(".panel img").first
         await playwright.expect(picture).to_have_js_property("naturalWidth", 1, timeout=30_000)
         await page.get_by_role("tab", name="State").click()
-        await page.locator(".panel").get_by_text("a fish").first.wait_for()
+        await page.get_by_role("tabpanel", name="State").get_by_text("a fish").first.wait_for()
+
+
+async def test_a_failure_is_told_once_and_without_colours(browser, web) -> None:
+    """The timeline has its words in one place; the list and the run's head name the status."""
+    async with tab(browser, web) as page:
+        await say(page, "fail")
+        await page.get_by_text("The run failed.").wait_for()
+        assert await page.get_by_text("The desk is closed.").count() == 1
+        await ended(page, "failed")
+        row = page.get_by_role("navigation", name="Runs").get_by_role("link").first
+        await playwright.expect(row).to_contain_text("failed · desk")
+
+
+async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
+    """A model's answer that only calls a tool has its agent, model and tokens."""
+    async with tab(browser, web) as page:
+        await say(page, "pay")
+        await page.locator(".entry.call").get_by_text("words-1 · 15 tokens").wait_for()
+        assert await page.locator(".entry.call .author").all_inner_texts() == ["desk"]
+
+
+async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:
+    """What axe-core calls serious or critical is in no view, be it light or dark."""
+    axe = await install_packages("axe", tmp_path) / "node_modules" / "axe-core" / "axe.min.js"
+    async with tab(browser, web, reduced_motion="reduce") as page:
+        await page.add_init_script(path=axe)
+        await page.reload()
+        await say(page, "fail")
+        await page.get_by_text("The run failed.").wait_for()
+        await barriers(page)
+        await say(page, "draw")
+        await ended(page)
+        for more in await page.locator(".more").all():
+            await more.click()
+        await barriers(page)
+        await page.get_by_role("tab", name="State").click()
+        await barriers(page)
+        await page.get_by_role("tab", name="Artifacts").click()
+        await page.locator(".panel img").wait_for()
+        await barriers(page)
+        await say(page, "pay")
+        await page.get_by_label("Approve pay").wait_for()
+        await barriers(page)
+        await page.get_by_role("link", name="Inbox").click()
+        await page.get_by_label("Approve pay").first.wait_for()
+        await barriers(page)
+        await page.get_by_role("link", name="durable_adk").click()
+        await page.get_by_text("Nothing is chosen.").wait_for()
+        await barriers(page)
+
+
+async def barriers(page) -> None:
+    """Fail if axe-core finds something serious in what is shown."""
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        found = await page.evaluate("async () => (await axe.run()).violations")
+        serious = [one for one in found if one["impact"] in {"serious", "critical"}]
+        assert [(one["id"], node["html"]) for one in serious for node in one["nodes"]] == []
 
 
 async def test_a_page_loaded_again_in_mid_answer_goes_on(browser, web) -> None:
@@ -243,8 +306,37 @@ async def test_the_page_serves_a_phone_and_the_dark(browser, web) -> None:
         await page.get_by_label("Approve pay").wait_for()
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= 390
+        where = await page.locator(".session-head .where").bounding_box()
+        assert where["height"] < 30  # one line, however long the session's id is
+        await page.set_viewport_size({"width": 1000, "height": 700})
+        side = await page.locator(".side").bounding_box()
+        for chip in await page.locator(".chips .chip").all():
+            box = await chip.bounding_box()
+            assert box["x"] + box["width"] <= side["width"]
         colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert sum(map(int, re.findall(r"\d+", colour)[:3])) < 150
+
+
+async def test_a_page_below_a_prefix_works(browser, client, tmp_path) -> None:
+    """Files, links, streams and artifacts of a mounted server are below its prefix."""
+    async with placed(client, tmp_path, root_agent) as place, mounted(place, tmp_path) as (http, _):
+        await session(http)  # so that the server knows the app
+        there = SimpleNamespace(url=str(http.base_url).rstrip("/"))
+        async with tab(browser, there, "") as page:
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            await page.locator(".live.live").wait_for()
+            await say(page, "draw")
+            await seen(page, "draw is done.")
+            await ended(page)
+            await page.reload()
+            await page.get_by_role("button", name="picture.png version 0").click()
+            picture = page.locator(".panel img").first
+            await playwright.expect(picture).to_have_js_property("naturalWidth", 1)
+            await page.get_by_role("link", name="durable_adk").click()
+            await page.get_by_role("navigation", name="Runs").get_by_role("link").first.click()
+            await seen(page, "draw is done.")
+            assert [url for url in asked if not url.startswith((f"{there.url}/", "blob:"))] == []
 
 
 async def test_a_field_is_called_what_it_shows(browser, web) -> None:

@@ -1,4 +1,4 @@
-"""A desk that does what a message names: pays, asks somebody, draws, or talks for some seconds."""
+"""A desk that does what a message names: pays, asks somebody, draws, fails, talks for seconds."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -36,6 +36,8 @@ class Words(BaseLlm):
                 content = types.Content(role="model", parts=[types.Part(text=word)])
                 yield LlmResponse(content=content, partial=True)
             yield whole(types.Part(text="".join(WORDS)))
+        elif "fail" in last.text:
+            raise ValueError("The desk is closed.")
         else:
             name = last.text.split()[0].lower()
             arguments = {"amount": 3} if name == "pay" else {"about": "a fish"}
@@ -44,7 +46,9 @@ class Words(BaseLlm):
 
 def whole(part: types.Part) -> LlmResponse:
     """A whole answer."""
-    return LlmResponse(content=types.Content(role="model", parts=[part]))
+    counts = types.GenerateContentResponseUsageMetadata(total_token_count=15)
+    content = types.Content(role="model", parts=[part])
+    return LlmResponse(content=content, usage_metadata=counts, model_version="words-1")
 
 
 def pay(amount: int) -> str:
