@@ -114,10 +114,12 @@ class Webhooks(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    endpoints: tuple[WebhookEndpoint, ...]
+    endpoints: tuple[WebhookEndpoint, ...] = ()
     answer_url: str | None = None
     """See `Settings.answer_url`; None: webhooks have no URL that answers a call."""
     answer_key: SecretStr | None = None
+    push_hosts: tuple[str, ...] = ()
+    """See `Settings.push_hosts`."""
 
     @model_validator(mode="after")
     def _check_both(self) -> Self:
@@ -188,14 +190,20 @@ class Settings(BaseSettings):
     """The public URL of a ``durable-adk serve``, for URLs in webhooks that answer one call."""
     answer_key: SecretStr | None = None
     """The key that signs those URLs, at least 32 characters; the same for workers and servers."""
+    push_hosts: list[str] = Field(default_factory=list[str])
+    """Hosts, as ``name`` or ``name:port``, to which push notifications of A2A may go by plain http
+    and at addresses that are not public; the same for workers and servers."""
     limits: Limits = Field(default_factory=Limits)
 
     def webhooks_of_worker(self) -> Webhooks | None:
-        """The webhooks that a worker sends; None: it sends none."""
-        if not self.webhooks:
+        """The webhooks that a worker sends; None: none but push notifications of A2A."""
+        if not self.webhooks and not self.push_hosts:
             return None
         return Webhooks(
-            endpoints=tuple(self.webhooks), answer_url=self.answer_url, answer_key=self.answer_key
+            endpoints=tuple(self.webhooks),
+            answer_url=self.answer_url,
+            answer_key=self.answer_key,
+            push_hosts=tuple(self.push_hosts),
         )
 
 

@@ -90,7 +90,7 @@ class Dependencies:
     waiting_pages: int = 0
     """Number of pages that wait for events, see `read_session_events`."""
     webhooks: Webhooks | None = None
-    """Where webhooks go; None: nowhere, which costs nothing."""
+    """Where webhooks go; None: nowhere but to receivers of A2A's push notifications."""
     start_delivery: Callable[[DeliverStep], Awaitable[None]] = start_nothing
     """Starts the delivery of a webhook; idempotent."""
     cache: SessionCache = field(init=False)

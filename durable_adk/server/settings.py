@@ -16,6 +16,12 @@ class ServerSettings(AccessSettings):
     """The port; 0: any free one."""
     public_url: str | None = None
     """The address that clients use, if it is another one, for agent cards."""
+    push_notifications: bool = True
+    """Whether clients of A2A may have push notifications sent, by the workers."""
+    push_hosts: list[str] = Field(
+        default_factory=list[str], validation_alias="DURABLE_ADK_PUSH_HOSTS"
+    )
+    """The workers' `Settings.push_hosts`."""
     apps: list[str] = Field(default_factory=list[str])
     """Names of the apps, as JSON; none: those that have sessions."""
     adk_ui: Path | None = None

@@ -27,7 +27,7 @@ from durable_adk.sessions.log.storage import (
     owners,
 )
 from durable_adk.sessions.records import (
-    ATTEMPT,
+    KEPT,
     WITHDRAWN,
     InvocationRecord,
     ListSessionsResponse,
@@ -289,12 +289,16 @@ class _MemoryTables:
         ]
         return found[:limit]
 
+    def remove_note(self, key: SessionKey, note: NoteKey) -> None:
+        if log := self._logs.get(key):
+            log.notes.pop(note, None)
+
     def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
         log = self._logs[key]
         log.notes = {
             note: body
             for note, body in log.notes.items()
-            if note.invocation_id != invocation_id or note.kind == ATTEMPT
+            if note.invocation_id != invocation_id or note.kind in KEPT
         }
 
     def remove_withdrawn(self, key: SessionKey, before: str) -> None:

@@ -11,7 +11,11 @@ from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.session import Session
 
 ATTEMPT: Final = "attempt"
-"""Kind of notes that are kept when their invocation is closed; other kinds are deleted (I24)."""
+"""Kind of notes that record attempts at model calls."""
+PUSH: Final = "push"
+"""Kind of notes that say who else is told of the invocation; the name is a `PushConfig`'s id."""
+KEPT = frozenset({ATTEMPT, PUSH})
+"""Kinds of notes that are kept when their invocation is closed; others are deleted (I24)."""
 HEARD: Final = "heard"
 """Kind of notes that record steering messages; the name is the message's own invocation id."""
 RESERVED: Final = "reserved"

@@ -1,13 +1,15 @@
 """A worker is killed between what is stored of an invocation and its webhook."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from google.genai import types
 
 from durable_adk.settings import WebhookEndpoint, Webhooks
+from durable_adk.wire.push_config import PushConfig
 from tests.chaos.conftest import MakePlace
-from tests.support.processes import SESSION, Workplace
+from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.receiver import SECRET, Receiver, receiving
 
 CASES = [
@@ -33,29 +35,47 @@ async def approve(place: Workplace, app: str) -> None:
             pass
 
 
+async def notified(place: Workplace, app: str, receiver: Receiver) -> None:
+    """Have a receiver told of the run, as a client of A2A does."""
+    body = PushConfig(id="p", url=receiver.url).to_json()
+    of = {"invocation_id": INVOCATION, "name": "p"}
+    key = place.key(app)
+    await place.sessions.put_push_config(key, **of, body=body, limit=1, create_session=True)
+
+
 async def arrived(receiver: Receiver, number: int) -> list[str]:
     """What was told, once there is so much."""
     async with asyncio.timeout(60):
         while len(receiver.received) < number:
             await asyncio.sleep(0.05)
-    return [message["data"]["status"] for message in receiver.received]
+    return [status(message) for message in receiver.received]
+
+
+def status(message: dict[str, Any]) -> str:
+    """What a message says, in a word: a webhook, or a push notification."""
+    if "data" in message:
+        return message["data"]["status"]
+    state = message["statusUpdate"]["status"]["state"]
+    return {"TASK_STATE_INPUT_REQUIRED": "paused", "TASK_STATE_COMPLETED": "completed"}[state]
 
 
 @pytest.mark.parametrize(("at", "app", "told"), CASES, ids=[case[0] for case in CASES])
 async def test_a_webhook_survives_its_worker(
     make_place: MakePlace, at: str, app: str, told: list[str]
 ) -> None:
-    """S27: what was stored is told once, whichever worker is left to do so."""
+    """S27: what was stored is told once, whichever worker is left to do so: also to who asked."""
     place = make_place()
-    with receiving() as receiver:
+    with receiving() as receiver, receiving(signed=False) as other:
         endpoint = WebhookEndpoint.model_validate({"url": receiver.url, "secret": SECRET})
-        place.webhooks = Webhooks(endpoints=(endpoint,))
+        place.webhooks = Webhooks(endpoints=(endpoint,), push_hosts=("127.0.0.1",))
+        await notified(place, app, other)
         async with place.restarted_worker(at):
             await place.all_of(app)
             if "paused" in told:
                 assert await arrived(receiver, 1) == ["paused"]
                 await approve(place, app)
             assert await arrived(receiver, len(told)) == told
+            assert await arrived(other, len(told)) == told
             await place.workflow(app).result()
         assert place.deaths >= 1
-        assert len(receiver.ids) == len(told)
+        assert len(receiver.ids) == len(other.ids) == len(told)

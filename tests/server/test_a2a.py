@@ -464,8 +464,8 @@ async def test_errors_have_the_codes_of_the_protocol(client, tmp_path):
         (-32602, "SendMessage", {"message": empty | {"messageId": "m" * 200}}),
         (-32602, "SendStreamingMessage", {"message": empty}),
         (-32602, "ListTasks", {"pageSize": 1000}),
-        (-32003, "SendMessage", hooked),
-        (-32003, "CreateTaskPushNotificationConfig", {"taskId": "t", "url": "http://x/"}),
+        (-32602, "SendMessage", hooked),
+        (-32001, "CreateTaskPushNotificationConfig", {"taskId": "t", "url": "http://x/"}),
         (-32601, "NoSuchMethod", {}),
     ]
     async with place_of(client, tmp_path, "Hello.") as place:

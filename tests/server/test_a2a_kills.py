@@ -9,9 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 from a2a.client import A2AClientError
-from a2a.types import GetTaskRequest
+from a2a.types import GetTaskRequest, TaskPushNotificationConfig
 
 from durable_adk.agents import LlmAgent
+from durable_adk.settings import Webhooks
 from durable_adk.tools import FunctionTool
 from tests.server.test_server_kills import started
 from tests.support.a2a_client import (
@@ -27,6 +28,7 @@ from tests.support.a2a_client import (
 )
 from tests.support.commands import Terminal
 from tests.support.http_server import placed
+from tests.support.receiver import receiving
 from tests.support.streams import StreamingModel, a_call
 
 pytestmark = pytest.mark.thorough
@@ -91,4 +93,47 @@ async def test_a_task_survives_its_servers(client, server, terminal, tmp_path):
     assert rest[-2:] == ["one two", "(completed)"]
     assert [(one.id, answers(one)) for one in again] == [(task.id, ["one two"])] * 2
     assert sum(runs.values()) == 1
+    assert PAID == [3]
+
+
+async def test_a_notification_survives_its_server(client, server, terminal, tmp_path):
+    """SIGKILL after the run has begun: its receiver is told of each state once.
+
+    Of the answer, which another server takes and is killed after, it is told by the workers, too.
+    """
+    terminal.env["DURABLE_ADK_PUSH_HOSTS"] = '["127.0.0.1"]'
+    gates = [asyncio.Event(), asyncio.Event()]
+    turns = [[gates[0], a_call("pay", amount=3)], [gates[1], "Done."]]
+    tools = [FunctionTool(pay, require_confirmation=True)]
+    agent = LlmAgent(name="a", model=StreamingModel(turns=turns), tools=tools)
+    webhooks = Webhooks(push_hosts=("127.0.0.1",))
+    with receiving(signed=False) as receiver:
+        config = TaskPushNotificationConfig(url=receiver.url, token="t")  # noqa: S106 - of this test
+        async with placed(client, tmp_path, agent, webhooks) as place, asyncio.timeout(90):
+            task_id = ""
+            servers = [await started(terminal, place, server) for _ in gates]
+            for gate, (process, here) in zip(gates, servers, strict=True):
+                async with connected(httpx.URL(here), streaming=False) as one:
+                    if task_id:
+                        decision = said({"confirmed": True}, task=task_id)
+                        await task_of(one, decision, at_once=True)
+                    else:
+                        begun = await task_of(one, said("pay"), at_once=True, push=config)
+                        task_id = begun.id
+                process.send_signal(signal.SIGKILL)
+                assert process.wait() == -signal.SIGKILL
+                told = len(receiver.received)
+                gate.set()
+                while len(receiver.received) == told:
+                    await asyncio.sleep(0.02)
+            found = client.list_workflows(
+                f"WorkflowType = 'DeliverWebhook' AND TaskQueue = '{place.queue}'"
+            )
+            for name in [one.id async for one in found]:
+                await client.get_workflow_handle(name).result()
+    updates = [one["statusUpdate"] for one in receiver.received]
+    states = [one["status"]["state"] for one in updates]
+    assert states == ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"]
+    assert {one["taskId"] for one in updates} == {task_id}
+    assert len(set(receiver.ids)) == len(receiver.ids) == 2
     assert PAID == [3]

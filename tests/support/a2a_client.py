@@ -16,6 +16,7 @@ from a2a.types import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from google.protobuf.json_format import MessageToDict, ParseDict
@@ -62,9 +63,17 @@ def _part(one: Said) -> Part:
     return one if isinstance(one, Part) else Part(data=ParseDict(one, Value()))
 
 
-async def sent(client: Client, message: Message, *, at_once: bool = False) -> list[StreamResponse]:
+async def sent(
+    client: Client,
+    message: Message,
+    *,
+    at_once: bool = False,
+    push: TaskPushNotificationConfig | None = None,
+) -> list[StreamResponse]:
     """All that comes of a message."""
-    options = SendMessageConfiguration(return_immediately=at_once)
+    options = SendMessageConfiguration(
+        return_immediately=at_once, task_push_notification_config=push
+    )
     request = SendMessageRequest(message=message, configuration=options)
     return [one async for one in client.send_message(request)]
 
@@ -74,9 +83,9 @@ def sending(client: Client, message: Message) -> AsyncIterator[StreamResponse]:
     return client.send_message(SendMessageRequest(message=message))
 
 
-async def task_of(client: Client, message: Message, *, at_once: bool = False) -> Task:
+async def task_of(client: Client, message: Message, **options: Any) -> Task:
     """The task that a client without streams gets for a message."""
-    (one,) = await sent(client, message, at_once=at_once)
+    (one,) = await sent(client, message, **options)
     return one.task
 
 

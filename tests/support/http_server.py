@@ -20,6 +20,7 @@ from durable_adk.server.app import app as application
 from durable_adk.server.serving import serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.settings import Webhooks
 from durable_adk.worker import WorkerOptions, worker
 
 USERS = "/apps/app/users/u/sessions"
@@ -78,7 +79,9 @@ async def _stopped(serving: "asyncio.Task[None]") -> None:
 
 
 @asynccontextmanager
-async def placed(client: Client, folder: Any, agent: BaseAgent | App) -> AsyncGenerator[Place]:
+async def placed(
+    client: Client, folder: Any, agent: BaseAgent | App, webhooks: Webhooks | None = None
+) -> AsyncGenerator[Place]:
     """A worker that serves an app, called `app`, over a store in a folder."""
     app = agent if isinstance(agent, App) else App(name="app", root_agent=agent)
     queue = f"test-{uuid.uuid4().hex}"
@@ -90,7 +93,7 @@ async def placed(client: Client, folder: Any, agent: BaseAgent | App) -> AsyncGe
             "memory_service": InMemoryMemoryService(),
             "credential_service": InMemoryCredentialService(),
         }
-        options = WorkerOptions(task_queue=queue)
+        options = WorkerOptions(task_queue=queue, webhooks=webhooks)
         running = worker(client, apps=[app], session_service=sessions, options=options, **services)
         await stack.enter_async_context(running)
         yield Place(client, sessions, queue, stack, services)

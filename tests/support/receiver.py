@@ -1,5 +1,6 @@
 """A receiver of webhooks over HTTP, as somebody else would write it."""
 
+import json
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,10 +18,14 @@ class Receiver:
     """What has arrived, verified with the library of the specification."""
 
     port: int
+    signed: bool = True
+    """Whether only what is signed with `SECRET` is taken."""
     received: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Messages that were accepted, in order, each with its id as `webhookId`."""
     ids: list[str] = field(default_factory=list[str])
     """Ids of all messages, also of those that were not accepted."""
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """Their headers, by names in lower case."""
     responses: list[tuple[int, dict[str, str]]] = field(
         default_factory=list[tuple[int, dict[str, str]]]
     )
@@ -33,8 +38,9 @@ class Receiver:
 
     def take(self, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
         """Verify a message, and say how to respond."""
-        message = Webhook(SECRET).verify(body, headers)
-        name = {key.lower(): text for key, text in headers.items()}["webhook-id"]
+        message = Webhook(SECRET).verify(body, headers) if self.signed else json.loads(body)
+        self.headers.append({key.lower(): text for key, text in headers.items()})
+        name = self.headers[-1]["webhook-id"]
         self.ids.append(name)
         if self.responses:
             return self.responses.pop(0)
@@ -43,7 +49,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving(port: int = 0) -> Generator[Receiver]:
+def receiving(port: int = 0, *, signed: bool = True) -> Generator[Receiver]:
     """Receive while the context is open."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -60,7 +66,7 @@ def receiving(port: int = 0) -> Generator[Receiver]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    receiver = Receiver(server.server_port)
+    receiver = Receiver(server.server_port, signed)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -1,5 +1,7 @@
 """Announces pauses and ends of invocations: starts the workflows that deliver their webhooks.
 
+Push notifications, which clients of A2A ask for, are webhooks to receivers of one invocation.
+
 The step that has stored a pause or an end does so before it reports that it is done. If its worker
 dies in between, the step is repeated, finds what it has stored, and starts the same workflows:
 their ids say what they are about. So nothing is lost or doubled, and the invocation neither waits
@@ -8,10 +10,12 @@ for a delivery nor has anything of it in its history.
 
 import time
 
-from durable_adk.activities.dependencies import Dependencies
-from durable_adk.sessions.records import Status
+from durable_adk.activities.dependencies import Dependencies, start_nothing
+from durable_adk.sessions.records import PUSH, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import WebhookEndpoint, WebhookType
+from durable_adk.wire.push_config import PushConfig
 from durable_adk.wire.webhook import DeliverStep
 
 _TYPES: dict[Status, WebhookType] = {
@@ -48,20 +52,31 @@ async def announce(
     An agent that is used as a tool is a part of its caller's invocation, so nobody is told of it.
 
     Raises:
+        StoreUnavailableError: The session store does not answer; the caller is retried.
         TemporalUnavailableError: Temporal does not answer; the caller is retried.
     """
-    if deps.webhooks is None or key.session_id.startswith(CHILD_PREFIX):
+    if deps.start_delivery is start_nothing or key.session_id.startswith(CHILD_PREFIX):
         return
-    for endpoint in deps.webhooks.endpoints:
-        if is_wanted(endpoint, key.app_name, status):
-            step = DeliverStep(
-                app=key.app_name,
-                user=key.user_id,
-                session=key.session_id,
-                invocation_id=invocation_id,
-                status=status,
-                revision=revision,
-                endpoint=endpoint.id,
-                timestamp=time.time(),
-            )
-            await deps.start_delivery(step)
+    known = deps.webhooks.endpoints if deps.webhooks else ()
+    endpoints = [one.id for one in known if is_wanted(one, key.app_name, status)]
+    configs = await push_configs(deps.sessions, key, invocation_id)
+    for endpoint in (*endpoints, *(one.endpoint for one in configs)):
+        step = DeliverStep(
+            app=key.app_name,
+            user=key.user_id,
+            session=key.session_id,
+            invocation_id=invocation_id,
+            status=status,
+            revision=revision,
+            endpoint=endpoint,
+            timestamp=time.time(),
+        )
+        await deps.start_delivery(step)
+
+
+async def push_configs(
+    sessions: SessionLog, key: SessionKey, invocation_id: str
+) -> list[PushConfig]:
+    """Return who is told of an invocation by push notifications of A2A."""
+    notes = await sessions.read_notes(key, invocation_id=invocation_id, kind=PUSH)
+    return [PushConfig.from_json(one.body) for one in notes]

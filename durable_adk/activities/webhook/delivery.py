@@ -1,27 +1,41 @@
 """Delivers a webhook: makes the message from the store, signs it, sends it, once per attempt (S27).
 
-Messages and headers are those of Standard Webhooks (https://www.standardwebhooks.com).
+Messages and headers are those of Standard Webhooks (https://www.standardwebhooks.com). What a
+client of A2A has asked for is a message of that protocol instead, to the client's own receiver.
 """
 
 import asyncio
+import logging
 import time
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import durable_adk
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.webhook._library import AsyncClient, HTTPError, Webhook
-from durable_adk.activities.webhook.announcement import is_wanted, type_of
+from durable_adk.activities.webhook._library import (
+    URL,
+    AsyncClient,
+    ConnectError,
+    HTTPError,
+    Webhook,
+)
+from durable_adk.activities.webhook.address import addresses_of
+from durable_adk.activities.webhook.announcement import is_wanted, push_configs, type_of
+from durable_adk.activities.webhook.task_status import task_status
 from durable_adk.conversation.pending_calls import pending_calls
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
-from durable_adk.errors import WebhookError, WebhookRefusedError
-from durable_adk.extras import require
+from durable_adk.errors import InvalidRequestError, WebhookError, WebhookRefusedError
+from durable_adk.extras import installed
 from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
-from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.settings import WebhookEndpoint
 from durable_adk.wire.answer_token import LIFETIME, AnswerToken
+from durable_adk.wire.push_config import PUSH_PREFIX, PushConfig
 from durable_adk.wire.webhook import Delivered, DeliverStep
 
 TIMEOUT = 15.0
@@ -44,21 +58,86 @@ async def deliver_webhook(deps: Dependencies, step: DeliverStep) -> Delivered:
         WebhookError: It was not delivered, and is to be sent again.
         WebhookRefusedError: The receiver does not want it.
     """
-    endpoint = _endpoint(deps, step)
+    if not installed("webhooks"):
+        raise WebhookError(
+            'This worker needs pip install "durable-adk[webhooks]"; another worker may have it.'
+        )
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is None:
         return Delivered()  # the session was deleted
     if step.status.closed and not record.status.closed:
         raise WebhookError("The invocation is about to end.")
     status = record.status if step.status.closed else step.status
-    if not is_wanted(endpoint, step.app, status):
+    is_push = step.endpoint.startswith(PUSH_PREFIX)
+    made = await (_push_message if is_push else _webhook)(deps, step, record, status)
+    if made is None:
         return Delivered()
+    code = await _post(made, step.message_id)
+    logger.info("webhook.delivered", endpoint=step.endpoint, status_code=code)
+    return Delivered(status=code)
+
+
+@dataclass(frozen=True)
+class _Message:
+    url: str
+    headers: dict[str, str]
+    body: str
+    addresses: Sequence[str] = ()
+    """Where to connect to, instead of where the URL leads at that moment."""
+
+
+async def _webhook(
+    deps: Dependencies, step: DeliverStep, record: InvocationRecord, status: Status
+) -> _Message | None:
+    """Return the message to an operator's endpoint; None if it does not want it any more."""
+    endpoint = _endpoint(deps, step)
+    if not is_wanted(endpoint, step.app, status):
+        return None
     data = await _data(deps, step, record)
     when = datetime.fromtimestamp(step.timestamp, UTC).isoformat().replace("+00:00", "Z")
     body = canonical({"type": type_of(status), "timestamp": when, "data": data})
-    code = await _post(endpoint, step.message_id, body)
-    logger.info("webhook.delivered", endpoint=endpoint.id, status_code=code)
-    return Delivered(status=code)
+    now = datetime.now(UTC)
+    secret = endpoint.secret.get_secret_value()
+    headers = {
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(secret).sign(step.message_id, now, body),
+    }
+    return _Message(endpoint.url.get_secret_value(), headers, body)
+
+
+async def _push_message(
+    deps: Dependencies, step: DeliverStep, record: InvocationRecord, status: Status
+) -> _Message | None:
+    """Return the message to the receiver of a client of A2A; None if it was deleted.
+
+    Raises:
+        WebhookError: Its host was not found.
+        WebhookRefusedError: It is where no message may be sent.
+    """
+    configs = await push_configs(deps.sessions, step.key, step.invocation_id)
+    config = next((one for one in configs if one.endpoint == step.endpoint), None)
+    if config is None:
+        return None
+    addresses = await _addresses(deps, config)
+    found = task_status(
+        step.key,
+        step.invocation_id,
+        status,
+        pending=[] if status.closed else await _pending(deps, step, record),
+        error=(record.error or {}).get("message") if status.closed else None,
+        time=step.timestamp,
+    )
+    update = {"taskId": step.invocation_id, "contextId": step.session, "status": found}
+    return _Message(config.url, config.headers, canonical({"statusUpdate": update}), addresses)
+
+
+async def _addresses(deps: Dependencies, config: PushConfig) -> Sequence[str]:
+    try:
+        return await addresses_of(config.url, deps.webhooks.push_hosts if deps.webhooks else ())
+    except InvalidRequestError as error:
+        raise WebhookRefusedError(error.message) from None
+    except OSError:
+        raise WebhookError("The receiver's host was not found.") from None
 
 
 def _endpoint(deps: Dependencies, step: DeliverStep) -> WebhookEndpoint:
@@ -80,7 +159,8 @@ async def _data(deps: Dependencies, step: DeliverStep, record: InvocationRecord)
         "status": str(record.status if step.status.closed else step.status),
     }
     if not step.status.closed:
-        data["pending"] = await _pending(deps, step, record)
+        pending = await _pending(deps, step, record)
+        data["pending"] = [{**one.to_value(), **_answer_url(deps, step, one)} for one in pending]
     elif record.error:
         data["error"] = {name: record.error.get(name) for name in ("type", "message")}
     return data
@@ -88,17 +168,16 @@ async def _data(deps: Dependencies, step: DeliverStep, record: InvocationRecord)
 
 async def _pending(
     deps: Dependencies, step: DeliverStep, record: InvocationRecord
-) -> list[dict[str, Any]]:
-    """Return the calls that were pending at the pause, each with a URL that answers it if set."""
+) -> list[PendingRequest]:
+    """Return the calls that were pending at the pause."""
     first = record.start_seq - 1
     stored = await deps.sessions.read_events(step.key, after=first, upto=step.revision)
     calls = pending_calls(item.event for item in stored)
-    found = [
+    return [
         pending_request(step.key, call)
         for call in calls
         if call.invocation_id == step.invocation_id
     ]
-    return [{**one.to_value(), **_answer_url(deps, step, one)} for one in found]
 
 
 def _answer_url(deps: Dependencies, step: DeliverStep, call: PendingRequest) -> dict[str, str]:
@@ -121,34 +200,68 @@ def _answer_url(deps: Dependencies, step: DeliverStep, call: PendingRequest) -> 
     return {"answerUrl": f"{webhooks.answer_url.rstrip('/')}/answers/{signed}"}
 
 
-async def _post(endpoint: WebhookEndpoint, message_id: str, body: str) -> int:
+async def _post(message: _Message, message_id: str) -> int:
     """Send a message and return the status code, which is one of success.
 
-    The address is an operator's. Redirects are not followed: they could lead elsewhere.
+    Redirects are not followed: they could lead elsewhere.
     """
-    require("webhooks")
-    now = datetime.now(UTC)
     headers = {
+        **message.headers,
         "content-type": "application/json",
         "user-agent": f"durable-adk/{durable_adk.__version__}",
         "webhook-id": message_id,
-        "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(endpoint.secret.get_secret_value()).sign(
-            message_id, now, body
-        ),
     }
-    url = endpoint.url.get_secret_value()
+    url = URL(message.url)
+    sending = _sending.set(True)
     try:
         async with (
             asyncio.timeout(TIMEOUT),
             AsyncClient(timeout=TIMEOUT, follow_redirects=False) as client,
-            client.stream("POST", url, content=body.encode(), headers=headers) as response,
         ):
-            code, after = response.status_code, response.headers.get("retry-after")
+            code, after = await _sent(client, url, message, headers)
     except (HTTPError, TimeoutError) as error:
         # Its text may have the URL.
         raise WebhookError(f"No response: {type(error).__name__}.") from None
+    finally:
+        _sending.reset(sending)
     return _checked(code, after)
+
+
+async def _sent(
+    client: AsyncClient, url: URL, message: _Message, headers: dict[str, str]
+) -> tuple[int, str | None]:
+    """Send a message to the first address that takes it; return status and ``Retry-After``."""
+    extensions = dict[str, Any]()
+    targets = [url]
+    if message.addresses:  # the certificate must still be that of the name
+        headers = {**headers, "host": url.netloc.decode("ascii")}
+        extensions["sni_hostname"] = url.raw_host.decode("ascii")
+        targets = [url.copy_with(host=one) for one in message.addresses]
+    for target in targets:
+        try:
+            async with client.stream(
+                "POST",
+                target,
+                content=message.body.encode(),
+                headers=headers,
+                extensions=extensions,
+            ) as response:
+                return response.status_code, response.headers.get("retry-after")
+        except ConnectError:
+            if target is targets[-1]:
+                raise
+    raise AssertionError  # there is a target
+
+
+_sending = ContextVar("_sending", default=False)
+
+
+def _is_no_request_of_ours(_: logging.LogRecord) -> bool:
+    return not _sending.get()
+
+
+# It logs the URL of each request, which may have a token.
+logging.getLogger("httpx").addFilter(_is_no_request_of_ours)
 
 
 def _checked(code: int, after: str | None) -> int:

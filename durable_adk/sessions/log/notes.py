@@ -2,12 +2,14 @@
 
 from dataclasses import replace as changed
 
+from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import check_json
+from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.entry import decode_event
 from durable_adk.sessions.log.invocations import invocation_not_found
 from durable_adk.sessions.log.storage import NoteKey, Row, Tables
 from durable_adk.sessions.log.transactions import Transactions
-from durable_adk.sessions.records import ATTEMPT, RESERVED, Note, StoredEvent
+from durable_adk.sessions.records import KEPT, PUSH, RESERVED, Note, StoredEvent
 from durable_adk.sessions.session import SessionKey
 
 
@@ -29,7 +31,7 @@ class Notes(Transactions):
         The first body of a name is kept, so that a repeat after a lost acknowledgement, or a later
         attempt, finds the first one. No lease is needed, because only its own invocation reads a
         note. A closed invocation's notes are deleted, so the call returns `body` without storing
-        it, except for `records.ATTEMPT` notes.
+        it, except for notes of the kinds `records.KEPT`.
 
         Args:
             key: The session.
@@ -77,6 +79,55 @@ class Notes(Transactions):
             lambda tables: tables.notes(key, invocation_id, kind, after=after, limit=limit)
         )
 
+    async def put_push_config(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        name: str,
+        body: str,
+        limit: int,
+        create_session: bool = False,
+    ) -> None:
+        """Store who else is told of an invocation, which may be opened later.
+
+        It is kept until it is removed or the session is deleted.
+
+        Args:
+            key: The session.
+            invocation_id: The invocation.
+            name: Id of the config; one with the same id is replaced.
+            body: JSON text.
+            limit: Largest number of configs of an invocation.
+            create_session: Whether to create a missing session.
+
+        Raises:
+            SessionNotFoundError: The session is missing and `create_session` is False.
+            InvalidRequestError: The invocation has as many others as it may have.
+            StateValueError: The name or the body contains characters that cannot be stored.
+        """
+        check_json([name, body], "push_config")
+        note = NoteKey(invocation_id, PUSH, name)
+
+        def put(tables: Tables) -> None:
+            if create_session:
+                sessions.create_if_missing(tables, key)
+            sessions.existing(tables, key)  # locks the session: of concurrent ones, none is missed
+            known = tables.notes(key, invocation_id, PUSH, after=None, limit=limit + 1)
+            if len({one.name for one in known} - {name}) >= limit:
+                raise InvalidRequestError(
+                    f"The invocation has {limit} configurations of push notifications already; "
+                    "delete one of them."
+                )
+            tables.put_note(key, note, body, replace=True)
+
+        await self._change(key, put)
+
+    async def remove_push_config(self, key: SessionKey, *, invocation_id: str, name: str) -> None:
+        """Remove what `put_push_config` has stored, if it is there."""
+        note = NoteKey(invocation_id, PUSH, name)
+        await self._store.write(lambda tables: tables.remove_note(key, note))
+
     async def reserve_event(
         self, key: SessionKey, event_id: str, *, invocation_id: str, epoch: int, revision: int
     ) -> StoredEvent | None:
@@ -106,7 +157,7 @@ def write(tables: Tables, key: SessionKey, note: NoteKey, body: str, *, replace:
     record = tables.invocation(key, note.invocation_id)
     if record is None:
         raise invocation_not_found(key, note.invocation_id)
-    if record.status.closed and note.kind != ATTEMPT:
+    if record.status.closed and note.kind not in KEPT:
         return body  # the notes are deleted; a late attempt must not leave one behind (I24)
     return tables.put_note(key, note, body, replace=replace)
 

@@ -235,8 +235,12 @@ class Tables(Protocol):
         """Read the note with this key."""
         ...
 
+    def remove_note(self, key: SessionKey, note: NoteKey) -> None:
+        """Remove a note, if there is one."""
+        ...
+
     def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
-        """Remove an invocation's notes, except those of kind `ATTEMPT`."""
+        """Remove an invocation's notes, except those of the kinds `KEPT`."""
         ...
 
     def remove_withdrawn(self, key: SessionKey, before: str) -> None:

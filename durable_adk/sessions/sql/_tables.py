@@ -25,6 +25,10 @@ from durable_adk.sessions.sql import statements as sql
 from durable_adk.sql.schema import EVENTS, NOTES, SESSIONS
 
 
+def _note_params(note: NoteKey) -> dict[str, str]:
+    return {"id": note.invocation_id, "kind": note.kind, "name": note.name}
+
+
 def _params(key: SessionKey) -> dict[str, str]:
     return {"k_app": key.app_name, "k_user": key.user_id, "k_session": key.session_id}
 
@@ -218,12 +222,14 @@ class SqlTables:
         return self._notes(key, query, {"id": invocation_id, "kind": kind})
 
     def _named(self, key: SessionKey, note: NoteKey) -> list[Note]:
-        named = {"id": note.invocation_id, "kind": note.kind, "name": note.name}
-        return self._notes(key, sql.NOTE_OF, named)
+        return self._notes(key, sql.NOTE_OF, _note_params(note))
 
     def _notes(self, key: SessionKey, query: Executable, values: dict[str, str]) -> list[Note]:
         rows = self._connection.execute(query, {**_params(key), **values})
         return [Note(name=row.name, body=row.body) for row in rows]
+
+    def remove_note(self, key: SessionKey, note: NoteKey) -> None:
+        self._connection.execute(sql.REMOVE_NOTE, {**_params(key), **_note_params(note)})
 
     def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
         self._connection.execute(sql.REMOVE_NOTES, {**_params(key), "id": invocation_id})

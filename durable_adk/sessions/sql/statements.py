@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from durable_adk.sessions.log.storage import InvocationPage, NewestInvocations, NoteKey
-from durable_adk.sessions.records import ATTEMPT, WITHDRAWN
+from durable_adk.sessions.records import KEPT, WITHDRAWN
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sql.schema import (
     EVENTS,
@@ -92,7 +92,13 @@ NOTES_OF = (
 )
 NOTE_OF = NOTES_OF.where(NOTES.c.name == bindparam("name"))
 REMOVE_NOTES = delete(NOTES).where(
-    _is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind != ATTEMPT
+    _is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind.not_in(sorted(KEPT))
+)
+REMOVE_NOTE = delete(NOTES).where(
+    _is(NOTES),
+    NOTES.c.invocation_id == bindparam("id"),
+    NOTES.c.kind == bindparam("kind"),
+    NOTES.c.name == bindparam("name"),
 )
 REMOVE_WITHDRAWN = delete(NOTES).where(
     _is(NOTES), NOTES.c.kind == WITHDRAWN, NOTES.c.body < bindparam("before")

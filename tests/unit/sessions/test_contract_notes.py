@@ -6,9 +6,14 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from durable_adk.errors import InvocationNotFoundError, StateValueError
+from durable_adk.errors import (
+    InvalidRequestError,
+    InvocationNotFoundError,
+    SessionNotFoundError,
+    StateValueError,
+)
 from durable_adk.sessions import SessionKey, Status
-from durable_adk.sessions.records import ATTEMPT
+from durable_adk.sessions.records import ATTEMPT, PUSH
 from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened, resumed
 
@@ -165,6 +170,46 @@ async def test_deleting_a_session_deletes_its_notes(service, key):
     await service.delete_session(**names(key))
     await opened(service, key)
     assert await notes(service, key) == await notes(service, key, kind=ATTEMPT) == []
+
+
+async def pushed(service, key, name="p", **options):
+    """Store who is told of an invocation."""
+    body, limit = options.pop("body", '"first"'), options.pop("limit", 9)
+    await service.put_push_config(
+        key, invocation_id="i1", name=name, body=body, limit=limit, **options
+    )
+
+
+async def test_who_is_told_is_kept_until_it_is_removed(service, key):
+    """From before the opening to after the end; the last body of a name counts."""
+    with pytest.raises(SessionNotFoundError):
+        await pushed(service, key)
+    await pushed(service, key, create_session=True)
+    await pushed(service, key, "q")
+    await opened(service, key)
+    await pushed(service, key, body='"second"')
+    await service.close_invocation(key, invocation_id="i1", epoch=1, status=Status.COMPLETED)
+    await pushed(service, key, "r", create_session=True)
+    for _ in range(2):
+        await service.remove_push_config(key, invocation_id="i1", name="q")
+    assert await notes(service, key, kind=PUSH) == [("p", '"second"'), ("r", '"first"')]
+    await service.delete_session(**names(key))
+    await opened(service, key)
+    assert await notes(service, key, kind=PUSH) == []
+    await service.remove_push_config(key._replace(session_id="missing"), invocation_id="i", name="")
+
+
+async def test_so_many_are_told_and_no_more(service, key):
+    """However many ask at once; to replace one adds none."""
+    await opened(service, key)
+    found = await asyncio.gather(
+        *(pushed(service, key, str(number), limit=3) for number in range(8)),
+        return_exceptions=True,
+    )
+    assert len([one for one in found if isinstance(one, InvalidRequestError)]) == 5
+    kept = await notes(service, key, kind=PUSH)
+    assert len(kept) == 3
+    await pushed(service, key, kept[0][0], limit=3)
 
 
 @pytest.mark.parametrize("field", ["kind", "name", "body"])

@@ -48,7 +48,9 @@ def card_of(
             for binding, version in (("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0"))
         ],
         capabilities=AgentCapabilities(
-            streaming=True, push_notifications=False, extended_agent_card=True
+            streaming=True,
+            push_notifications=settings.push_notifications,
+            extended_agent_card=True,
         ),
         default_input_modes=["text/plain", "application/json", "*/*"],
         default_output_modes=["text/plain", "application/json", "*/*"],

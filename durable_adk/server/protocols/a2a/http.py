@@ -18,6 +18,7 @@ from durable_adk.server.services import CurrentServices, ServerServices
 router = APIRouter(tags=["a2a"])
 _APP = "/a2a/{app_name}"
 _CARD = "/.well-known/agent-card.json"
+_PUSH_CONFIG = "/tasks/{id}/pushNotificationConfigs/{push_id}"
 
 
 @router.get(_APP + _CARD)
@@ -55,6 +56,10 @@ for _method, _path, _work in (
     ("GET", "/tasks/{id}:subscribe", RestDispatcher.on_subscribe_to_task),
     ("POST", "/tasks/{id}:subscribe", RestDispatcher.on_subscribe_to_task),
     ("GET", "/tasks/{id}", RestDispatcher.on_get_task),
+    ("POST", "/tasks/{id}/pushNotificationConfigs", RestDispatcher.set_push_notification),
+    ("GET", "/tasks/{id}/pushNotificationConfigs", RestDispatcher.list_push_notifications),
+    ("GET", _PUSH_CONFIG, RestDispatcher.get_push_notification),
+    ("DELETE", _PUSH_CONFIG, RestDispatcher.delete_push_notification),
     ("GET", "/tasks", RestDispatcher.list_tasks),
     ("GET", "/extendedAgentCard", RestDispatcher.handle_authenticated_agent_card),
 ):

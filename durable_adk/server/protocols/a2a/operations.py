@@ -45,12 +45,14 @@ from durable_adk.errors import (
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller
 from durable_adk.server.feed import FeedEntry, FeedPosition, entries_of
+from durable_adk.server.protocols.a2a import push_notifications
 from durable_adk.server.protocols.a2a.invocations import Sent, resume, start
 from durable_adk.server.protocols.a2a.task import TaskView, Update, UpdateStream
 from durable_adk.server.protocols.a2a.task_listing import list_tasks
 from durable_adk.server.services import ServerServices
 from durable_adk.server.streams import Reading
 from durable_adk.sessions.records import InvocationRecord
+from durable_adk.wire.push_config import PushConfig
 
 _STARTED = 2.0
 """Seconds for a message to begin something; then the task is said to wait."""
@@ -165,38 +167,68 @@ class TaskHandler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse it: the app's webhooks tell of all its runs."""
-        del params, context
-        raise PushNotificationNotSupportedError
+        """Have a task's changes of state sent to a URL."""
+        del context
+        with _reported():
+            view = await self._notifying(params.task_id)
+            config = await self._checked(params, view)
+            await push_notifications.store(view, config)
+            return push_notifications.shown(view, config)
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse it."""
-        del params, context
-        raise PushNotificationNotSupportedError
+        """Return where a task's changes of state are sent."""
+        del context
+        with _reported():
+            return await push_notifications.find(await self._notifying(params.task_id), params.id)
 
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Refuse it."""
-        del params, context
-        raise PushNotificationNotSupportedError
+        """Return all places to which a task's changes of state are sent."""
+        del context
+        with _reported():
+            found = await push_notifications.stored(await self._notifying(params.task_id))
+            return ListTaskPushNotificationConfigsResponse(configs=found)
 
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Refuse it."""
-        del params, context
-        raise PushNotificationNotSupportedError
+        """Send nothing more to a place."""
+        del context
+        with _reported():
+            await push_notifications.remove(await self._notifying(params.task_id), params.id)
+
+    async def _notifying(self, task_id: str) -> TaskView:
+        """Return a task that the sender may be notified of."""
+        self._require_notifications()
+        view, _ = await self._found(task_id)
+        return view
+
+    def _require_notifications(self) -> None:
+        if not self.services.settings.push_notifications:
+            raise PushNotificationNotSupportedError
+
+    async def _checked(self, params: TaskPushNotificationConfig, view: TaskView) -> PushConfig:
+        hosts = self.services.settings.push_hosts
+        return await push_notifications.checked(params, view.task_id, hosts)
 
     async def _sent(self, params: SendMessageRequest) -> Sent:
-        if params.configuration.HasField("task_push_notification_config"):
-            raise PushNotificationNotSupportedError
-        if not params.message.task_id:
-            return start(self.services, self.caller, self.app_name, params.message)
-        view, record = await self._found(params.message.task_id)
-        return await resume(view, record, self.caller, params.message)
+        """Return a message that is sent when it is read; who is notified is stored before."""
+        message, options = params.message, params.configuration
+        notifies = options.HasField("task_push_notification_config")
+        if notifies:
+            self._require_notifications()
+        if not message.task_id:
+            sent = start(self.services, self.caller, self.app_name, message)
+        else:
+            view, record = await self._found(message.task_id)
+            sent = await resume(view, record, self.caller, message)
+        if notifies:
+            config = await self._checked(options.task_push_notification_config, sent.view)
+            await push_notifications.store(sent.view, config, create_session=not message.task_id)
+        return sent
 
     async def _found(self, task_id: str) -> tuple[TaskView, InvocationRecord | None]:
         """Return a task that the sender may reach, and its record if it has begun.

@@ -6,21 +6,20 @@ from dataclasses import dataclass
 from a2a.types import (
     Artifact,
     Message,
-    Part,
-    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.json_format import ParseDict
 
+from durable_adk.activities.webhook.task_status import TASK_STATES, task_status
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.conversation.pending_request import PendingRequest
 from durable_adk.events.event import Event
 from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem, error_of
-from durable_adk.server.protocols.a2a.message import data_part, parts_of, said_in, user_message
+from durable_adk.server.protocols.a2a.message import parts_of, said_in, user_message
 from durable_adk.server.routes.records import events_of_invocation, requests_of
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.records import InvocationRecord, Status
@@ -28,14 +27,7 @@ from durable_adk.sessions.session import SessionKey
 
 Update = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
-STATES = {
-    Status.RUNNING: TaskState.TASK_STATE_WORKING,
-    Status.PAUSED: TaskState.TASK_STATE_INPUT_REQUIRED,
-    Status.COMPLETED: TaskState.TASK_STATE_COMPLETED,
-    Status.FAILED: TaskState.TASK_STATE_FAILED,
-    Status.CANCELLED: TaskState.TASK_STATE_CANCELED,
-    Status.ABANDONED: TaskState.TASK_STATE_FAILED,
-}
+STATES = {status: TaskState.Value(name) for status, name in TASK_STATES.items()}
 """The state of a task by its invocation's status; a pause may need a credential instead."""
 
 
@@ -71,27 +63,12 @@ class TaskView:
         self, status: Status, error: str | None = None, time: float | None = None
     ) -> TaskStatus:
         """Return a status, with what a paused invocation asks for, or why it has failed."""
-        found = TaskStatus(state=STATES[status])
-        if time:
-            found.timestamp.CopyFrom(_timestamp(time))
+        asked: Sequence[PendingRequest] = ()
         if status is Status.PAUSED:
             sessions = self.services.session_service
             asked = requests_of(await pending_calls_of(sessions, self.key, self.task_id))
-            if any(one.kind == "credential" for one in asked):
-                found.state = TaskState.TASK_STATE_AUTH_REQUIRED
-            found.message.CopyFrom(self._message("asks", _questions(asked)))
-        elif error:
-            found.message.CopyFrom(self._message("error", [Part(text=error)]))
-        return found
-
-    def _message(self, name: str, parts: Sequence[Part]) -> Message:
-        return Message(
-            message_id=f"{self.task_id}.{name}",
-            task_id=self.task_id,
-            context_id=self.key.session_id,
-            role=Role.ROLE_AGENT,
-            parts=parts,
-        )
+        found = task_status(self.key, self.task_id, status, pending=asked, error=error, time=time)
+        return ParseDict(found, TaskStatus())
 
     def _history(self, events: Sequence[Event]) -> list[Message]:
         said = (one for one in events if one.author == "user")
@@ -167,16 +144,3 @@ class UpdateStream:
             append=append,
             last_chunk=last_chunk,
         )
-
-
-def _questions(asked: Sequence[PendingRequest]) -> list[Part]:
-    """Return what calls ask for: a line for people, and JSON for programs."""
-    lines = [one.hint or f"{one.name} waits for an answer ({one.kind})." for one in asked]
-    data = [data_part(one.to_value()) for one in asked]
-    return [Part(text="\n".join(lines) or "The agent waits."), *data]
-
-
-def _timestamp(seconds: float) -> Timestamp:
-    found = Timestamp()
-    found.FromMilliseconds(int(seconds * 1000))
-    return found

@@ -1,0 +1,67 @@
+"""Where users may have messages sent: to public addresses by https, or where the operator says."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Collection
+
+from durable_adk.activities.webhook._library import URL, InvalidURL
+from durable_adk.errors import InvalidRequestError
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_REMEDY = (
+    "Give an https URL of a public address, or have the operator add its host to "
+    "DURABLE_ADK_PUSH_HOSTS of servers and workers."
+)
+_PORTS = {"https": 443, "http": 80}
+
+
+async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
+    """Return the addresses to which a message may be sent; [] if any will do.
+
+    Whoever connects has to use one of them: the name may lead elsewhere when it is asked for again.
+
+    Args:
+        url: A user's URL.
+        allowed: Hosts, as ``name`` or ``name:port``, for which nothing else is asked.
+
+    Raises:
+        InvalidRequestError: It is no such URL. The message does not contain it.
+        OSError: Its host was not found.
+    """
+    try:
+        found = URL(url)
+    except (InvalidURL, ValueError):
+        raise InvalidRequestError(f"The url is not a URL. {_REMEDY}") from None
+    if found.scheme not in _PORTS or not found.host:
+        raise InvalidRequestError(f"The url is not of a web server. {_REMEDY}")
+    if found.userinfo:
+        raise InvalidRequestError("The url has a user or password; give them as authentication.")
+    port = found.port or _PORTS[found.scheme]
+    if not {found.host, f"{found.host}:{port}"}.isdisjoint(allowed):
+        return []
+    if found.scheme != "https":
+        raise InvalidRequestError(f"The url is not https. {_REMEDY}")
+    loop = asyncio.get_running_loop()
+    host = found.raw_host.decode("ascii")
+    try:
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        raise InvalidRequestError(f"The url's host is no name. {_REMEDY}") from None
+    addresses = [str(info[4][0]) for info in sorted(infos, key=lambda info: info[0])]  # IPv4 first
+    if not addresses or not all(map(is_public, addresses)):
+        raise InvalidRequestError(f"The url's host has no public address. {_REMEDY}")
+    return list(dict.fromkeys(addresses))
+
+
+def is_public(address: str) -> bool:
+    """Return whether an address is one of the Internet, and not of this machine or network."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        if found in _NAT64:
+            found = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        elif found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        elif found.sixtofour is not None or found.teredo is not None:
+            return False  # tunnels to any IPv4 address
+    return found.is_global and not found.is_multicast and not found.is_reserved

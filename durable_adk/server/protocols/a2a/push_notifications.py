@@ -1,0 +1,121 @@
+"""Configurations of push notifications: who else is told of a task; the workers tell them."""
+
+import re
+
+from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
+from a2a.types import AuthenticationInfo, TaskPushNotificationConfig
+from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
+
+from durable_adk.activities.webhook.address import addresses_of
+from durable_adk.activities.webhook.announcement import push_configs
+from durable_adk.errors import InvalidRequestError
+from durable_adk.json_values import check_id
+from durable_adk.server.protocols.a2a.task import TaskView
+from durable_adk.wire.push_config import PushConfig
+
+_MAX_CONFIGS = 10
+"""Largest number of configurations of a task."""
+_MAX_LENGTH = 4_096
+"""Largest length of the texts of a configuration."""
+_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+
+async def checked(
+    params: TaskPushNotificationConfig, task_id: str, allowed: list[str]
+) -> PushConfig:
+    """Return a sender's configuration of a task.
+
+    Args:
+        params: The configuration; without an id it gets the task's, as from the official server.
+        task_id: Id of the task.
+        allowed: Hosts that need not be public, see `addresses_of`.
+
+    Raises:
+        InvalidParamsError: A part of it is missing or invalid, or notifications may not be sent
+            to its URL.
+        InvalidRequestError: Its id is invalid.
+    """
+    given = normalize_push_notification_config(task_id, params)
+    has_authentication = given.HasField("authentication")
+    scheme, credentials = given.authentication.scheme, given.authentication.credentials
+    if has_authentication and not (scheme and credentials):
+        raise InvalidParamsError(
+            "authentication needs scheme and credentials; without them leave it out."
+        )
+    for name, text, form in (
+        ("token", given.token, _HEADER),
+        ("authentication.scheme", scheme, _SCHEME),
+        ("authentication.credentials", credentials, _HEADER),
+    ):
+        if text and not form.fullmatch(text):
+            raise InvalidParamsError(f"{name} cannot be sent in a header; use visible ASCII.")
+    for name, text in (("url", given.url), ("token", given.token), ("credentials", credentials)):
+        if len(text) > _MAX_LENGTH:
+            raise InvalidParamsError(f"{name} is longer than {_MAX_LENGTH} characters.")
+    await _check_url(given.url, allowed)
+    return PushConfig(
+        id=check_id(given.id, "id"),
+        url=given.url,
+        token=given.token or None,
+        scheme=scheme or None,
+        credentials=credentials or None,
+    )
+
+
+async def _check_url(url: str, allowed: list[str]) -> None:
+    try:
+        await addresses_of(url, allowed)
+    except InvalidRequestError as error:
+        raise InvalidParamsError(error.message) from None
+    except OSError:
+        raise InvalidParamsError("The url's host was not found; give one that is known.") from None
+
+
+async def store(view: TaskView, config: PushConfig, *, create_session: bool = False) -> None:
+    """Store a configuration with the session of its task.
+
+    Raises:
+        InvalidRequestError: The task has as many others as it may have.
+    """
+    await view.services.session_service.put_push_config(
+        view.key,
+        invocation_id=view.task_id,
+        name=config.id,
+        body=config.to_json(),
+        limit=_MAX_CONFIGS,
+        create_session=create_session,
+    )
+
+
+async def stored(view: TaskView) -> list[TaskPushNotificationConfig]:
+    """Return the configurations of a task, without their secrets."""
+    configs = await push_configs(view.services.session_service, view.key, view.task_id)
+    return [shown(view, one) for one in configs]
+
+
+async def find(view: TaskView, config_id: str) -> TaskPushNotificationConfig:
+    """Return a configuration of a task, without its secrets.
+
+    Raises:
+        TaskNotFoundError: There is none with this id.
+    """
+    for one in await stored(view):
+        if one.id == config_id:
+            return one
+    raise TaskNotFoundError(f"The task has no push notification configuration {config_id!r}.")
+
+
+async def remove(view: TaskView, config_id: str) -> None:
+    """Delete a configuration of a task, if it is there."""
+    await view.services.session_service.remove_push_config(
+        view.key, invocation_id=view.task_id, name=config_id
+    )
+
+
+def shown(view: TaskView, config: PushConfig) -> TaskPushNotificationConfig:
+    """Return a configuration without its secrets, which only its receiver is told again."""
+    found = TaskPushNotificationConfig(id=config.id, task_id=view.task_id, url=config.url)
+    if config.scheme:
+        found.authentication.CopyFrom(AuthenticationInfo(scheme=config.scheme))
+    return found
