@@ -7,7 +7,7 @@ import { formOf } from "./form.js";
 import { fieldOf, schemaOf } from "./schema.js";
 
 /** What a tool's result is put into if it says nothing of its own. */
-const RESULT = { result: "" };
+const RESULT = { type: "object", properties: { result: { type: "string", minLength: 1 } }, required: ["result"] };
 
 const ASKS = {
   confirmation: "Approve",
@@ -101,7 +101,7 @@ const BODIES = {
 
   long_running(pending, send, card) {
     const asks = pending.schema?.properties || pending.schema?.type !== "object" ? pending.schema : null;
-    const form = asks ? formOf(fieldOf(asks)) : formOf(fieldOf(schemaOf(RESULT)), RESULT);
+    const form = formOf(fieldOf(asks || RESULT));
     card.approve = () => {
       const read = form.read();
       if (!read) return;

@@ -5,6 +5,7 @@ import { brief } from "./format.js";
 export const REQUEST_CONFIRMATION = "adk_request_confirmation";
 export const REQUEST_CREDENTIAL = "adk_request_credential";
 export const HAND_OVER = "transfer_to_agent";
+export const ABORTED = "INVOCATION_ABORTED";
 export const CLOSED = new Set(["completed", "failed", "cancelled", "abandoned"]);
 
 /** What is known of a session: committed events by sequence number, answers under way, statuses. */
@@ -43,6 +44,7 @@ export class Conversation {
           run.seqs.map((seq) => [seq, this.#events.get(seq)]),
           this.#attempts.get(run.invocationId) ?? [],
           this.#ids,
+          CLOSED.has(run.status),
         );
         const partials = [...this.#partials.values()].filter(
           (each) => each.invocationId === run.invocationId,
@@ -57,6 +59,12 @@ export class Conversation {
           entries: [...run.entries, ...partials.map(partialEntry)],
         };
       });
+  }
+
+  /** Whether an id is only that of a rewind: the server knows no such invocation. */
+  isRewind(invocationId) {
+    const { seqs = [] } = this.#runs.get(invocationId) ?? {};
+    return seqs.some((seq) => this.#events.get(seq).actions?.rewindBeforeInvocationId);
   }
 
   /** The beginning of the first text that a user wrote. */
@@ -110,6 +118,7 @@ export class Conversation {
   #status({ invocationId, status, error }) {
     const run = this.#run(invocationId, Number.MAX_SAFE_INTEGER);
     const changed = run.status !== status;
+    if (changed) run.entries = null;
     run.status = status;
     run.error = error ?? null;
     if (CLOSED.has(status)) {
@@ -146,7 +155,7 @@ export class Conversation {
 }
 
 /** The entries of a run: messages, calls with their responses, requests, changes, dead attempts. */
-function entriesOf(events, attempts, committed) {
+function entriesOf(events, attempts, committed, closed) {
   const entries = [];
   const calls = new Map();
   const waiting = new Map();
@@ -171,6 +180,7 @@ function entriesOf(events, attempts, committed) {
     const asked = entry.kind === "request" && entry.state === "waiting" && calls.get(entry.about?.id);
     if (asked) asked.state = "waiting"; // its response so far only says that somebody is asked
   }
+  for (const entry of closed ? entries : []) if (["running", "waiting"].includes(entry.state)) entry.state = "stopped";
   return entries;
 }
 

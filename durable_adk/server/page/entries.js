@@ -3,7 +3,7 @@
 import { argumentList } from "./answer.js";
 import { mediaOf } from "./media.js";
 import { button, h, icon } from "./dom.js";
-import { HAND_OVER } from "./conversation.js";
+import { ABORTED, HAND_OVER } from "./conversation.js";
 import { argumentsLine, brief, clock, count, duration, exact, pretty, unwrapped } from "./format.js";
 import { prose } from "./prose.js";
 
@@ -19,7 +19,7 @@ export function looksOf(entry, context) {
 export function entryElement(entry, context) {
   const show = KINDS[entry.kind];
   const { body, mark = "", name = "" } = show(entry, context);
-  const opens = Boolean(entry.event || entry.attempt);
+  const opens = entry.kind !== "partial";
   const open = context.open.has(entry.key);
   const time = h("time", { title: exact(entry.time) }, entry.tells && clock(entry.time));
   const region = `details-${entry.key.replace(/[^\w.-]/g, "_")}`;
@@ -64,7 +64,7 @@ const KINDS = {
   call(entry, context) {
     const last = entry.responses.at(-1);
     if (entry.name === HAND_OVER && entry.state === "done") return KINDS.transfer({ ...entry, to: entry.args.agent_name });
-    const took = last && entry.state !== "waiting" ? duration(last.time - entry.time) : "";
+    const took = last && !["waiting", "stopped"].includes(entry.state) ? duration(last.time - entry.time) : "";
     const line = h(
       "p",
       { class: "line" },
@@ -87,6 +87,7 @@ const KINDS = {
     const about = entry.about?.name ?? "";
     const said = {
       waiting: `Waits for a decision on ${about || "a credential"}`,
+      stopped: `Stopped before a decision on ${about || "a credential"}`,
       approved: `Approved ${about}`,
       rejected: `Rejected ${about}`,
       answered: `Answered ${about}`,
@@ -109,14 +110,16 @@ const KINDS = {
 
   attempt({ attempt }) {
     const what = attempt.outcome === "lost" ? "was lost with its worker" : attempt.outcome;
+    const cancelled = attempt.outcome === "cancelled"; // somebody wanted that
     const took = attempt.startTime && attempt.endTime ? duration(attempt.endTime - attempt.startTime) : "";
     const tokens = attempt.usage?.totalTokens ?? attempt.usage?.totalTokenCount;
     const facts = [attempt.model ?? attempt.name, attempt.worker && `on ${attempt.worker}`, took && `after ${took}`, tokens && count(tokens, "token")];
     const line = h("p", { class: "line" }, h("strong", null, `Attempt ${attempt.attempt} ${what}`), h("span", { class: "facts" }, facts.filter(Boolean).join(" · ")));
-    return { name: "attempt", mark: "failed", body: [line, attempt.error && h("p", { class: "result" }, errorText(attempt.error))] };
+    return { name: "attempt", mark: cancelled ? "" : "failed", body: [line, !cancelled && attempt.error && h("p", { class: "result" }, errorText(attempt.error))] };
   },
 
   error(entry) {
+    if (entry.code === ABORTED) return { name: "end", body: h("p", { class: "line" }, entry.message) };
     const said = entry.repeats ? h("p", { class: "line" }, "The run failed.") : h("div", { class: "failure" }, h("strong", null, entry.code), " ", entry.message);
     return { name: "error", mark: "failed", body: [entry.answers && by(entry), said] };
   },
@@ -141,8 +144,9 @@ export function errorText(error) {
 
 function outcome(entry) {
   const last = entry.responses.at(-1);
-  if (!last) return entry.state === "running" ? h("p", { class: "result quiet" }, "has not returned yet") : null;
-  if (entry.state === "waiting" && last.response.error) return h("p", { class: "result quiet" }, "waits for a decision");
+  const open = { running: "has not returned yet", waiting: last && "waits for a decision", stopped: "was stopped" }[entry.state];
+  if (open && (!last || last.response.error)) return h("p", { class: "result quiet" }, open);
+  if (!last) return null;
   const result = unwrapped(last.response);
   if (result === null) return null;
   const text = entry.state === "failed" ? last.response.error : brief(result, 200);

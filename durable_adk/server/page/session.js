@@ -6,7 +6,7 @@ import { Composer } from "./composer.js";
 import { CLOSED, Conversation } from "./conversation.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { entryElement, errorText, looksOf } from "./entries.js";
-import { clock, costOf, count, duration, money } from "./format.js";
+import { brief, clock, costOf, count, duration, money } from "./format.js";
 import { artifactsPanel, empty, statePanel } from "./panels.js";
 import { prices } from "./preferences.js";
 import { Stream } from "./stream.js";
@@ -25,6 +25,7 @@ export class SessionView {
   #runs = new Map(); // invocation id -> {element, head, list, entries}
   #about = new Map(); // invocation id -> what the server says of it
   #asking = new Map(); // invocation id -> timer
+  #queued = new Map(); // invocation id -> the message that it starts with
   #session = null;
   #tab = "Timeline";
   #chosen = { name: null, version: null };
@@ -40,6 +41,7 @@ export class SessionView {
   #tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Of the session" });
   #summary = h("p", { class: "facts" });
   #connection = h("div", { class: "connection", role: "status" });
+  #queue = h("div", { class: "queue", role: "status" });
   #scroller;
   #latest;
 
@@ -52,7 +54,7 @@ export class SessionView {
     const title = h("h1", { tabindex: -1, title: key.sessionId }, key.sessionId);
     const place = h("p", { class: "where", title: key.sessionId }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
     const head = h("header", { class: "session-head" }, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("div", { class: "title" }, title, place), this.#summary);
-    this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, this.#latest, this.#composer.element);
+    this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, this.#latest, this.#queue, this.#composer.element);
     this.#drawTabs();
     fill(this.#timeline, h("p", { class: "quiet loading" }, "Loading…"));
     this.#stream = new Stream(sessionPath(key, "events"), { onItem: (item) => this.#take(item), onState: (state) => this.#connected(state) });
@@ -108,6 +110,7 @@ export class SessionView {
       if (CLOSED.has(item.status)) announce(`The run ${item.status}.`);
     }
     if (item.type === "event") {
+      if (this.#queued.delete(item.event.invocationId)) this.#drawQueue();
       this.#ask(item.event.invocationId, 400);
       if (item.event.author !== "user" && item.event.content?.parts?.some((part) => part.text)) announce(`${item.event.author} answered.`);
     }
@@ -117,7 +120,7 @@ export class SessionView {
 
   /** Ask the server about a run, soon; several reasons at once are one request. */
   #ask(invocationId, wait) {
-    if (!invocationId || this.#asking.has(invocationId)) return;
+    if (!invocationId || this.#asking.has(invocationId) || this.#conversation.isRewind(invocationId)) return;
     const timer = setTimeout(async () => {
       this.#asking.delete(invocationId);
       try {
@@ -247,6 +250,7 @@ export class SessionView {
 
   /** What a run has come to: above its entries, and in sight while they are. */
   #drawHead(shown, run) {
+    shown.head.hidden = this.#conversation.isRewind(run.invocationId);
     const about = this.#about.get(run.invocationId);
     const status = run.status ?? about?.status ?? "";
     const cost = costOf(run.usage.models, prices.get());
@@ -335,7 +339,16 @@ export class SessionView {
     this.#stuck = true;
     const active = this.#active();
     if (steer && active) return postInvocation(this.#key, active.invocationId, "steer", { message: content });
-    return startOnce({ ...this.#key, newMessage: content, streaming: true }, key, said);
+    const started = await startOnce({ ...this.#key, newMessage: content, streaming: true }, key, said);
+    const { invocationId, queued } = started;
+    if (queued && !this.#runs.has(invocationId)) this.#queued.set(invocationId, content.parts[0].text ?? content.parts[0].inlineData.displayName);
+    this.#drawQueue();
+    return started;
+  }
+
+  /** The messages that were sent and stand in no run yet. */
+  #drawQueue() {
+    fill(this.#queue, [...this.#queued.values()].map((text) => h("p", { class: "quiet" }, "Waits until the run before it has ended: ", brief(text, 80))));
   }
 
   // --- tabs ---

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -227,6 +228,33 @@ async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
         await say(page, "pay")
         await page.locator(".entry.call").get_by_text("words-1 · 15 tokens").wait_for()
         assert await page.locator(".entry.call .author").all_inner_texts() == ["desk"]
+
+
+async def test_a_session_is_taken_back(browser, web) -> None:
+    """A rewound run says so; the rewind has no status, and nothing is asked about it."""
+    async with tab(browser, web) as page:
+        await say(page, "draw")
+        await ended(page)
+        rewind = page.locator(".run-actions").get_by_role("button")
+        await rewind.click()
+        await rewind.get_by_text("Take the session back").click()
+        await page.get_by_text("The session was taken back to").wait_for()
+        await page.locator(".run.rewound .status").get_by_text("rewound").wait_for()
+        assert await page.locator(".status", has_text="…").is_visible() is False
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+        await page.reload()
+        await page.get_by_role("link", name="Temporal").first.wait_for()
+        assert len({path for path in asked if re.match("/invocations/e-", path)}) == 1
+
+
+async def test_an_empty_answer_is_not_sent(browser, web) -> None:
+    """What a form marks as needed is needed; the field says so."""
+    async with tab(browser, web) as page:
+        await say(page, "ask")
+        card = page.get_by_label("Answer ask")
+        await card.get_by_role("button", name="Send answer").click()
+        await card.get_by_text("is needed").wait_for()
 
 
 async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:

@@ -124,11 +124,25 @@ test("the first entry of a model's answer says which model it was", () => {
   assert.deepEqual(found.map((each) => [each.kind, each.answers]), [["message", false], ["call", true], ["call", false], ["request", false], ["error", true]]);
 });
 
+test("in a run that is closed, no call runs or waits any more", () => {
+  const status = { type: "status", invocationId: "i", status: "cancelled" };
+  const asked = event(3, "e3", call("d", "ask"), { longRunningToolIds: ["d"] });
+  const items = [user, event(2, "e2", call("c", "look")), asked];
+  assert.deepEqual(entries(items).slice(1).map((each) => each.state), ["running", "waiting"]);
+  assert.deepEqual(entries([...items, status]).slice(1).map((each) => each.state), ["stopped", "stopped"]);
+  const conversation = new Conversation();
+  for (const item of items) conversation.add(item);
+  conversation.runs();
+  conversation.add(status);
+  assert.equal(conversation.runs()[0].entries[1].state, "stopped");
+});
+
 test("runs that a rewind took back are marked, and the one that rewinds is not", () => {
   const conversation = new Conversation();
   for (const [seq, name] of [[1, "a"], [2, "b"], [3, "c"]]) conversation.add(event(seq, `e${seq}`, text("x"), { invocationId: name }));
   conversation.add(event(4, "e4", undefined, { invocationId: "d", actions: { rewindBeforeInvocationId: "b" } }));
   assert.deepEqual(conversation.runs().map((run) => run.rewound), [false, true, true, false]);
+  assert.deepEqual(["b", "d", "unknown"].map((id) => conversation.isRewind(id)), [false, true, false]);
 });
 
 test("an error is an entry, and state without content is one", () => {
