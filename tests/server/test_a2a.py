@@ -23,6 +23,7 @@ from a2a.utils.errors import (
 )
 from google.genai import types
 
+from durable_adk.activities.invocation.take_over import NOTIFIED
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import ModelUnavailableError
@@ -44,6 +45,7 @@ from tests.support.a2a_client import (
     task_of,
     texts,
 )
+from tests.support.gates import GATES, listener, until_begun
 from tests.support.http_server import Place, placed
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
@@ -337,6 +339,62 @@ async def test_a_message_waits_for_its_session(client, tmp_path):
                 shown.append(brief(one))
                 gate.set()
     assert shown == ["task (submitted)", "(working)", "second", "(completed)"]
+
+
+async def until_told(place: Place, task) -> None:
+    """Wait until a task that works knows of a message that steers it."""
+    key = await key_of(place, task)
+    async with asyncio.timeout(20):
+        while not await place.sessions.read_notes(key, invocation_id=task.id, kind=NOTIFIED):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_message_steers_a_task_that_works(client, tmp_path):
+    """It is heard before the next model call, and once however often it is sent."""
+    name = uuid.uuid4().hex
+    async with placed(client, tmp_path, listener(name)) as place:
+        http = await place.server()
+        async with connected(http, streaming=False) as agent, connected(http) as other:
+            task = await task_of(agent, said("one"), at_once=True)
+            await until_begun(name)
+            with pytest.raises(InvalidParamsError, match="no parts"):
+                await task_of(agent, said(task=task.id))
+            message = said("two", task=task.id)
+            steering = asyncio.ensure_future(sent(other, message))
+            await until_told(place, task)
+            GATES[name].set()
+            found = await steering
+            again = await task_of(agent, message)
+            with pytest.raises(UnsupportedOperationError):
+                await task_of(agent, said("three", task=task.id))
+        assert await runs(place) == 1
+    assert brief(found[0]) == "task (working)"
+    assert [brief(one) for one in found[-2:]] == ["heard two", "(completed)"]
+    assert found[0].task.id == again.id == task.id
+    assert [texts(one.parts) for one in again.history] == ["one", "two"]
+    assert answers(again) == ["heard two"]
+
+
+async def test_a_message_that_comes_too_late_has_a_task_of_its_own(client, tmp_path):
+    """If the one that works calls no model any more; the answer and its repeat name the other."""
+    gate = asyncio.Event()
+    async with streams(client, tmp_path, [gate, "first"], ["second"]) as place:
+        http = await place.server()
+        async with connected(http, streaming=False) as agent, connected(http) as other:
+            task = await task_of(agent, said("one"), at_once=True)
+            message = said("two", task=task.id)
+            found = []
+            async for one in sending(other, message):
+                found.append(one)
+                if not gate.is_set():
+                    await until_told(place, task)
+                    gate.set()
+            again = await task_of(agent, message)
+    assert [brief(one) for one in found[-2:]] == ["second", "(completed)"]
+    assert again.id == found[-1].status_update.task_id != task.id
+    assert again.context_id == task.context_id
+    assert [one.task.id for one in found if one.HasField("task")] == [task.id, again.id]
+    assert answers(again) == ["second"]
 
 
 async def test_tasks_are_listed_in_pages(client, tmp_path):

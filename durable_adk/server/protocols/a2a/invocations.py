@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from a2a.types import Message
 from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
@@ -16,9 +16,9 @@ from durable_adk.server.feed import FeedEntry, FeedPosition, entries_of
 from durable_adk.server.protocols.a2a.message import answer_of, content_of
 from durable_adk.server.protocols.a2a.task import TaskView
 from durable_adk.server.services import ServerServices
-from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey, checked_key
-from durable_adk.wire.messages import InvocationRequest, answer_event
+from durable_adk.wire.messages import InvocationRequest, WhenBusy, answer_event
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 
 _IDS = uuid.UUID("0c1f5a3e-7a53-4a37-8f5e-0f2a2b9d6e11")
@@ -32,6 +32,19 @@ class Sent:
 
     view: TaskView
     entries: AsyncGenerator[FeedEntry]
+    steers: str | None = None
+    """The message's own id, if it was sent to a task that works."""
+
+    async def taken(self) -> TaskView:
+        """Return the task that has taken the message.
+
+        It has one of its own if the one that worked made no more model calls.
+        """
+        if self.steers is None:
+            return self.view
+        sessions, key = self.view.services.session_service, self.view.key
+        stored = await sessions.find_event(key, f"{self.steers}.0")
+        return replace(self.view, task_id=stored.event.invocation_id) if stored else self.view
 
 
 def start(services: ServerServices, caller: Caller, app_name: str, message: Message) -> Sent:
@@ -55,45 +68,58 @@ def start(services: ServerServices, caller: Caller, app_name: str, message: Mess
 async def resume(
     view: TaskView, record: InvocationRecord | None, caller: Caller, message: Message
 ) -> Sent:
-    """Answer what a task waits for. A message that is sent again follows its first answer.
+    """Answer what a task waits for, or steer one that works.
+
+    A message that is sent again follows what came of it first.
 
     Raises:
-        InvalidParamsError: The message does not answer what is asked.
-        UnsupportedOperationError: The task waits for nothing.
+        InvalidParamsError: The message is empty, or does not answer what is asked.
+        UnsupportedOperationError: The task waits for nothing, and does not work.
     """
     services, key, task_id = view.services, view.key, view.task_id
     if message.context_id and message.context_id != key.session_id:
         raise InvalidParamsError("The task belongs to another context than contextId.")
     name = _id_of(*key, task_id, check_id(message.message_id, "messageId"))
-    if record and (seq := await _answered_at(view, record, name)) is not None:
-        before = FeedPosition(seq=seq - 1)
-        return Sent(view, services.feed.invocation(key, task_id, before, until_pause=True))
+    first = record and await _first_sent(view, record, name)
+    if first:
+        before, by = FeedPosition(seq=first.seq - 1), first.event.invocation_id
+        feed = services.feed.invocation(key, by, before, until_pause=True)
+        return Sent(replace(view, task_id=by), feed)
     calls = await pending_calls_of(services.session_service, key, task_id)
+    if not calls and record and record.status is Status.RUNNING:
+        said = _request(key, name, content_of(message), when_busy=WhenBusy.STEER)
+        client = services.invocations(key.app_name)
+        return Sent(view, entries_of(key, client.start(said)), steers=name)
     if not calls:
         raise UnsupportedOperationError(
             "The task waits for no answer; without a taskId the message starts another one."
         )
     answer = answer_of(message, [one.call for one in calls])
-    request = _request(key, name, answer, create_session=False)
+    request = _request(key, name, answer)
     feed = services.invocations(key.app_name).answer(request, answered_by=caller.answered_by)
     return Sent(view, entries_of(key, feed))
 
 
-async def _answered_at(view: TaskView, record: InvocationRecord, name: str) -> int | None:
-    """Return where the answer of a message is stored; None: it was not sent before."""
-    stored = await view.services.session_service.read_events(
+async def _first_sent(view: TaskView, record: InvocationRecord, name: str) -> StoredEvent | None:
+    """Return as what a message is stored that was sent before; None: it was not."""
+    sessions = view.services.session_service
+    for one in await sessions.read_events(
         view.key, after=record.start_seq - 1, upto=record.end_seq
-    )
-    for one in stored:
+    ):
         if one.event.content and one.event.get_function_responses():
-            same = _request(view.key, name, one.event.content, create_session=False)
+            same = _request(view.key, name, one.event.content)
             if one.event.id == answer_event(view.task_id, answer_id_of(same)):
-                return one.seq
-    return None
+                return one
+    return await sessions.find_event(view.key, f"{name}.0")
 
 
 def _request(
-    key: SessionKey, invocation_id: str, message: types.Content, *, create_session: bool
+    key: SessionKey,
+    invocation_id: str,
+    message: types.Content,
+    *,
+    create_session: bool = False,
+    when_busy: WhenBusy = WhenBusy.ENQUEUE,
 ) -> InvocationRequest:
     request = InvocationRequest(
         app=key.app_name,
@@ -102,6 +128,7 @@ def _request(
         message=message,
         invocation_id=invocation_id,
         create_session=create_session,
+        when_busy=when_busy,
         run_config=RunConfig(streaming_mode=StreamingMode.SSE),
     )
     return request.checked()

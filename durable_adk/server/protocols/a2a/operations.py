@@ -1,7 +1,7 @@
 """Handles the requests of A2A over the session store and its feed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -88,9 +88,9 @@ class TaskHandler(RequestHandler):
                     reading.close()
             else:
                 await self._read(reading)
-            sessions = self.services.session_service
-            record = await sessions.get_invocation(sent.view.key, sent.view.task_id)
-            return apply_history_length(await sent.view.task(record), params.configuration)
+            view = await sent.taken()
+            record = await self.services.session_service.get_invocation(view.key, view.task_id)
+            return apply_history_length(await view.task(record), params.configuration)
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
@@ -100,9 +100,10 @@ class TaskHandler(RequestHandler):
         with _reported():
             sent = await self._sent(params)
             reading = Reading(sent.entries)
-            begun = await reading.first()
+            begun = await reading.first() or sent.steers is not None
             state = TaskState.TASK_STATE_WORKING if begun else TaskState.TASK_STATE_SUBMITTED
-            async for update in self._updates(reading, sent.view, sent.view.opening(state)):
+            view = await sent.taken()
+            async for update in self._updates(reading, view, view.opening(state), sent.taken):
                 yield update
 
     async def on_subscribe_to_task(
@@ -276,13 +277,21 @@ class TaskHandler(RequestHandler):
             raise InternalError(_STOPS)
 
     async def _updates(
-        self, reading: Reading[FeedEntry], view: TaskView, task: Task
+        self,
+        reading: Reading[FeedEntry],
+        view: TaskView,
+        task: Task,
+        taken: Callable[[], Awaitable[TaskView]] | None = None,
     ) -> AsyncIterator[Update]:
-        """Yield a task, and then what a feed says of it."""
+        """Yield a task, and then what a feed says of it, or of the one that is `taken` by then."""
         stream = UpdateStream(view, task.status.state)
         try:
             yield task
             async for entry in reading.entries(self.services.draining):
+                if taken is not None and (view := await taken()) != stream.view:
+                    stream = UpdateStream(view, task.status.state)
+                    yield view.opening(task.status.state)
+                taken = None
                 async for update in stream.of(entry.item):
                     yield update
         finally:
