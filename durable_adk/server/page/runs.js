@@ -121,6 +121,7 @@ export class Runs {
     const href = `#/s/${[appName, userId, sessionId].map(encodeURIComponent).join("/")}?run=${encodeURIComponent(invocationId)}`;
     const [session, run] = this.#current.split("|");
     const isCurrent = session === sessionId && (run === invocationId || run === "");
+    const says = status === "paused" && pending > 0 ? "sr" : "state"; // the number that waits says so
     const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
     return h(
       "li",
@@ -130,7 +131,7 @@ export class Runs {
         { href, "data-run": invocationId, "aria-current": isCurrent ? "page" : null, class: status },
         h("span", { class: "light", "aria-hidden": "true" }),
         h("span", { class: "said" }, message || "(no text)"),
-        h("span", { class: "meta" }, h("span", { class: "state" }, status), " · ", h("span", { class: "whose" }, appName, !this.#where.user && [" · ", userId]), " · ", h("time", { title: exact(updateTime) }, ago(updateTime)), waits),
+        h("span", { class: "meta" }, h("span", { class: says }, status), says === "state" && " · ", h("span", { class: "whose" }, appName, !this.#where.user && [" · ", userId]), " · ", h("time", { title: exact(updateTime) }, ago(updateTime)), waits),
       ),
     );
   }

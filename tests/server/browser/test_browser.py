@@ -2,13 +2,8 @@
 
 import os
 import re
-import signal
-import socket
-import time
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -21,6 +16,7 @@ from tests.support.commands import Terminal
 from tests.support.http_server import placed, session
 from tests.support.packages import install_packages
 from tests.support.required import has_program, interpreter, module
+from tests.support.web import CHROMIUM, Web
 
 playwright = module("playwright.async_api")
 if not has_program("chromium"):
@@ -28,71 +24,22 @@ if not has_program("chromium"):
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.thorough]
 HERE = Path(__file__).parent
-CHROMIUM = [
-    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-]
 WORDS = [f"word{number}" for number in range(24)]
 """What the desk says when it is told to talk."""
 SCREENSHOTS = "DURABLE_ADK_TESTS_SCREENSHOTS"
 """The variable with a folder to keep screenshots in."""
 
 
-@dataclass
-class Web:
-    """`durable-adk web`, which can be killed and started again at the same place."""
-
-    terminal: Terminal
-    port: int
-
-    @property
-    def url(self) -> str:
-        """Where the page is."""
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Start it, and wait until it serves."""
-        ui = interpreter("adk").parents[1] / "types" / "google" / "adk" / "cli" / "browser"
-        options = ["--no-open", "--port", str(self.port), "--adk-ui", str(ui), "--no-reload"]
-        self.process = self.terminal.start("web", str(HERE / "desk"), *options)
-        deadline = time.monotonic() + 60
-        while not self._ready():
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/ready", timeout=5) as response:  # noqa: S310
-                return response.status == 200
-        except OSError:
-            return False
-
-    def kill(self) -> None:
-        """SIGKILL the server."""
-        self.process.kill()
-        self.process.wait()
-
-    def kill_worker(self) -> None:
-        """SIGKILL the worker; the command starts another."""
-        workers = self.terminal.processes("durable_adk.cli.dev.worker")
-        assert workers
-        for pid in workers:
-            os.kill(pid, signal.SIGKILL)
-
-
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """A server with a worker, in a folder of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    started = Web(Terminal(tmp_path_factory.mktemp("web")), port)
+    ui = interpreter("adk").parents[1] / "types" / "google" / "adk" / "cli" / "browser"
+    started = Web(
+        Terminal(tmp_path_factory.mktemp("web")), (str(HERE / "desk"), "--adk-ui", str(ui))
+    )
     started.start()
     yield started
-    if started.process.poll() is None:
-        started.terminal.stop(started.process)
-    started.terminal.close()
+    started.close()
 
 
 @pytest.fixture(scope="module")
