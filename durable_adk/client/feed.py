@@ -6,6 +6,7 @@ lose, and any number of clients can follow, also after the end. Only stored even
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -16,17 +17,17 @@ from durable_adk.errors import (
     from_detail,
 )
 from durable_adk.retrying import CLIENT_TIMEOUT, retrying
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.watches import Watch
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationResult
 
-POLL = 1.0
-"""Seconds between two reads of the store if no notification arrives."""
-QUIET = 4
-"""Reads of the store without news after which somebody who waits counts as idle."""
-IDLE = 10.0
-"""Seconds between two reads of one who is idle, if no notification arrives."""
+POLL = 0.5
+"""Seconds between two reads of the store while something may happen that is not in it."""
+IDLE = 600.0
+"""Seconds between two reads of the store otherwise: it tells of each change."""
 ORPHANED_READS = 3
 """An invocation that is being closed may look orphaned in one read."""
 CLOSING_TIMEOUT = 3.0
@@ -80,39 +81,37 @@ async def follow_changes(
 
     Arguments and errors are those of `follow`; with None for `pauses` no pause ends the feed.
     """
-    cursor, orphaned, quiet = after, 0, 0
+    cursor, orphaned = after, 0
     told: tuple[Status, int] | None = None
     loop, until = asyncio.get_running_loop(), 0.0
     read = retrying(_read, CLIENT_TIMEOUT, pause=POLL)
-    while True:
-        over = run is not None and run.done()
-        record, news = await read(sessions, key, invocation_id, cursor)
-        for stored in news:
-            cursor = stored.seq
-            if stored.event.invocation_id == invocation_id:
-                yield stored
-        if record is not None and record.status.closed:
-            until = until or loop.time() + CLOSING_TIMEOUT
-        ends = record is not None and _ends(record, pauses, late=loop.time() >= until)
-        is_new = record is not None and _is_news(record, told, ends=ends)
-        quiet = 0 if news or is_new else quiet + 1
-        if record is not None and is_new:
-            told = record.status, record.pauses
-            yield record
-        if record is not None and ends:
-            _check_failed(record)
-            return
-        if until:
-            await _wait(sessions, key, cursor, None)
-            continue
-        orphaned = orphaned + 1 if run is None and await _orphan(sessions, key, record) else 0
-        if orphaned > ORPHANED_READS:
-            raise _died(invocation_id)
-        if over and run is not None:
-            raise DeliveredToOther(_recipient(invocation_id, await run))
-        # A pause may last for days, and ends with an event.
-        idle = quiet > QUIET and record is not None and record.status is Status.PAUSED
-        await _wait(sessions, key, cursor, run, idle=idle)
+    with sessions.watch(key) as watch:
+        while True:
+            over = run is not None and run.done()
+            head, record, news = await read(sessions, watch, invocation_id, cursor)
+            for stored in news:
+                cursor = stored.seq
+                if stored.event.invocation_id == invocation_id:
+                    yield stored
+            if record is not None and record.status.closed:
+                until = until or loop.time() + CLOSING_TIMEOUT
+            ends = record is not None and _ends(record, pauses, late=loop.time() >= until)
+            if record is not None and _is_news(record, told, ends=ends):
+                told = record.status, record.pauses
+                yield record
+            if record is not None and ends:
+                _check_failed(record)
+                return
+            if record is None and told is not None and run is None:
+                raise not_in_store(invocation_id, "was opened")
+            orphaned = orphaned + 1 if run is None and _is_orphan(record, head) else 0
+            if orphaned > ORPHANED_READS:
+                raise _died(invocation_id)
+            if over and run is not None and not until:
+                raise DeliveredToOther(_recipient(invocation_id, await run))
+            soon = until or orphaned or (record is None and run is None)
+            longest = POLL if soon else _longest(head)
+            await _wait(sessions, watch, longest, None if until else run)
 
 
 def _died(invocation_id: str) -> InvocationTerminatedError:
@@ -165,34 +164,35 @@ def not_in_store(invocation_id: str, what: str) -> InvocationNotFoundError:
     )
 
 
-async def _orphan(sessions: SessionLog, key: SessionKey, record: InvocationRecord | None) -> bool:
+def _is_orphan(record: InvocationRecord | None, head: Head | None) -> bool:
     """Whether a running invocation has lost its lease, by expiry or to another invocation."""
     if record is None or record.status is not Status.RUNNING:
         return False
-    active = await sessions.active_invocation(key)
-    return active is None or active.invocation_id != record.invocation_id
+    return head is None or head.active(time.time()) != record.invocation_id
+
+
+def _longest(head: Head | None) -> float:
+    """Seconds to wait for a change: until the lease expires, which changes nothing in the store."""
+    if head is None or head.lease_expires_at is None:
+        return IDLE
+    return min(max(head.lease_expires_at - time.time(), POLL), IDLE)
 
 
 async def _read(
-    sessions: SessionLog, key: SessionKey, invocation_id: str, cursor: int
-) -> tuple[InvocationRecord | None, list[StoredEvent]]:
-    """The invocation and the events after the cursor."""
-    record = await sessions.get_invocation(key, invocation_id)
+    sessions: SessionLog, watch: Watch, invocation_id: str, cursor: int
+) -> tuple[Head | None, InvocationRecord | None, list[StoredEvent]]:
+    """The session's row, the invocation, and the events after the cursor."""
+    head = await sessions.look(watch)
+    record = await sessions.get_invocation(watch.key, invocation_id)
     # Read after the record: once that has its last event, all events can be read.
     upto = record.end_seq if record else None
-    return record, await sessions.read_events(key, after=cursor, upto=upto)
+    return head, record, await sessions.read_events(watch.key, after=cursor, upto=upto)
 
 
 async def _wait(
-    sessions: SessionLog,
-    key: SessionKey,
-    cursor: int,
-    run: "asyncio.Task[object] | None",
-    *,
-    idle: bool = False,
+    sessions: SessionLog, watch: Watch, longest: float, run: "asyncio.Task[object] | None"
 ) -> None:
-    longest = IDLE if idle else POLL
-    waiting = sessions.wait_for_change(key, after=cursor, timeout=longest, idle=idle)
+    waiting = sessions.changed(watch, timeout=longest)
     if run is None:
         await waiting
         return

@@ -5,8 +5,10 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
-from durable_adk.client.feed import IDLE, POLL, QUIET
+from durable_adk.client.feed import IDLE
+from durable_adk.errors import SessionNotFoundError
 from durable_adk.partials import PartialChannel, PartialEvent, Subscription
+from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.records import OPEN, InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -79,36 +81,53 @@ class RunningChunks:
 async def follow_session(
     sessions: SessionLog, key: SessionKey, *, after: int, chunks: RunningChunks
 ) -> AsyncGenerator[StoredEvent | InvocationRecord]:
-    """Yield a session's committed events after a cursor, and each new status; without an end.
+    """Yield a session's committed events after a cursor, and each new status, until it is deleted.
 
     The status of an invocation comes after the events that were committed before it. A reader may
     have been cut between an event and a status, and a status has no cursor. So those that may have
     come behind the cursor are yielded, too, although it may have them.
+
+    Without a change in the session, the store is read every `IDLE` seconds.
 
     Args:
         sessions: The store that the workers write to.
         key: The session.
         after: The cursor: events up to this sequence number are skipped.
         chunks: Is told which invocation runs.
+
+    Raises:
+        SessionNotFoundError: The session was deleted.
     """
-    quiet = 0
-    cursor, statuses = after, _Statuses(await _watched(sessions, key, after))
-    while True:
-        # Read before the events: those that precede a status can then be read, too.
-        records = [await sessions.get_invocation(key, name) for name in statuses.open]
-        found = await sessions.read_events(key, after=cursor)
-        for stored in found:
-            cursor = stored.seq
-            yield stored
-        told = statuses.new(records)
-        for record in told:
-            await chunks.follow(record)
-            yield record
-        quiet = 0 if found or told else quiet + 1
-        if not statuses.add(stored.event.invocation_id for stored in found):
-            idle = quiet > QUIET
-            wait = IDLE if idle else POLL
-            await sessions.wait_for_change(key, after=cursor, timeout=wait, idle=idle)
+    with sessions.watch(key) as watch:
+        created = _creation(key, await sessions.look(watch))
+        cursor, statuses = after, _Statuses(await _watched(sessions, key, after))
+        while True:
+            # Read before the events: those that precede a status can then be read, too.
+            records = [await sessions.get_invocation(key, name) for name in statuses.open]
+            found = await sessions.read_events(key, after=cursor)
+            for stored in found:
+                cursor = stored.seq
+                yield stored
+            for record in statuses.new(records):
+                await chunks.follow(record)
+                yield record
+            if not statuses.add(stored.event.invocation_id for stored in found):
+                await sessions.changed(watch, timeout=IDLE)
+                _creation(key, await sessions.look(watch), created)
+
+
+def _creation(
+    key: SessionKey, head: Head | None, created: tuple[int, float] | None = None
+) -> tuple[int, float]:
+    """Return when the session of a row was created.
+
+    Raises:
+        SessionNotFoundError: There is none, or it was created at another time than `created`.
+    """
+    found = head and (head.created_epoch, head.create_time)
+    if found is None or created not in (None, found):
+        raise SessionNotFoundError(f"The session {key.session_id!r} was deleted.")
+    return found
 
 
 class _Statuses:

@@ -1,5 +1,6 @@
 """Sessions in a SQL database."""
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -12,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
-from durable_adk.sessions.log.watches import Changes
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.watches import Changes, Watch
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.sql.polling import Poll
 from durable_adk.sessions.sql.postgres import CommitNotifications, PostgresStore
@@ -118,18 +119,25 @@ class DatabaseSessionService(SessionLog):
         if isinstance(self._sql, SqliteStore):
             await self._sql.scrub()
 
-    async def wait_for_change(
+    async def look(self, watch: Watch) -> Head | None:
+        """See `SessionLog.look`; commits of other processes end the wait as well."""
+        head = await super().look(watch)
+        self._news.follow(watch)
+        return head
+
+    async def changed(
         self,
-        key: SessionKey,
+        watch: Watch,
         *,
-        after: int,
         timeout: float,  # noqa: ASYNC109  # as in the port
-        idle: bool = False,
     ) -> None:
-        """See `SessionLog.wait_for_change`; commits of other processes end the wait as well."""
-        await self._sql.prepare()
-        self._news.start()
-        await super().wait_for_change(key, after=after, timeout=timeout, idle=idle)
+        """See `SessionLog.changed`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        while (left := until - loop.time()) > 0:
+            if await watch.wait(min(left, self._news.patience(watch))):
+                return
+            await self._news.check(watch)
 
 
 class SqliteSessionService(DatabaseSessionService):

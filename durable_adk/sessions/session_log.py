@@ -14,6 +14,7 @@ The log's guarantees, which `tests/unit/sessions/test_contract*.py` check on eve
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self
 from uuid import uuid4
 
@@ -30,12 +31,14 @@ from durable_adk.sessions.log.entry import (
     encode,
     session_copy,
 )
+from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.invocation_log import InvocationLog
 from durable_adk.sessions.log.listing import InvocationRecords, Listing
 from durable_adk.sessions.log.notes import Notes
 from durable_adk.sessions.log.queue import Queue
 from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
 from durable_adk.sessions.log.storage import Row, Tables, Window
+from durable_adk.sessions.log.watches import Watch
 from durable_adk.sessions.records import GetSessionConfig, ListSessionsResponse, StoredEvent
 from durable_adk.sessions.session import Creation, Session, SessionKey, checked_key
 from durable_adk.sessions.state import USER_PREFIX, without_temp
@@ -340,20 +343,44 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         *,
         after: int,
         timeout: float,  # noqa: ASYNC109  # the wait is what is asked for
-        idle: bool = False,
     ) -> None:
         """Wait for events after `after`, or until an invocation is paused or closed.
 
         A hint only: it may return early without a change, and returns after `timeout` seconds at
-        the latest. Unless `idle`, for callers that have seen no change for seconds, it returns
-        after half a second.
+        the latest, or half a second. Whoever follows a session for longer has a `watch`.
         """
-        with self._changes.watch(key) as watch:
-            # Read after setting the watch, so that no change is lost between read and wait.
-            head = await self._store.read(lambda tables: tables.head(key))
-            watch.saw(head)
+        with self.watch(key) as watch:
+            head = await self.look(watch)
             if head is None or head.revision <= after:
-                await watch.wait(timeout if idle else min(timeout, _LONGEST_WAIT))
+                await self.changed(watch, timeout=min(timeout, _LONGEST_WAIT))
+
+    def watch(self, key: SessionKey) -> AbstractContextManager[Watch]:
+        """Watch a session, for `look` and `changed`, until the block ends."""
+        return self._changes.watch(key)
+
+    async def look(self, watch: Watch) -> Head | None:
+        """Read the row of a watched session; None for a missing one.
+
+        Whatever changes after this call ends the next wait, also while the caller still reads: a
+        caller that reads after it, and then waits, misses nothing.
+        """
+        watch.looks()
+        head = await self._store.read(lambda tables: tables.head(watch.key))
+        watch.saw(head)
+        return head
+
+    async def changed(
+        self,
+        watch: Watch,
+        *,
+        timeout: float,  # noqa: ASYNC109  # as above
+    ) -> None:
+        """Wait until the session has changed since the last `look`.
+
+        Each event, and each change of an invocation's status, changes it, in whatever process. A
+        hint only: it may return without a change, and returns after `timeout` seconds.
+        """
+        await watch.wait(timeout)
 
 
 def _checked_user(app_name: str, user_id: str) -> SessionKey:

@@ -11,7 +11,6 @@ from durable_adk.agents import LlmAgent
 from durable_adk.client import feed
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.models import ScriptedModel
-from durable_adk.server import session_changes
 from durable_adk.server.routes import invocations
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import FunctionTool
@@ -248,18 +247,15 @@ async def test_a_session_is_streamed_with_all_its_runs(client, tmp_path):
 
 @pytest.fixture
 def idle(monkeypatch):
-    """Set once somebody waits who is idle, and would look again in a thousand seconds."""
-    found, waits = asyncio.Event(), SqliteSessionService.wait_for_change
-    for module in (feed, session_changes):
-        monkeypatch.setattr(module, "QUIET", 1)
-        monkeypatch.setattr(module, "IDLE", 1000.0)
+    """Set once somebody waits who would look again in ten minutes."""
+    found, waits = asyncio.Event(), SqliteSessionService.changed
 
-    async def waiting(*given, **named):
-        if named.get("idle"):
+    async def waiting(*given, timeout):  # noqa: ASYNC109  # as in the port
+        if timeout == feed.IDLE:
             found.set()
-        await waits(*given, **named)
+        await waits(*given, timeout=timeout)
 
-    monkeypatch.setattr(SqliteSessionService, "wait_for_change", waiting)
+    monkeypatch.setattr(SqliteSessionService, "changed", waiting)
     return found
 
 

@@ -1,5 +1,6 @@
 """A session's row: the end of its log and the lease that permits writing."""
 
+import math
 from dataclasses import dataclass, replace
 
 from durable_adk.errors import LeaseLostError, SessionRegressedError, StaleSessionError
@@ -100,6 +101,14 @@ class Head:
             revision=self.revision + 1,
             update_time=max(self.update_time, timestamp or now),
         )
+
+    def touched(self, now: float) -> "Head":
+        """Return another head for a change that is in no other field.
+
+        Those who watch a session compare its row, e.g. on SQLite if another process has changed it.
+        """
+        later = math.nextafter(self.update_time, math.inf)
+        return replace(self, update_time=max(later, now))
 
     def renewed(self, now: float) -> "Head":
         """Return the head with the lease's `ttl` restarted."""

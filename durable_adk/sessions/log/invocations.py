@@ -200,7 +200,9 @@ def close(
         for entry in seals:
             head = sessions.appended(tables, key, head, entry)
         head = head.released()
-        tables.save_head(key, head)
+    else:
+        head = head.touched(time.time())
+    tables.save_head(key, head)
     record.error, record.end_seq = error, head.revision
     tables.remove_notes(key, invocation_id)
     tables.remove_withdrawn(key, str(int(time.time()) - WITHDRAWN_FOR))

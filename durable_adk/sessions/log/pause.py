@@ -127,6 +127,8 @@ def close(
         record.error = error
         tables.remove_notes(key, invocation_id)
         record = set_status(tables, key, record, status)
+        head = head.touched(now)
+        tables.save_head(key, head)
     if reason is not None:
         # No ttl: if the lease owner dies, the next opening stores the closing events.
         wanted = wanted_ticket(invocation_id, record.lease_owner, QueuePlace.FIRST, None)

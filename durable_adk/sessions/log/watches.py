@@ -1,7 +1,7 @@
 """Notifications of changed sessions within the process."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,13 +29,22 @@ class Watch:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
+    @property
+    def active(self) -> bool:
+        """Whether an invocation ran in the session when the waiter looked."""
+        return self._seen is not None and self._seen.lease_invocation_id is not None
+
+    def looks(self) -> None:
+        """Forget changes so far, as the waiter is about to read the session's row."""
+        self._changed.clear()
+
     def saw(self, head: Head | None) -> None:
         """Record the session's row as the waiter has read it."""
         self._seen, self._looked = head, True
 
-    def compare(self, head: Head | None) -> None:
+    def compare(self, heads: Mapping[SessionKey, Head]) -> None:
         """Wake the waiter if the row differs from the one it has read."""
-        if self._looked and head != self._seen:
+        if self._looked and heads.get(self.key) != self._seen:
             self.wake()
 
     def wake(self) -> None:
@@ -43,11 +52,12 @@ class Watch:
         with suppress(RuntimeError):  # the waiter's loop is closed, so the wait is over
             self._loop.call_soon_threadsafe(self._changed.set)
 
-    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109  # a wait that ends is its purpose
-        """Wait until woken, for at most `timeout` seconds."""
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109  # a wait that ends is its purpose
+        """Wait until woken, for at most `timeout` seconds; return whether it was."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._changed.wait()
+        return self._changed.is_set()
 
 
 class Changes:
@@ -86,3 +96,7 @@ class Changes:
         """Return all current watches."""
         with self._lock:
             return [watch for watches in self._watches.values() for watch in watches]
+
+    def watched(self) -> bool:
+        """Return whether there are watches."""
+        return bool(self._watches)

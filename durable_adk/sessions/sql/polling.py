@@ -1,67 +1,111 @@
 """Detects other processes' commits to a SQLite file."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import closing, suppress
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.log.watches import Changes
+from durable_adk.sessions.log.watches import Changes, Watch
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.sql.sqlite import SqliteStore
+from durable_adk.sessions.sql.sqlite import DataVersion, SqliteStore
 
 _INTERVAL = 0.02
 """Seconds between two reads of the file's version, each of which takes microseconds."""
-
+_REST = 4
+"""Least ratio of the time between two reads of all watched sessions to the time that one takes."""
+_LONGEST = 0.5
+"""Most seconds between two rounds."""
 _LINGER = 1.0
 """Seconds to keep polling without watches, because a caller usually reads and then waits again."""
+_PATIENCE = 10.0
+"""Seconds after which a waiter makes sure that there is a poll."""
 
 
 class Poll:
     """Wakes the watches of changed sessions, from one task in each event loop.
 
-    Each session is read once per change of the file, regardless of its number of watches.
+    The watched sessions are read together, once for each change of the file; without a change, no
+    statement is run, however many there are.
     """
 
     def __init__(self, store: SqliteStore, changes: Changes) -> None:
         self._store = store
         self._changes = changes
-        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        self._rounds: dict[asyncio.AbstractEventLoop, _Rounds] = {}
 
-    def start(self) -> None:
-        """Start polling in the current loop unless it runs there; it ends by itself."""
+    def follow(self, watch: Watch) -> None:
+        """Poll in the current loop for a watch that has just looked; it ends by itself."""
         loop = asyncio.get_running_loop()
-        task = self._tasks.get(loop)
-        if task is None or task.done():
-            self._tasks = {one: t for one, t in self._tasks.items() if not one.is_closed()}
-            self._tasks[loop] = loop.create_task(self._run())
+        rounds = self._rounds.get(loop)
+        if rounds is None or rounds.task.done():
+            self._rounds = {one: r for one, r in self._rounds.items() if not one.is_closed()}
+            rounds = self._rounds[loop] = _Rounds(self._store, self._changes)
+        rounds.looked.add(watch)
+
+    def patience(self, watch: Watch) -> float:  # noqa: ARG002  # as for the other store
+        """Return after how many seconds of waiting to `check`."""
+        return _PATIENCE
+
+    async def check(self, watch: Watch) -> None:
+        """Poll again if that has ended, e.g. because another user of the store has closed it."""
+        self.follow(watch)
 
     def stop(self) -> None:
         """Stop polling in all loops."""
-        tasks, self._tasks = self._tasks, {}
-        for loop, task in tasks.items():
+        stopped, self._rounds = self._rounds, {}
+        for loop, rounds in stopped.items():
             with suppress(RuntimeError):  # the loop is closed, which ended the task
-                loop.call_soon_threadsafe(task.cancel)
+                loop.call_soon_threadsafe(rounds.task.cancel)
+
+
+class _Rounds:
+    """Polls in one event loop."""
+
+    def __init__(self, store: SqliteStore, changes: Changes) -> None:
+        self._store = store
+        self._changes = changes
+        self._heads: dict[SessionKey, Head] = {}
+        self._read: set[SessionKey] = set()
+        self._version: int | None = None
+        self.looked: set[Watch] = set()
+        """Those to compare although the file has not changed."""
+        self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        known: dict[SessionKey, Head | None] = {}
-        version: int | None = None
-        left = _LINGER
+        loop = asyncio.get_running_loop()
+        left, pause = _LINGER, _INTERVAL
         with closing(self._store.version()) as file:
             while left > 0:
-                await asyncio.sleep(_INTERVAL)
-                watches = self._changes.current()
-                left = _LINGER if watches else left - _INTERVAL
-                keys = {watch.key for watch in watches}
-                try:
-                    # Read the version before the rows, so that the next round sees a commit that
-                    # falls in between.
-                    latest = file.read()
-                    if latest != version or not keys <= known.keys():
-                        known, version = await self._heads(keys), latest
-                except StoreUnavailableError:
-                    continue
-                for watch in watches:
-                    watch.compare(known[watch.key])
+                await asyncio.sleep(pause)
+                left = _LINGER if self._changes.watched() else left - pause
+                began = loop.time()
+                with suppress(StoreUnavailableError):
+                    await self._round(file)
+                pause = min(max(_INTERVAL, (loop.time() - began) * _REST), _LONGEST)
 
-    async def _heads(self, keys: set[SessionKey]) -> dict[SessionKey, Head | None]:
-        return await self._store.read(lambda tables: {key: tables.head(key) for key in keys})
+    async def _round(self, file: DataVersion) -> None:
+        # Read the version before the rows, so that the next round sees a commit that falls in
+        # between.
+        version = file.read()
+        if version != self._version:
+            watches = self._changes.current()
+            keys = {watch.key for watch in watches}
+            self._heads = await self._heads_of(keys)
+            self._read, self._version = keys, version
+        elif self.looked:
+            watches = list(self.looked)
+            new = {watch.key for watch in watches} - self._read
+            self._heads |= await self._heads_of(new)
+            self._read |= new
+        else:
+            return
+        for watch in watches:
+            if watch.key in self._read:
+                watch.compare(self._heads)
+        self.looked.difference_update(watches)
+
+    async def _heads_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, Head]:
+        if not keys:
+            return {}
+        return await self._store.read(lambda tables: tables.heads_of(keys))

@@ -1,15 +1,17 @@
 """The session store in a PostgreSQL database."""
 
 import asyncio
+import math
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from sqlalchemy import URL, Connection
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions.log.storage import T
-from durable_adk.sessions.log.watches import Changes, topic
+from durable_adk.sessions.log.watches import Changes, Watch, topic
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sql.database import PostgresDatabase
@@ -25,8 +27,8 @@ class PostgresStore:
 
     The announcement is sent in a separate transaction after the commit, because PostgreSQL
     serializes the commits, disk writes included, of transactions that send notifications. An
-    announcement can be lost, for example if the process dies in between. Waiters tolerate this: no
-    wait is longer than half a second.
+    announcement can be lost, for example if the process dies in between. Waiters tolerate this:
+    they compare what they have seen with the database from time to time, all together.
     """
 
     def __init__(self, url: URL) -> None:
@@ -71,20 +73,44 @@ class PostgresStore:
         await self.database.close()
 
 
+_PATIENCE, _LONG_PATIENCE = 0.5, 10.0
+"""Seconds between two comparisons of the sessions in which an invocation runs, and of the others,
+for announcements that were lost."""
+
+
 class CommitNotifications:
-    """Wakes the watches of sessions that other processes change."""
+    """Wakes the watches of sessions that other processes change.
+
+    The watched sessions are compared with the database together, in a statement for many of them,
+    when listening starts or restarts, and from time to time.
+    """
 
     def __init__(self, store: PostgresStore, changes: Changes) -> None:
         self._store = store
         self._changes = changes
         self._listener: Listener | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._compared = {True: -math.inf, False: -math.inf}
+        """When the sessions in which an invocation runs, or all, were compared."""
 
-    def start(self) -> None:
-        """Start listening, unless already started."""
+    def follow(self, watch: Watch) -> None:  # noqa: ARG002  # as for the other store
+        """Listen, for a watch that has just looked; it ends with `stop`."""
         if self._listener is None:
             self._listener = Listener(channel=CHANNEL, heard=self._heard, resumed=self._resumed)
             self._store.database.notifications.listen(self._listener)
+
+    def patience(self, watch: Watch) -> float:
+        """Return after how many seconds of waiting to `check`."""
+        return _PATIENCE if watch.active else _LONG_PATIENCE
+
+    async def check(self, watch: Watch) -> None:
+        """Compare all watched sessions for which it is time."""
+        self.follow(watch)
+        now = time.monotonic()
+        if now - self._compared[watch.active] >= self.patience(watch):
+            self._compared[watch.active] = now
+            watches = self._changes.current()
+            await self._compare([one for one in watches if one.active or not watch.active])
 
     def stop(self) -> None:
         """Stop listening."""
@@ -95,16 +121,15 @@ class CommitNotifications:
     def _resumed(self) -> None:
         if self._listener is None:
             return  # just stopped: the loop may end before the task does
-        self._looking = asyncio.get_running_loop().create_task(self._catch_up())
+        watches = self._changes.current()  # their announcements may have been lost
+        self._looking = asyncio.get_running_loop().create_task(self._compare(watches))
 
-    async def _catch_up(self) -> None:
-        """Compare all watched sessions with the database, as notices may have been lost."""
-        watches = self._changes.current()
+    async def _compare(self, watches: Collection[Watch]) -> None:
         keys = {watch.key for watch in watches}
-        with suppress(StoreUnavailableError):  # the waiters then read again after their timeout
-            heads = await self._store.read(lambda inner: {key: inner.head(key) for key in keys})
+        with suppress(StoreUnavailableError):  # the waiters check again
+            heads = await self._store.read(lambda tables: tables.heads_of(keys))
             for watch in watches:
-                watch.compare(heads[watch.key])
+                watch.compare(heads)
 
     def _heard(self, _sender: int, text: str) -> None:
         name, _, changed = text.partition(" ")

@@ -1,9 +1,12 @@
 """What the tests of the session contract do again and again."""
 
+import asyncio
+
 from google.genai import types
 
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import Status
+from durable_adk.sessions.sql.postgres import CommitNotifications
 
 
 def event(event_id, invocation_id="i1", *, delta=None, timestamp=1.0, text="hello", **fields):
@@ -59,3 +62,15 @@ def names(key):
 async def log(service, key):
     """The events' numbers and ids, in order."""
     return [(stored.seq, stored.event.id) for stored in await service.read_events(key)]
+
+
+async def settled(service):
+    """Wait until what wakes the watches of a store runs, and has compared each of them once."""
+    news = getattr(service, "_news", None)
+    if isinstance(news, CommitNotifications):
+        await asyncio.wrap_future(news._listener.ready)
+        while not news._looking.done():
+            await asyncio.sleep(0.005)
+    elif news is not None:
+        while any(rounds.looked for rounds in news._rounds.values()):
+            await asyncio.sleep(0.005)

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from durable_adk.sessions import DatabaseSessionService, SessionKey, session_log
+from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, session_log
 from durable_adk.sessions.log.watches import topic
 from durable_adk.sessions.sql import postgres as store
 from durable_adk.sql import notifications
 from tests.support.postgres import Databases
-from tests.unit.sessions.contract import event, opened
+from tests.unit.sessions.contract import event, opened, settled
 
 NEVER = 50.0
 """Seconds after which a wait ends by itself, in tests in which it must not."""
@@ -71,7 +71,9 @@ async def test_no_event_is_missed_while_listeners_are_killed(
 ) -> None:
     """D8: what was lost with a connection is looked up when there is a new one."""
     monkeypatch.setattr(session_log, "_LONGEST_WAIT", NEVER)  # only notices end a wait
-    monkeypatch.setattr(notifications, "_DELAYS", (0.5, 0.5))  # what is committed meanwhile is lost
+    monkeypatch.setattr(store, "_PATIENCE", NEVER)
+    monkeypatch.setattr(store, "_LONG_PATIENCE", NEVER)
+    monkeypatch.setattr(notifications, "_DELAYS", (1.0, 1.0))
     writer, reader = make(), make()
     await opened(writer, key)
     reading = asyncio.create_task(_read(reader, key, last=22))
@@ -79,7 +81,13 @@ async def test_no_event_is_missed_while_listeners_are_killed(
         if number % 10 == 0:  # the last one as well: after it, there is no other notice
             await _until(lambda: postgres.query(url, f"SELECT 1 {_LISTENERS}"))
             await postgres.query(url, f"SELECT pg_terminate_backend(pid) {_LISTENERS}")
-        await _add(writer, key, number)
+            # What is committed now is lost; the writer, whose connection may end too, would send it
+            # when the listener is there again.
+            with monkeypatch.context() as lost:
+                lost.setattr(store, "CHANNEL", "somewhere_else")
+                await _add(writer, key, number)
+        else:
+            await _add(writer, key, number)
     async with asyncio.timeout(NEVER / 2):
         assert await reading == list(range(1, 23))
 
@@ -100,6 +108,33 @@ async def test_a_lost_notice_is_repaired_by_looking(
         await _add(writer, key, number)
     async with asyncio.timeout(30):
         assert await reading == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("patience", ["_PATIENCE", "_LONG_PATIENCE"])
+async def test_a_lost_notice_ends_a_long_wait(
+    make: Callable[[], DatabaseSessionService],
+    key: SessionKey,
+    monkeypatch: pytest.MonkeyPatch,
+    patience: str,
+) -> None:
+    """D8: all who wait are compared with the database, sooner if an invocation runs."""
+    monkeypatch.setattr(store, "_PATIENCE", NEVER)
+    monkeypatch.setattr(store, "_LONG_PATIENCE", NEVER)
+    monkeypatch.setattr(store, patience, 0.1)
+    writer, reader = make(), make()
+    await opened(writer, key)
+    if patience == "_LONG_PATIENCE":
+        await writer.close_invocation(key, invocation_id="i1", epoch=1, status=Status.COMPLETED)
+    with reader.watch(key) as watch:
+        await reader.look(watch)
+        await settled(reader)
+        monkeypatch.setattr(store, "CHANNEL", "somewhere_else")
+        if patience == "_LONG_PATIENCE":
+            await opened(writer, key, "i2")
+        else:
+            await _add(writer, key, 1)
+        async with asyncio.timeout(NEVER / 2):
+            await reader.changed(watch, timeout=NEVER)
 
 
 async def test_a_notice_tells_nobody_who_has_written(

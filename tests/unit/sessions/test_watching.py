@@ -1,0 +1,219 @@
+"""Waiting for a change of a session, over two objects of each store that stand for processes."""
+
+import asyncio
+import contextlib
+
+import pytest
+from sqlalchemy import Engine, event as sqlalchemy_event
+
+from durable_adk.errors import SessionBusyError
+from durable_adk.sessions import (
+    DatabaseSessionService,
+    InMemorySessionService,
+    SessionKey,
+    SqliteSessionService,
+    Status,
+)
+from durable_adk.sessions.sql import postgres as store, statements
+from tests.unit.sessions.contract import (
+    abandon,
+    event,
+    names,
+    opened,
+    paused,
+    resumed,
+    settled,
+)
+
+NEVER = 1000.0
+"""Seconds after which a wait ends by itself, in tests in which it must not."""
+
+
+@pytest.fixture
+async def stores(place):
+    """The one that reads, and the one that writes; of a store in memory there is one."""
+    if place is None:
+        one = InMemorySessionService()
+        made = [one, one]
+    else:
+        kind = DatabaseSessionService if isinstance(place, str) else SqliteSessionService
+        made = [kind(place), kind(place)]
+    yield made
+    for service in made:
+        await service.close()
+
+
+@pytest.fixture
+def unrepaired(monkeypatch):
+    """Lets only announcements wake watches of a PostgreSQL database."""
+    monkeypatch.setattr(store, "_PATIENCE", NEVER)
+    monkeypatch.setattr(store, "_LONG_PATIENCE", NEVER)
+
+
+async def end_paused(service, key):
+    """Cancel the paused invocation."""
+    ended = {"invocation_id": "i1", "epoch": 1, "status": Status.CANCELLED}
+    await service.close_paused(key, **ended)
+
+
+async def end_of_two(service, key):
+    """Cancel the paused invocation, which has a ticket, while another one runs."""
+    with pytest.raises(SessionBusyError):
+        await end_paused(service, key)
+
+
+async def queued_answer(service, key):
+    """Let another invocation run, for which the answer of the paused one waits."""
+    await paused(service, key)
+    await opened(service, key, "i2")
+    with pytest.raises(SessionBusyError):
+        await resumed(service, key)
+
+
+def commit(service, key):
+    """Commit an event."""
+    return service.commit_event(key, event("c"), invocation_id="i1", epoch=1)
+
+
+def close(service, key):
+    """Complete the invocation."""
+    done = {"invocation_id": "i1", "epoch": 1, "status": Status.COMPLETED}
+    return service.close_invocation(key, **done)
+
+
+def create(service, key):
+    """Create the session."""
+    return service.create_session(**names(key))
+
+
+def delete(service, key):
+    """Delete the session."""
+    return service.delete_session(**names(key))
+
+
+def pause(service, key):
+    """Pause the invocation."""
+    return service.pause_invocation(key, invocation_id="i1", epoch=1)
+
+
+CHANGES = [
+    (create, opened),
+    (create, delete),
+    (opened, commit),
+    (opened, pause),
+    (opened, close),
+    (paused, resumed),
+    (paused, abandon),
+    (paused, end_paused),
+    (queued_answer, end_of_two),
+    (paused, delete),
+]
+"""What was done before, and what changes the session."""
+
+
+@pytest.mark.parametrize(
+    ("before", "change"), CHANGES, ids=[f"{one.__name__}-{two.__name__}" for one, two in CHANGES]
+)
+@pytest.mark.usefixtures("unrepaired")
+async def test_each_change_ends_a_wait(stores, key, before, change):
+    """Also one without an event, and one that falls between a look and the wait (D8)."""
+    reader, writer = stores
+    await before(writer, key)
+    with reader.watch(key) as watch:
+        await reader.look(watch)
+        await settled(reader)
+        await change(writer, key)
+        async with asyncio.timeout(5):
+            await reader.changed(watch, timeout=NEVER)
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_a_look_may_be_slow(stores, key):
+    """What it has read may be older than what the poll has compared before the look has ended."""
+    reader, writer = stores
+    await opened(writer, key)
+    store_of_reader = reader._sql
+    read = store_of_reader.read
+
+    async def slow(work):
+        found = await read(work)
+        store_of_reader.read = read
+        await commit(writer, key)
+        (rounds,) = reader._news._rounds.values()
+        version = rounds._version
+        while rounds._version == version:
+            await asyncio.sleep(0.005)
+        return found
+
+    with reader.watch(key._replace(session_id="other")) as other:
+        await reader.look(other)
+        await settled(reader)
+        with reader.watch(key) as watch:
+            store_of_reader.read = slow
+            await reader.look(watch)
+            async with asyncio.timeout(5):
+                await reader.changed(watch, timeout=NEVER)
+
+
+async def test_another_session_ends_no_wait(stores, key):
+    """A wait lasts as long as it may, whatever others commit."""
+    reader, writer = stores
+    await opened(writer, key)
+    with reader.watch(key) as watch:
+        await reader.look(watch)
+        await settled(reader)
+        await reader.look(watch)  # the announcement of what came before may have been late
+        await opened(writer, key._replace(session_id="other"))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await reader.changed(watch, timeout=0.2)
+        assert loop.time() - began >= 0.2
+
+
+async def test_a_wait_survives_the_closing_of_its_store(stores, key, monkeypatch):
+    """Another user of the object may close it; the next call opens it again."""
+    reader, writer = stores
+    for module, name in (("polling", "_PATIENCE"), ("postgres", "_LONG_PATIENCE")):
+        monkeypatch.setattr(f"durable_adk.sessions.sql.{module}.{name}", 0.2)
+    await create(writer, key)
+    with reader.watch(key) as watch:
+        await reader.look(watch)
+        waiting = asyncio.create_task(reader.changed(watch, timeout=NEVER))
+        await asyncio.sleep(0)
+        await reader.close()
+        await asyncio.sleep(0)
+        await opened(writer, key)
+        async with asyncio.timeout(5):
+            await waiting
+
+
+@contextlib.contextmanager
+def counted():
+    """The statements that run meanwhile."""
+    found = []
+
+    def executed(_connection, _cursor, statement, *_):
+        found.append(statement)
+
+    sqlalchemy_event.listen(Engine, "before_cursor_execute", executed)
+    try:
+        yield found
+    finally:
+        sqlalchemy_event.remove(Engine, "before_cursor_execute", executed)
+
+
+@pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
+async def test_the_rows_of_many_sessions_are_read_together(stores, key, monkeypatch):
+    """One statement reads at most so many; a missing session has no row."""
+    service, _ = stores
+    monkeypatch.setattr(statements, "MANY_HEADS", 3)
+    texts = ["a", "b'\"\\", "ü😀", "%s", "{1}", ":k", "missing"]
+    keys = [SessionKey(key.app_name, f"u {text}", text) for text in texts]
+    for one in keys[:-1]:
+        await create(service, one)
+    singly = await service._sql.read(lambda tables: {one: tables.head(one) for one in keys})
+    assert singly.pop(keys[-1]) is None
+    with counted() as run:
+        together = await service._sql.read(lambda tables: tables.heads_of(keys))
+    assert together == singly
+    assert len([text for text in run if "json" in text]) == 3
