@@ -46,13 +46,12 @@ function inputOf(field, initial, name, path) {
   return INPUTS[field.kind](field, initial, name, path);
 }
 
-function labelled(field, name, path, control, { id, required = false }) {
+function labelled(field, name, path, control, { id }) {
   const title = field.title || name;
-  const mark = required && h("span", { class: "needed", title: "needed" }, "*");
   return h(
     "div",
     { class: "field", "data-path": path },
-    title && h("label", { for: id }, title, mark),
+    title && h("label", { for: id }, title),
     field.description && h("p", { class: "hint", id: `${id}-hint` }, field.description),
     control,
     h("p", { class: "problem", id: `${id}-problem` }),
@@ -144,7 +143,10 @@ const INPUTS = {
       const at = path ? `${path}.${each.name}` : each.name;
       const input = inputOf(each.field, initial?.[each.name] ?? emptyOf(each.field), each.name, at);
       const label = input.element.querySelector(":scope > label");
-      if (each.required && label) label.append(h("span", { class: "needed", title: "needed" }, " *"));
+      if (each.required && label) {
+        label.append(h("span", { class: "needed", title: "needed", "aria-hidden": "true" }, " *"));
+        input.element.querySelector("input:not([type=checkbox]), select, textarea")?.setAttribute("aria-required", "true");
+      }
       return { ...each, ...input };
     });
     const value = () => {

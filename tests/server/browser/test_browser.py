@@ -284,10 +284,11 @@ async def test_the_page_serves_a_phone_and_the_dark(browser, web) -> None:
         where = await page.locator(".session-head .where").bounding_box()
         assert where["height"] < 30  # one line, however long the session's id is
         await page.set_viewport_size({"width": 1000, "height": 700})
-        side = await page.locator(".side").bounding_box()
-        for chip in await page.locator(".chips .chip").all():
-            box = await chip.bounding_box()
-            assert box["x"] + box["width"] <= side["width"]
+        await page.locator(".run-list .badge").first.wait_for()
+        over = "all => all.some((one) => one.getBoundingClientRect().right > 320)"
+        assert await page.locator(".chips .chip").evaluate_all(over) is False
+        await page.set_viewport_size({"width": 1000, "height": 260})
+        assert await page.evaluate("document.documentElement.scrollHeight") == 260
         colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert sum(map(int, re.findall(r"\d+", colour)[:3])) < 150
 
