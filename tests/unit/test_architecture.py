@@ -4,7 +4,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -102,17 +102,29 @@ COMPUTING = """
 SMALL = "at by for from of on the to"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Free the trees: the garbage collector would go through a million nodes in each later test."""
+    yield
+    nodes.cache_clear()
+    tree.cache_clear()
+
+
 @cache
 def tree(path: Path) -> ast.Module:
     """Return a file's syntax tree."""
     return ast.parse(path.read_text())
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file."""
+    return tuple(ast.walk(tree(path)))
+
+
 def functions(path: Path) -> Iterator[Function]:
     """Yield all functions of a file."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, Function):
-            yield node
+    return (node for node in nodes(path) if isinstance(node, Function))
 
 
 def name(path: Path) -> str:
@@ -214,7 +226,7 @@ def test_a_public_class_name_is_unique() -> None:
 def imported(module: Path, known: set[str]) -> set[str]:
     """The package's modules that a module imports, those for types only included."""
     found = set[str]()
-    for node in ast.walk(tree(FOLDER / module)):
+    for node in nodes(FOLDER / module):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -241,7 +253,8 @@ def test_a_test_states_a_property() -> None:
     silent = [
         f"{name(path)}: {function.name}"
         for path in TESTS
-        for function in functions(path)
+        for function in tree(path).body
+        if isinstance(function, Function)
         if function.name.startswith("test_") and not ast.get_docstring(function)
     ]
     assert silent == []
@@ -251,16 +264,16 @@ def test_the_source_distribution_has_what_its_tests_import() -> None:
     """Whoever packages a release can run the tests that come with it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
-    nodes = [node for path in ALL_TESTS for node in ast.walk(tree(path))]
-    imported = {(n.module or "").partition(".")[0] for n in nodes if isinstance(n, ast.ImportFrom)}
+    top = [node for path in ALL_TESTS for node in tree(path).body]
+    imported = {(n.module or "").partition(".")[0] for n in top if isinstance(n, ast.ImportFrom)}
     ours = {package for package in imported if package and (ROOT / package).is_dir()}
     assert {"durable_adk", "simulation", "tests"} <= ours <= set(included)
 
 
-def makes_code(code: ast.AST) -> set[str]:
+def makes_code(code: Iterable[ast.AST]) -> set[str]:
     """What unpickles or evaluates, by whatever name it was imported."""
     found = set[str]()
-    for node in ast.walk(code):
+    for node in code:
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names} & UNPICKLERS
         if isinstance(node, ast.ImportFrom) and not node.level:
@@ -272,9 +285,9 @@ def makes_code(code: ast.AST) -> set[str]:
     return found
 
 
-def imports_by_name(code: ast.AST) -> bool:
+def imports_by_name(code: Iterable[ast.AST]) -> bool:
     """Whether a text may decide which module is imported, or whose object is taken."""
-    for node in ast.walk(code):
+    for node in code:
         names = set[str]()
         if isinstance(node, ast.Import):
             names = {alias.name for alias in node.names}
@@ -292,8 +305,8 @@ def imports_by_name(code: ast.AST) -> bool:
 
 def test_no_data_becomes_code() -> None:
     """S12: nothing is unpickled, evaluated, or imported by a name that came from data."""
-    assert {name(path) for path in PACKAGE if makes_code(tree(path))} == set()
-    assert {name(path) for path in PACKAGE if imports_by_name(tree(path))} == set(IMPORTERS)
+    assert {name(path) for path in PACKAGE if makes_code(nodes(path))} == set()
+    assert {name(path) for path in PACKAGE if imports_by_name(nodes(path))} == set(IMPORTERS)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +326,7 @@ def test_no_data_becomes_code() -> None:
 )
 def test_an_import_by_name_is_seen(code: str) -> None:
     """S12: each way that Python has is one that the test above knows."""
-    assert imports_by_name(ast.parse(code))
+    assert imports_by_name(ast.walk(ast.parse(code)))
 
 
 @pytest.mark.parametrize(
@@ -329,4 +342,4 @@ def test_an_import_by_name_is_seen(code: str) -> None:
 )
 def test_code_from_data_is_seen(code: str) -> None:
     """S12: also where it has got another name."""
-    assert makes_code(ast.parse(code))
+    assert makes_code(ast.walk(ast.parse(code)))
