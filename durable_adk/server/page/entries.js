@@ -181,7 +181,7 @@ function details(entry, context) {
   const last = entry.responses?.at(-1) ?? entry;
   const delta = last.event?.actions?.stateDelta ?? {};
   return [
-    entry.args && section("Request", json(entry.args)),
+    Object.keys(entry.args ?? {}).length > 0 && section("Arguments", json(entry.args)),
     (entry.responses ?? []).map((each, index, all) => section(all.length > 1 ? `Response ${index + 1}` : "Response", json(each.response))),
     entry.kind === "message" && entry.role === "agent" && section("Response", json(entry.event.content)),
     Object.keys(delta).length > 0 && section("State change", argumentList(delta)),
