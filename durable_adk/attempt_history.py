@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
@@ -13,6 +14,8 @@ MARK = "durable-adk-reports"
 missing key or an unavailable store must neither end a step that reports them nor cancel one that
 sends heartbeats."""
 
+_IDENTITY = re.compile(r"[\w.:@/+-]{1,128}", re.ASCII)
+"""Identities that a history carries. They are in Temporal's histories in plain anyway."""
 _NUMBERS = re.compile(rb'\{("[a-z_]{1,20}":[\d\[\],]+)*\}')
 
 Stretches = tuple[tuple[int, int], ...]
@@ -38,6 +41,11 @@ class AttemptHistory(BaseModel):
     """How many attempts were returned because the worker did not know the agent."""
     away: int = 0
     """How many attempts could not ask a toolset for the tool."""
+    number: int = 0
+    """The attempt that has sent this; 0 if it did not say."""
+    worker: tuple[int, ...] = ()
+    """Identity of its worker, in ASCII codes: the codec of earlier releases lets only numbers pass,
+    and would refuse a text."""
 
     @classmethod
     def of(cls, details: Sequence[Any]) -> Self:
@@ -46,6 +54,25 @@ class AttemptHistory(BaseModel):
             return cls.model_validate(details[0]) if details else cls()
         except ValidationError:
             return cls()
+
+    def send(self) -> None:
+        """Send the history in a heartbeat of the current attempt, with its number and worker."""
+        signed = self.signed(activity.info().attempt, worker_identity() or "")
+        activity.heartbeat(*signed.details())
+
+    def signed(self, number: int, worker: str) -> "AttemptHistory":
+        """Return the history as sent by an attempt; unchanged if it cannot carry the identity."""
+        if not _IDENTITY.fullmatch(worker):
+            return self
+        return self.model_copy(update={"number": number, "worker": tuple(worker.encode())})
+
+    def worker_of(self, number: int) -> str | None:
+        """Return the identity of an attempt's worker, if that attempt has sent this history."""
+        try:
+            worker = bytes(self.worker).decode("ascii")
+        except ValueError:
+            return None
+        return worker if number == self.number and _IDENTITY.fullmatch(worker) else None
 
     def details(self) -> list[RawValue]:
         """Return the history as heartbeat details."""
@@ -77,6 +104,14 @@ class AttemptHistory(BaseModel):
             elsewhere=self.elsewhere + elsewhere,
             away=self.away + away,
         )
+
+
+def worker_identity() -> str | None:
+    """Return the identity of this worker, as in Temporal; None in process."""
+    try:
+        return activity.client().identity
+    except RuntimeError:
+        return None
 
 
 def is_attempt_history(payload: Payload) -> bool:

@@ -290,5 +290,5 @@ def _enter(attempt: Attempt) -> None:
     def heartbeat(*details: RawValue) -> None:
         told.details = tuple(json.loads(raw.payload.data) for raw in details)
 
-    here = SimpleNamespace(info=lambda: info, heartbeat=heartbeat)
+    here = SimpleNamespace(info=lambda: info, heartbeat=heartbeat, client=None)
     activity._Context.set(here)  # pyright: ignore[reportArgumentType]: all that our activities ask for

@@ -155,7 +155,7 @@ class StepAttempt(EffectAttempt):
     def tell(self, history: AttemptHistory) -> None:
         """Report the history to the next attempt, in a heartbeat."""
         if not self.is_local:
-            activity.heartbeat(*history.details())
+            history.send()
 
 
 def to_application_error(
@@ -356,7 +356,7 @@ async def heartbeating(
         while True:
             await asyncio.sleep(timeout.total_seconds() / 4)
             told = leaving if leaving is not None and activity.is_worker_shutdown() else history
-            activity.heartbeat(*told.details())
+            told.send()
 
     beater = asyncio.create_task(beat())
     try:

@@ -36,7 +36,8 @@ class ModelAttempt(JsonModel):
     seconds: float | None = None
     """Duration of the attempt in seconds; None if unknown."""
     worker: str | None = None
-    """Identity of its worker, as in Temporal; None if unknown, as of an attempt that was lost."""
+    """Identity of its worker, as in Temporal; None if unknown, as of an attempt that was lost
+    before its first heartbeat."""
     error_type: str | None = None
     error_message: str | None = None
     usage_metadata: types.GenerateContentResponseUsageMetadata | None = None

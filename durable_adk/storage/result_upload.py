@@ -79,10 +79,10 @@ async def _with_heartbeats(work: asyncio.Future[None]) -> None:
     """Wait for the end of `work`, sending heartbeats."""
     beat = (activity.info().heartbeat_timeout or timedelta(seconds=4)).total_seconds() / 4
     # A heartbeat replaces the previous details, so they are sent again.
-    details = AttemptHistory.of(activity.info().heartbeat_details).details()
+    history = AttemptHistory.of(activity.info().heartbeat_details)
     try:
         while not (await asyncio.wait({work}, timeout=beat))[0]:
-            activity.heartbeat(*details)
+            history.send()
     finally:
         work.cancel()
     await work

@@ -3,14 +3,17 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError
 
 from durable_adk.client.queries import read_attempts
 from durable_adk.events import Event
 from durable_adk.models.model_attempt import AttemptEnd
+from durable_adk.server.routes.records import attempts_of
 from durable_adk.sessions import Status
 from durable_adk.tools import ToolContract
 from tests.support.contract_apps import (
@@ -178,3 +181,33 @@ async def test_an_answer_that_is_lost_is_on_record(place: Workplace) -> None:
     assert place.traces.asked == {0: 2}
     [attempt] = await read_attempts(place.sessions, place.key(KEPT), INVOCATION)
     assert (attempt.attempt, attempt.ended) == (1, AttemptEnd.LOST)
+
+
+@pytest.mark.parametrize("app", ["model"])
+async def test_the_worker_of_a_lost_attempt_is_on_record(app: str, place: Workplace) -> None:
+    """F1, F12: SIGKILL amid a call, after a heartbeat: its successor says on which worker."""
+    async with await place.start_worker() as killed:
+        run = asyncio.create_task(place.all_of(app))
+        worker = await asyncio.wait_for(heartbeat_of(place, app), 60)
+        assert worker.startswith(f"{killed.pid}@")
+        await killed.kill()
+    place.traces.open_gate()
+    async with await place.start_worker():
+        events = await asyncio.wait_for(run, 60)
+    key = place.key(app)
+    record = await place.sessions.get_invocation(key, INVOCATION)
+    assert record is not None
+    found = await attempts_of(place.sessions, key, record, events)
+    lost = [(one.attempt, one.worker) for one in found if one.outcome == "lost"]
+    assert lost == [(1, worker)]
+
+
+async def heartbeat_of(place: Workplace, app: str) -> str:
+    """Wait for the first heartbeat of an activity; the identity of its worker."""
+    while True:
+        with suppress(RPCError):  # the workflow has not started yet
+            description = await place.workflow(app).describe()
+            for pending in description.raw_description.pending_activities:
+                if pending.HasField("last_heartbeat_time") and pending.heartbeat_details.payloads:
+                    return pending.last_worker_identity
+        await asyncio.sleep(0.05)

@@ -1,6 +1,7 @@
 """What attempts know of those before them."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, strategies as st
@@ -53,6 +54,42 @@ def test_heartbeats_of_other_versions_tell_nothing() -> None:
     """D6, I20: those of a worker before reports existed, and fields that a later one adds."""
     assert AttemptHistory.of([]) == NO_ATTEMPTS
     assert AttemptHistory.of([{"told": [[1, 2]], "later": True}]) == AttemptHistory(told=((1, 2),))
+
+
+def signed_by(worker: str) -> AttemptHistory:
+    """As the next attempt reads what attempt 3 has sent."""
+    return carried(AttemptHistory(told=((1, 1),)).signed(3, worker))
+
+
+@pytest.mark.parametrize("worker", ["17@host.example", "1@pod-7f@eu/west+1:a_b", "x" * 128])
+def test_a_history_names_the_worker_that_has_sent_it(worker: str) -> None:
+    """The next attempt learns on which worker the last one was lost, and of no other attempt."""
+    history = signed_by(worker)
+    assert [history.worker_of(number) for number in (1, 2, 3, 4)] == [None, None, worker, None]
+    assert history.lost(4) == [2, 3]
+
+
+@pytest.mark.parametrize("worker", ["", "x" * 129, "two words", "näme", "a\x1b[31m", "17@host\n"])
+def test_an_identity_that_does_not_fit_is_left_out(worker: str) -> None:
+    """I14, S5: a heartbeat carries neither long texts nor any others, but the rest as ever."""
+    assert signed_by(worker) == AttemptHistory(told=((1, 1),))
+
+
+@pytest.mark.parametrize(
+    "codes", [[], [27, 91], [300], [-1], [49] * 129, [49, 10], [200], [10**30]], ids=str
+)
+def test_a_forged_identity_names_nobody(codes: list[int]) -> None:
+    """S5: who writes heartbeats into Temporal gets no other text into a terminal or a page."""
+    history = AttemptHistory.of([{"told": [[1, 2]], "number": 3, "worker": codes}])
+    assert history.worker_of(3) is None
+    assert history.told == ((1, 2),)
+
+
+def test_the_codec_of_earlier_releases_lets_an_identity_pass() -> None:
+    """D6: encrypting, they would refuse heartbeat details that hold anything but numbers."""
+    earlier = re.compile(rb'\{("[a-z_]{1,20}":[\d\[\],]+)*\}')
+    [raw] = AttemptHistory(told=((1, 2),), away=1).signed(3, "17@host").details()
+    assert earlier.fullmatch(raw.payload.data)
 
 
 def test_details_that_cannot_be_read_tell_nothing() -> None:

@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from google.genai import types
-from temporalio import activity
 
 from durable_adk.activities.commit.notes import offer_note
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
+from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory, worker_identity
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import TransientError, describe
 from durable_adk.models.llm_response import LlmResponse
@@ -46,8 +45,14 @@ class AttemptRecorder:
     async def tell_the_lost(self) -> None:
         """Record earlier attempts that were lost before they could; existing notes are kept."""
         for number in self.history.in_vain(self.number):
-            lost = ModelAttempt(event_id=self.step.event_id, attempt=number, ended=AttemptEnd.LOST)
-            await self._note(lost)
+            await self._note(
+                ModelAttempt(
+                    event_id=self.step.event_id,
+                    attempt=number,
+                    ended=AttemptEnd.LOST,
+                    worker=self.history.worker_of(number),
+                )
+            )
 
     def begin(self, model: str) -> None:
         """Record that the model call starts now."""
@@ -90,7 +95,7 @@ class AttemptRecorder:
                 model=self._model,
                 started=self._started,
                 seconds=round(lasted, 3),
-                worker=_worker(),
+                worker=worker_identity(),
                 error_type=kind,
                 error_message=message or None,
                 usage_metadata=self._usage,
@@ -100,11 +105,3 @@ class AttemptRecorder:
     async def _note(self, attempt: ModelAttempt) -> None:
         name = f"{attempt.event_id}.{attempt.attempt:03}"
         await offer_note(self.deps, self.step, ATTEMPT, name, attempt.to_json())
-
-
-def _worker() -> str | None:
-    """Return the identity of this worker; None in process."""
-    try:
-        return activity.client().identity
-    except RuntimeError:
-        return None

@@ -69,7 +69,8 @@ class AttemptSummary(JsonModel):
     """``completed``, ``failed``, ``cancelled`` or ``lost`` with its worker."""
     error: dict[str, Any] | None = None
     worker: str | None = None
-    """Identity of its worker; None if unknown, as of one that completed or was lost."""
+    """Identity of its worker; None if unknown, as of one that completed, or was lost before its
+    first heartbeat."""
     start_time: float | None = None
     end_time: float | None = None
     usage: TokenUsage | None = None
