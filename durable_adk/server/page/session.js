@@ -107,7 +107,7 @@ export class SessionView {
     this.#loaded = true;
     if (item.type === "status") {
       this.#ask(item.invocationId, 50);
-      if (CLOSED.has(item.status)) announce(`The run ${item.status}.`);
+      if (CLOSED.has(item.status)) announce(`Run ${item.status}.`);
     }
     if (item.type === "event") {
       if (this.#queued.delete(item.event.invocationId)) this.#drawQueue();

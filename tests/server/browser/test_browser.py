@@ -162,7 +162,7 @@ async def test_a_failure_is_told_once_and_without_colours(browser, web) -> None:
     """The timeline has its words in one place; the list and the run's head name the status."""
     async with tab(browser, web) as page:
         await say(page, "fail")
-        await page.get_by_text("The run failed.").wait_for()
+        await seen(page, "The run failed.")
         assert await page.get_by_text("The desk is closed.").count() == 1
         await ended(page, "failed")
         row = page.get_by_role("navigation", name="Runs").get_by_role("link").first
@@ -211,7 +211,7 @@ async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:
         await page.add_init_script(path=axe)
         await page.reload()
         await say(page, "fail")
-        await page.get_by_text("The run failed.").wait_for()
+        await seen(page, "The run failed.")
         await barriers(page)
         await say(page, "draw")
         await ended(page)
