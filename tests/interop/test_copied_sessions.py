@@ -18,6 +18,9 @@ from durable_adk.apps import App
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.models import ScriptedModel
+from durable_adk.ops.adk_sessions.copies import copy_sessions
+from durable_adk.ops.adk_sessions.database import open_database
+from durable_adk.ops.adk_sessions.stored_sessions import StoredSessions
 from durable_adk.runners import Runner
 from durable_adk.sessions.database_session_service import DatabaseSessionService
 from durable_adk.sessions.session import Session
@@ -56,14 +59,28 @@ def command(verb: str, url: str, store: str | Path, *options: str) -> list[str]:
     return [*python, url.replace("+aiosqlite", ""), "--store", str(store), "--json", *options]
 
 
-def copied(verb: str, url: str, store: str | Path, *options: str) -> dict[str, Any]:
-    """What a copy reports; its exit code says whether there were problems."""
+def reported(verb: str, url: str, store: Path, *options: str) -> dict[str, Any]:
+    """What the command reports; its exit code says whether there were problems."""
     line = command(verb, url, store, *options)
     run = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.stdout, run.stderr
     report = json.loads(run.stdout)
     assert run.returncode == (1 if report["problems"] else 0), run.stderr
     return report
+
+
+async def copied(verb: str, url: str, store: str | Path) -> dict[str, Any]:
+    """The same without a process."""
+    url = url.replace("+aiosqlite", "")
+    is_target = verb == "export"
+    async with (
+        DatabaseSessionService(f"sqlite:///{store}" if isinstance(store, Path) else store) as ours,
+        open_database(url, is_target=is_target) as theirs,
+    ):
+        await ours.prepare()
+        if is_target:
+            return (await copy_sessions(StoredSessions(store=ours), theirs)).as_json()
+        return (await copy_sessions(theirs, ours)).as_json()
 
 
 def sqlite(path: Path) -> str:
@@ -108,7 +125,7 @@ async def test_an_import_has_all_that_google_adk_shows(adk, tmp_path, kind) -> N
     """Ids, times, authors, content, actions, state of all scopes and the order are the same."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
     theirs = write(adk, url, kind)
-    report = copied("import", url, store)
+    report = reported("import", url, store)
     counts = {"found": 4, "copied": 4, "continued": 0, "present": 0, "different": 0}
     assert report["sessions"] == {**counts, "unreadable": 0}
     assert report["events"] == {"copied": LONG + 10, "present": 0, "unreadable": 0}
@@ -122,15 +139,15 @@ async def test_an_import_has_all_that_google_adk_shows(adk, tmp_path, kind) -> N
 
 
 @pytest.mark.parametrize("kind", ["v1", "file"])
-def test_an_export_is_the_database_that_was_imported(adk, tmp_path, kind) -> None:
+async def test_an_export_is_the_database_that_was_imported(adk, tmp_path, kind) -> None:
     """google-adk reads the same from it, also in the fields that we do not have."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
     theirs = write(adk, url, kind)
-    copied("import", url, store)
+    await copied("import", url, store)
     back = sqlite(tmp_path / "back.db")
-    assert copied("export", back, store)["sessions"]["copied"] == 4
+    assert (await copied("export", back, store))["sessions"]["copied"] == 4
     assert adk.ask(work="read", url=back, kind="v1") == theirs
-    assert copied("export", back, store)["sessions"]["present"] == 4
+    assert (await copied("export", back, store))["sessions"]["present"] == 4
 
 
 @pytest.mark.parametrize("kind", ["v1", "v0"])
@@ -138,12 +155,12 @@ async def test_postgres_databases_are_copied(adk, databases, tmp_path, kind) -> 
     """From PostgreSQL into PostgreSQL, and back."""
     source, store, back = [await databases.make() for _ in range(3)]
     theirs = write(adk, source.replace("postgresql://", "postgresql+asyncpg://"), kind)
-    report = copied("import", source, store)
+    report = await copied("import", source, store)
     assert report["problems"] == []
     assert await stored(store) == [as_ours(one) for one in theirs]
-    assert copied("import", source, store)["events"]["present"] == LONG + 10
-    copied("export", back, store)
-    assert copied("export", back, store)["events"]["present"] == LONG + 10
+    assert (await copied("import", source, store))["events"]["present"] == LONG + 10
+    await copied("export", back, store)
+    assert (await copied("export", back, store))["events"]["present"] == LONG + 10
     url = back.replace("postgresql://", "postgresql+asyncpg://")
     assert adk.ask(work="read", url=url, kind="v1") == theirs
 
@@ -179,18 +196,18 @@ async def test_a_killed_import_is_continued(adk, tmp_path, rows) -> None:
     theirs = write(adk, url, "v1", more=200)
     killed(command("import", url, store), store, "events", rows)
     there = count(store, "events")
-    report = copied("import", url, store)
+    report = await copied("import", url, store)
     assert report["events"] == {"copied": LONG + 410 - there, "present": there, "unreadable": 0}
     assert await stored(f"sqlite:///{store}") == [as_ours(one) for one in theirs]
 
 
-def test_a_killed_export_is_continued(adk, tmp_path) -> None:
+async def test_a_killed_export_is_continued(adk, tmp_path) -> None:
     """SIGKILL between two sessions: the next export brings the rest, and nothing twice."""
     url, store, back = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "back.db"
     theirs = write(adk, url, "v1", more=200)
-    copied("import", url, store)
+    await copied("import", url, store)
     killed(command("export", sqlite(back), store), back, "events", 300)
-    copied("export", sqlite(back), store)
+    await copied("export", sqlite(back), store)
     assert adk.ask(work="read", url=sqlite(back), kind="v1") == theirs
 
 
@@ -198,9 +215,9 @@ async def test_a_session_that_went_on_in_google_adk_is_continued(adk, tmp_path) 
     """The next import appends what was said since, with the state that comes of it."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
     write(adk, url, "v1")
-    copied("import", url, store)
+    await copied("import", url, store)
     adk.ask(work="grow", url=url, kind="v1", start=LONG, upto=LONG + 3)
-    report = copied("import", url, store)
+    report = await copied("import", url, store)
     assert report["sessions"]["continued"] == 1
     assert report["events"]["copied"] == 3
     theirs = adk.ask(work="read", url=url, kind="v1")
@@ -220,7 +237,7 @@ async def test_other_sessions_and_values_are_left_alone(adk, tmp_path) -> None:
             app_name="shop", user_id="anna", session_id="empty", state={"mine": 1}
         )
         await ours.create_session(app_name="shop", user_id="anna", session_id="long")
-    report = copied("import", url, store)
+    report = await copied("import", url, store)
     assert report["sessions"]["different"] == 3
     assert report["sessions"]["copied"] == 1
     named = [(one.get("user"), one.get("session")) for one in report["problems"]]
@@ -239,7 +256,7 @@ async def test_the_conversation_goes_on(adk, tmp_path) -> None:
     """The model is asked with the imported history, and sees the imported state."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
     write(adk, url, "v0")
-    copied("import", url, store)
+    await copied("import", url, store)
     model = ScriptedModel(replies=lambda _: "Go on.")
     agent = LlmAgent(name="root", model=model, instruction="{user:tier} {count}")
     async with (
@@ -256,7 +273,7 @@ async def test_the_conversation_goes_on(adk, tmp_path) -> None:
     assert "gold 129" in str(request.config.system_instruction)
     assert session
     assert [one.text for one in session.events[-3:]] == [str(LONG - 1), "And now?", "Go on."]
-    assert copied("import", url, store)["sessions"]["present"] == 4
+    assert (await copied("import", url, store))["sessions"]["present"] == 4
 
 
 async def test_a_request_that_waited_is_named_and_made_again(adk, tmp_path) -> None:
@@ -264,11 +281,11 @@ async def test_a_request_that_waited_is_named_and_made_again(adk, tmp_path) -> N
     url, store, back = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "back.db"
     adk.ask(work="converse", url=url, kind="v1")
     theirs = adk.ask(work="read", url=url, kind="v1")
-    report = copied("import", url, store)
+    report = await copied("import", url, store)
     where = {"app": "shop", "user": "anna", "session": "asks"}
     assert report["requests"] == [{**where, "tool": "pay", "kind": "confirmation"}]
-    assert copied("import", url, store)["events"]["copied"] == 0
-    copied("export", sqlite(back), store)
+    assert (await copied("import", url, store))["events"]["copied"] == 0
+    reported("export", sqlite(back), store)
     assert adk.ask(work="read", url=sqlite(back), kind="v1") == theirs
 
     tool = FunctionTool(pay, require_confirmation=True)
@@ -322,7 +339,7 @@ async def test_bad_rows_are_named_and_left_out(adk, tmp_path) -> None:
         "UPDATE user_states SET state = '{\"x\": NaN}' WHERE user_id = 'anna'",
         "DELETE FROM sessions WHERE id = 's1' AND user_id = 'anna'",
     )
-    report = copied("import", url, store)
+    report = await copied("import", url, store)
     named = [(one["user"], one.get("session"), one.get("event")) for one in report["problems"]]
     assert named == [
         ("anna", None, None),
@@ -333,7 +350,7 @@ async def test_bad_rows_are_named_and_left_out(adk, tmp_path) -> None:
     ]
     assert report["sessions"]["unreadable"] == 2
     assert report["events"] == {"copied": LONG - 2, "present": 0, "unreadable": 2}
-    assert copied("import", url, store)["events"]["present"] == LONG - 2
+    assert (await copied("import", url, store))["events"]["present"] == LONG - 2
 
 
 async def test_a_pickle_with_code_is_not_run(adk, tmp_path) -> None:
@@ -342,7 +359,7 @@ async def test_a_pickle_with_code_is_not_run(adk, tmp_path) -> None:
     write(adk, url, "v0")
     code = f"cos\nsystem\n(S'touch {proof}'\ntR.".encode()
     change(tmp_path / "adk.db", f"UPDATE events SET actions = x'{code.hex()}' WHERE id = 'm3'")  # noqa: S608
-    report = copied("import", url, store)
+    report = await copied("import", url, store)
     assert [one["event"] for one in report["problems"]] == ["m3"]
     assert "os.system" in report["problems"][0]["problem"]
     assert not proof.exists()
@@ -352,7 +369,7 @@ async def test_times_of_1x_are_read_in_their_time_zone(adk, tmp_path) -> None:
     """google-adk 1.x wrote events' times in the local time of its machine."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
     theirs = write(adk, url, "v0")
-    copied("import", url, store, "--timezone", "Asia/Tokyo")
+    reported("import", url, store, "--timezone", "Asia/Tokyo")
     ours = await stored(f"sqlite:///{store}")
     before = [one["timestamp"] for one in theirs[2]["events"]]
     assert [one["timestamp"] for one in ours[2]["events"]] == [n - 9 * 3600 for n in before]
