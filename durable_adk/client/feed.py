@@ -7,8 +7,9 @@ lose, and any number of clients can follow, also after the end. Only stored even
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 
 from durable_adk.errors import (
     DurableAdkError,
@@ -85,14 +86,18 @@ async def follow_changes(
     told: tuple[Status, int] | None = None
     loop, until = asyncio.get_running_loop(), 0.0
     read = retrying(_read, CLIENT_TIMEOUT, pause=POLL)
+    read_page = retrying(sessions.read_page, CLIENT_TIMEOUT, pause=POLL)
     with sessions.watch(key) as watch:
         while True:
             over = run is not None and run.done()
-            head, record, news = await read(sessions, watch, invocation_id, cursor)
-            for stored in news:
-                cursor = stored.seq
-                if stored.event.invocation_id == invocation_id:
-                    yield stored
+            head, record = await read(sessions, watch, invocation_id)
+            # Read after the record: once that has its last event, all events can be read.
+            upto = record.end_seq if record else None
+            async with aclosing(paged(partial(read_page, key, upto=upto), cursor)) as news:
+                async for stored in news:
+                    cursor = stored.seq
+                    if stored.event.invocation_id == invocation_id:
+                        yield stored
             if record is not None and record.status.closed:
                 until = until or loop.time() + CLOSING_TIMEOUT
             ends = record is not None and _ends(record, pauses, late=loop.time() >= until)
@@ -110,8 +115,24 @@ async def follow_changes(
             if over and run is not None and not until:
                 raise DeliveredToOther(_recipient(invocation_id, await run))
             soon = until or orphaned or (record is None and run is None)
-            longest = POLL if soon else _longest(head)
-            await _wait(sessions, watch, longest, None if until else run)
+            await _wait(sessions, watch, POLL if soon else _longest(head), None if until else run)
+
+
+async def paged(
+    read: Callable[..., Awaitable[tuple[list[StoredEvent], bool]]], after: int
+) -> AsyncGenerator[StoredEvent]:
+    """Yield all events after a cursor; a caller that stops taking them keeps a page in memory.
+
+    Args:
+        read: `SessionLog.read_page` of a session, which takes the cursor as `after`.
+        after: The cursor.
+    """
+    more = True
+    while more:
+        found, more = await read(after=after)
+        for stored in found:
+            after = stored.seq
+            yield stored
 
 
 def _died(invocation_id: str) -> InvocationTerminatedError:
@@ -179,14 +200,11 @@ def _longest(head: Head | None) -> float:
 
 
 async def _read(
-    sessions: SessionLog, watch: Watch, invocation_id: str, cursor: int
-) -> tuple[Head | None, InvocationRecord | None, list[StoredEvent]]:
-    """The session's row, the invocation, and the events after the cursor."""
+    sessions: SessionLog, watch: Watch, invocation_id: str
+) -> tuple[Head | None, InvocationRecord | None]:
+    """The session's row and the invocation."""
     head = await sessions.look(watch)
-    record = await sessions.get_invocation(watch.key, invocation_id)
-    # Read after the record: once that has its last event, all events can be read.
-    upto = record.end_seq if record else None
-    return head, record, await sessions.read_events(watch.key, after=cursor, upto=upto)
+    return head, await sessions.get_invocation(watch.key, invocation_id)
 
 
 async def _wait(

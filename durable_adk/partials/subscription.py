@@ -3,11 +3,14 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
+from threading import Lock
 
 from durable_adk.partials.partial import PartialEvent, decode
 
 BUFFER = 1000
 """Maximum number of unread chunks; beyond it the oldest are dropped."""
+BUFFER_BYTES = 2**20
+"""Maximum size of unread chunks; the usual ones, of less than a KB each, take less."""
 
 
 class Subscription:
@@ -19,7 +22,10 @@ class Subscription:
     """
 
     def __init__(self, *, buffer: int = BUFFER) -> None:
-        self._arrived: deque[bytes] = deque(maxlen=buffer)
+        self._buffer = buffer
+        self._lock = Lock()
+        self._arrived: deque[bytes] = deque()
+        self._size = 0
         self._news = asyncio.Event()
         self._waking = False
         self._loop = asyncio.get_running_loop()
@@ -30,22 +36,36 @@ class Subscription:
             while not self._arrived:
                 self._news.clear()
                 await self._news.wait()
-            partial = decode(self._arrived.popleft())
-            if partial is not None:
+            if (data := self._next()) is not None and (partial := decode(data)) is not None:
                 return partial
 
     def drain(self) -> list[PartialEvent]:
         """Return all chunks received so far, without waiting."""
-        arrived = [self._arrived.popleft() for _ in range(len(self._arrived))]
+        with self._lock:
+            arrived, self._size = list(self._arrived), 0
+            self._arrived.clear()
         return [partial for data in arrived if (partial := decode(data)) is not None]
 
     def put(self, data: bytes) -> None:
         """Add encoded chunks, each in a line; callable from any thread, never blocks."""
-        self._arrived.extend(data.split(b"\n"))
+        with self._lock:
+            for one in data.split(b"\n"):
+                self._arrived.append(one)
+                self._size += len(one)
+            while len(self._arrived) > self._buffer or self._size > BUFFER_BYTES:
+                self._size -= len(self._arrived.popleft())
         if not self._waking:  # at most one callback is pending, even if the loop is stuck
             self._waking = True
             with suppress(RuntimeError):  # the loop is closed, so there is no reader
                 self._loop.call_soon_threadsafe(self._wake)
+
+    def _next(self) -> bytes | None:
+        with self._lock:  # `put` may drop the last one meanwhile
+            if not self._arrived:
+                return None
+            data = self._arrived.popleft()
+            self._size -= len(data)
+            return data
 
     def _wake(self) -> None:
         self._waking = False  # before the event, so that a later put wakes the loop again

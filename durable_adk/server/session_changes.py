@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from typing import Any, Self
 
-from durable_adk.client.feed import IDLE
+from durable_adk.client.feed import IDLE, paged
 from durable_adk.errors import SessionNotFoundError
 from durable_adk.partials import PartialChannel, PartialEvent, Subscription
 from durable_adk.sessions.log.head import Head
@@ -104,14 +105,16 @@ async def follow_session(
         while True:
             # Read before the events: those that precede a status can then be read, too.
             records = [await sessions.get_invocation(key, name) for name in statuses.open]
-            found = await sessions.read_events(key, after=cursor)
-            for stored in found:
-                cursor = stored.seq
-                yield stored
+            names = dict[str, None]()
+            async with aclosing(paged(partial(sessions.read_page, key), cursor)) as news:
+                async for stored in news:
+                    cursor = stored.seq
+                    names[stored.event.invocation_id] = None
+                    yield stored
             for record in statuses.new(records):
                 await chunks.follow(record)
                 yield record
-            if not statuses.add(stored.event.invocation_id for stored in found):
+            if not statuses.add(names):
                 await sessions.changed(watch, timeout=IDLE)
                 _creation(key, await sessions.look(watch), created)
 

@@ -174,7 +174,7 @@ class _MemoryTables:
             for seq, entry in enumerate(entries, start=window.after + 1)
             if window.since is None or entry.timestamp >= window.since
         ]
-        rows = rows[: window.first]
+        rows = list(window.fitting(rows[: window.first]))
         return rows if window.last is None else rows[len(rows) - min(window.last, len(rows)) :]
 
     def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:

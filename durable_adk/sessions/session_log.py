@@ -48,6 +48,10 @@ _LONGEST_WAIT = 0.5
 no further change; the short wait makes the caller read again."""
 _TAIL = 64
 """Events in the first page, read from the end; each further page is twice as large."""
+_PAGE = 50
+"""Most events of `read_page`."""
+_PAGE_SIZE = 128 * 1024
+"""Characters of events with which a page ends; as objects they take several times as many bytes."""
 _FEW = 200
 """Largest number of events decoded in the caller's event loop; more would block it for too long."""
 
@@ -204,6 +208,19 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         """Read the events with `after` < seq <= `upto`, in order; [] for a missing session."""
         window = Window(after=after, upto=upto, first=limit)
         return await _decode(await self._store.read(lambda tables: tables.events(key, window)))
+
+    async def read_page(
+        self, key: SessionKey, *, after: int, upto: int | None = None
+    ) -> tuple[list[StoredEvent], bool]:
+        """Read events as `read_events` does, but no more than somebody slow may keep in memory.
+
+        Returns:
+            At least one event, if there is one, and whether there may be more.
+        """
+        window = Window(after=after, upto=upto, first=_PAGE, size=_PAGE_SIZE)
+        rows = await self._store.read(lambda tables: tables.events(key, window))
+        more = len(rows) == _PAGE or sum(len(row.body) for row in rows) >= _PAGE_SIZE
+        return _decoded(rows), more
 
     async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
         """Find an event by its id, using an index."""

@@ -20,7 +20,7 @@ from durable_adk.events import Event
 from durable_adk.partials import PartialEvent, partials_of
 from durable_adk.server import session_changes
 from durable_adk.server.feed import FeedEntry, SessionFeed
-from durable_adk.sessions import DatabaseSessionService, SessionKey, Status
+from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, session_log
 from durable_adk.sessions.sql import polling, postgres as store
 from tests.support.postgres import HAS_POSTGRES
 
@@ -157,7 +157,7 @@ async def test_a_change_behind_a_read_is_told(stores, kind, monkeypatch):
     """The stream has read all that it reads when the change comes, and has not begun to wait."""
     reader, writer = stores
     await paused(writer)
-    reads, read = [], reader.read_events
+    reads, read = [], reader.read_page
 
     async def reading(*given, **named):
         found = await read(*given, **named)
@@ -167,7 +167,7 @@ async def test_a_change_behind_a_read_is_told(stores, kind, monkeypatch):
             await writer.close_invocation(KEY, **step)
         return found
 
-    monkeypatch.setattr(reader, "read_events", reading)
+    monkeypatch.setattr(reader, "read_page", reading)
     async with streamed(of(kind, reader), "abandoned"):
         assert reads
 
@@ -267,6 +267,32 @@ def counted() -> Iterator[list[str]]:
         yield found
     finally:
         sqlalchemy_event.remove(Engine, "before_cursor_execute", executed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_reader_who_does_not_read_keeps_a_page(stores, kind, monkeypatch):
+    """The rest of a long run stays in the store until it is asked for."""
+    monkeypatch.setattr(session_log, "_PAGE", 3)
+    reader, writer = stores
+    epoch = await opened(writer)
+    for number in range(1, 20):
+        new = event(f"one.{number}")
+        await writer.commit_event(KEY, new, invocation_id="one", epoch=epoch)
+    pages, read_page = [], reader.read_page
+
+    async def read(*given, **named):
+        found = await read_page(*given, **named)
+        pages.append(found)
+        return found
+
+    monkeypatch.setattr(reader, "read_page", read)
+    monkeypatch.setattr(reader, "read_events", None)
+    async with contextlib.aclosing(of(kind, reader)) as entries:
+        seen = [brief(await anext(entries))]
+        await asyncio.sleep(0.1)
+        assert len(pages) == 1
+        seen += [brief(await anext(entries)) for _ in range(20)]
+        assert seen == [*(f"one.{number}" for number in range(20)), "running"]
 
 
 @pytest.fixture

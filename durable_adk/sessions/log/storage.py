@@ -1,6 +1,6 @@
 """Port between the rules of the session log and a store's tables."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -30,7 +30,18 @@ class Window:
     since: float | None = None
     """Earliest timestamp, inclusive (TRAP-15)."""
     first: int | None = None
+    size: int | None = None
+    """Characters of bodies with which the events end, at least with the first; not with `last`."""
     last: int | None = None
+
+    def fitting(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the first rows, in order, up to `size`."""
+        read = 0
+        for row in rows:
+            yield row
+            read += len(row.body)
+            if self.size is not None and read >= self.size:
+                return
 
 
 class Position(NamedTuple):

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -141,7 +142,8 @@ class SqlTables:
             query = query.order_by(EVENTS.c.seq).limit(window.first)
         else:
             query = query.order_by(EVENTS.c.seq.desc()).limit(window.last)
-        return sorted(Row(*row) for row in self._connection.execute(query, _params(key)))
+        with closing(self._connection.execute(query, _params(key))) as found:
+            return sorted(window.fitting(Row(*row) for row in found))
 
     def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:
         # Sort the keys, as every writer does, so that two sessions of a user cannot deadlock.

@@ -8,7 +8,7 @@ import pytest
 
 from durable_adk.partials import PostgresPartials, RedisPartials
 from durable_adk.partials.partial import decode
-from durable_adk.partials.subscription import BUFFER
+from durable_adk.partials.subscription import BUFFER, BUFFER_BYTES
 from durable_adk.sessions import SessionKey
 from tests.support.chunks import INVOCATION, KEY, chunk
 
@@ -110,6 +110,21 @@ async def test_the_oldest_chunks_are_lost_first(channel):
             while not viewer._arrived or decode(viewer._arrived[-1]).index < BUFFER + 49:
                 await asyncio.sleep(0.01)
         assert [partial.index for partial in viewer.drain()] == list(range(50, BUFFER + 50))
+
+
+async def test_large_chunks_take_no_more_room(channel):
+    """A viewer that does not take its chunks costs a MB, whatever their size."""
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        last = 2 * BUFFER_BYTES // 10_000
+        for index in range(last + 1):
+            channel.publish(chunk(f"{index:05}" * 2_000, index))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            while not viewer._arrived or decode(viewer._arrived[-1]).index < last:
+                await asyncio.sleep(0.01)
+        kept = [partial.index for partial in viewer.drain()]
+        assert kept == list(range(kept[0], last + 1))
+        assert 0.9 * BUFFER_BYTES < 10_000 * len(kept) <= BUFFER_BYTES
 
 
 async def test_steps_publish_from_their_own_threads(channel):

@@ -23,7 +23,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events import Event
 from durable_adk.json_values import MAX_ID, MAX_KEY
-from durable_adk.sessions import GetSessionConfig, SessionKey, Status
+from durable_adk.sessions import GetSessionConfig, SessionKey, Status, session_log
 from durable_adk.sessions.session import CHILD_PREFIX
 from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened
@@ -734,6 +734,27 @@ async def test_waiting_ends_with_a_commit(service, key, elsewhere):
         await commit()
     await waiting
     assert time.perf_counter() - start < 0.3
+
+
+@pytest.mark.parametrize(("most", "size"), [(3, 10**6), (50, 1), (50, 1000)])
+async def test_pages_have_all_events(service, key, monkeypatch, most, size):
+    """Each is bounded in number and size, and has at least one event, however large."""
+    monkeypatch.setattr(session_log, "_PAGE", most)
+    monkeypatch.setattr(session_log, "_PAGE_SIZE", size)
+    await opened(service, key)
+    for number in range(7):
+        new = event(f"e{number}", text="x" * (200 if number != 3 else 3000))
+        await service.commit_event(key, new, invocation_id="i1", epoch=1)
+    found, more = [], True
+    while more:
+        page, more = await service.read_page(key, after=len(found), upto=8)
+        *others, _ = [len(one.event.to_json()) for one in page] or [0]
+        assert len(page) <= most
+        assert sum(others) < size
+        assert page or not more
+        found += page
+    assert found == await service.read_events(key)
+    assert await service.read_page(key, after=8) == ([], False)
 
 
 async def test_waiting_ends_with_a_close(service, key):
