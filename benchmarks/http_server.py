@@ -7,6 +7,8 @@ Prints a table. Everything is on loopback; the worker and the server of runs are
 import argparse
 import asyncio
 import json
+import os
+import socket
 import statistics
 import sys
 import tempfile
@@ -29,12 +31,14 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
+from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
+from durable_adk.partials import PartialEvent, partials_of
 from durable_adk.runners import Runner
 from durable_adk.server.app import app as application
 from durable_adk.server.serving import serve
 from durable_adk.server.settings import ServerSettings
-from durable_adk.sessions import SqliteSessionService
+from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.worker import WorkerOptions, worker
 
@@ -42,6 +46,15 @@ QUEUE = "bench-http"
 USER: dict[str, Any] = {"user_id": "u"}
 STREAMS_AT_ONCE = 100
 WARM_UP = 5
+IDLE_SECONDS = 20
+TURNS, WORDS, WORD_SECONDS = 3, 20, 0.05
+"""Events of each of many runs, chunks of each, and the seconds between two chunks."""
+ANSWERS, ANSWER, CHUNKS = 100, 200_000, 100
+"""Events of a run with large answers, characters of each, and the chunks that it comes in."""
+STALLED_BUFFER = 8192
+"""Bytes that the kernel keeps for a reader who does not read."""
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def wait(what: str) -> None:
@@ -178,44 +191,271 @@ async def many_readers(place: Place, readers: int) -> dict[str, float]:
     return {"readers": readers, "readers_with_gaps": sum(each != whole for each in found)}
 
 
-async def idle_streams(address: str, store: str, place: Place, streams: int) -> dict[str, float]:
-    """Megabytes that a server of its own holds for streams of runs that wait."""
-    name = uuid.uuid4().hex
-    await place.sessions.create_session(app_name="waits", session_id=name, **USER)
-    response = await place.http.post("/run", json=body("waits", name))
-    run = response.json()[0]["invocationId"]
+async def many_runs(address: str, store: str, place: Place, runs: int) -> dict[str, float]:
+    """Gaps and repeats in the streams of runs that are written and read at once.
+
+    What a worker would write is written here: Temporal takes longer than all that is measured.
+    """
+    written = [await Written.open(place) for _ in range(runs)]
+    whole, chunks = 0, 0
+
+    async def read(server: Serving, run: Written) -> None:
+        nonlocal whole, chunks
+        reader, writer = await server.open(run.path)
+        items, _ = _whole_items(await _to_end(reader))
+        writer.close()
+        whole += _is_whole(items)
+        chunks += sum(item["type"] == "partial" for item in items)
+
+    async with serving_alone(address, store) as server, asyncio.TaskGroup() as group:
+        for run in written:
+            group.create_task(read(server, run))
+        await asyncio.sleep(2)
+        began = time.perf_counter()
+        for number in range(1, TURNS + 1):
+            for index in range(WORDS):
+                for run in written:
+                    run.publish(number, index, f"word {index} ")
+                    await asyncio.sleep(0)
+                await asyncio.sleep(WORD_SECONDS)
+            await asyncio.gather(*(run.commit(number, "word " * WORDS) for run in written))
+        await asyncio.gather(*(run.close() for run in written))
+        ended = time.perf_counter()
+    return {
+        "runs": runs,
+        "runs_seconds": ended - began,
+        "runs_seconds_to_last_item": time.perf_counter() - ended,
+        "runs_with_gaps_or_repeats": runs - whole,
+        "chunks_seen_percent": 100 * chunks / (runs * TURNS * WORDS),
+    }
+
+
+def _is_whole(found: list[dict[str, Any]]) -> bool:
+    """Whether a stream has each event once, and the chunks before each from its first on."""
+    seqs = [item["seq"] for item in found if item["type"] == "event"]
+    chunks: dict[tuple[str, int], list[int]] = {}
+    for item in found:
+        if item["type"] == "partial":
+            chunks.setdefault((item["eventId"], item["attempt"]), []).append(item["position"])
+    whole = all(each == list(range(len(each))) for each in chunks.values())
+    return whole and seqs == list(range(1, len(seqs) + 1)) and found[-1]["type"] == "status"
+
+
+@dataclass
+class Serving:
+    """A server in a process of its own."""
+
+    pid: int
+    host: str
+    port: int
+
+    async def open(self, path: str, *, last: str = "", buffer: int | None = None) -> Connection:
+        """Connect, and ask for a stream; with a small buffer the server notices who does not read.
+
+        Args:
+            path: Of the stream.
+            last: The id of the last item that the reader has.
+            buffer: Bytes that the kernel keeps for the reader.
+        """
+        made = socket.create_connection((self.host, self.port))
+        if buffer is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        made.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=made, limit=buffer or 2**16)
+        headers = f"Host: {self.host}:{self.port}\r\nLast-Event-ID: {last}\r\n"
+        writer.write(f"GET {path} HTTP/1.1\r\n{headers}\r\n".encode())
+        return reader, writer
+
+
+@asynccontextmanager
+async def serving_alone(address: str, store: str) -> AsyncGenerator[Serving]:
+    """Start ``durable-adk serve``."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "durable_adk.cli", "serve", "--address", address, "--store", store,
         "--task-queue", QUEUE, "--port", "0", stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,  # a line for each request
     )  # fmt: skip
     assert process.stdout is not None
     try:
         line = (await process.stdout.readline()).decode()
         host, port = line.split()[-1].removeprefix("http://").split(":")
-        request = f"GET /invocations/{run}/events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
-        writers: list[asyncio.StreamWriter] = []
-
-        async def opened() -> None:
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(request)
-            await reader.readuntil(b'"status":"paused"')
-            writers.append(writer)
-
-        await opened()
-        before = _resident(process.pid)
-        for _ in range(0, streams, STREAMS_AT_ONCE):
-            await asyncio.gather(*(opened() for _ in range(STREAMS_AT_ONCE)))
-        held = _resident(process.pid)
-        for writer in writers:
-            writer.close()
+        yield Serving(process.pid, host, int(port))
     finally:
         process.terminate()
         await process.wait()
+
+
+async def idle_streams(
+    address: str, store: str, place: Place, streams: int, *, sessions: int
+) -> dict[str, float]:
+    """Megabytes that a server of its own holds for streams of runs that wait, and its idle CPU."""
+    runs: list[Written] = []
+    for _ in range(0, sessions, STREAMS_AT_ONCE):
+        made = min(STREAMS_AT_ONCE, sessions - len(runs))
+        runs += await asyncio.gather(*(Written.open(place) for _ in range(made)))
+        await asyncio.gather(*(run.pause() for run in runs[-made:]))
+    async with serving_alone(address, store) as server:
+        writers: list[asyncio.StreamWriter] = []
+
+        async def opened(run: Written) -> None:
+            reader, writer = await server.open(run.path)
+            await reader.readuntil(b'"status":"paused"')
+            writers.append(writer)
+
+        await opened(runs[0])
+        before = _resident(server.pid)
+        for start in range(0, streams, STREAMS_AT_ONCE):
+            numbers = range(start, start + STREAMS_AT_ONCE)
+            await asyncio.gather(*(opened(runs[number % sessions]) for number in numbers))
+        held, used = _resident(server.pid), _cpu(server.pid)
+        await asyncio.sleep(IDLE_SECONDS)
+        idle = _cpu(server.pid) - used
+        for writer in writers:
+            writer.close()
     return {
-        "streams": len(writers),
-        "server_mb": held,
-        "kb_per_stream": (held - before) * 1024 / streams,
+        f"streams_of_{sessions}": len(writers),
+        f"server_mb_of_{sessions}": held,
+        f"kb_per_stream_of_{sessions}": (held - before) * 1024 / streams,
+        f"idle_cpu_percent_of_{sessions}": 100 * idle / IDLE_SECONDS,
     }
+
+
+@dataclass
+class Written:
+    """An invocation whose events and chunks are written by nobody's workflow."""
+
+    place: Place
+    key: SessionKey
+    epoch: int
+
+    @classmethod
+    async def open(cls, place: Place) -> "Written":
+        """Open one in a session of its own."""
+        name = uuid.uuid4().hex
+        key = SessionKey("waits", USER["user_id"], name)
+        said = _said(name, 0, "hi")
+        given: dict[str, Any] = {
+            "invocation_id": name,
+            "lease_owner": "bench",
+            "create_session": True,
+        }
+        record = await place.sessions.open_invocation(key, user_event=said, **given)
+        return cls(place, key, record.epoch)
+
+    @property
+    def name(self) -> str:
+        """The id of the invocation, and of the session."""
+        return self.key.session_id
+
+    @property
+    def path(self) -> str:
+        """Of its stream."""
+        return f"/invocations/{self.name}/events"
+
+    @property
+    def _held(self) -> dict[str, Any]:
+        return {"invocation_id": self.name, "epoch": self.epoch}
+
+    def publish(self, number: int, index: int, text: str) -> None:
+        """Publish a chunk of an event."""
+        channel = partials_of(self.place.sessions)
+        assert channel is not None
+        event = _said(self.name, number, text, partial=True)
+        whose: dict[str, Any] = {"key": self.key, "invocation_id": self.name, "event": event}
+        channel.publish(PartialEvent(**whose, attempt=1, index=index, revision=number))
+
+    async def commit(self, number: int, text: str) -> None:
+        """Commit an event."""
+        await self.place.sessions.commit_event(
+            self.key, _said(self.name, number, text), **self._held
+        )
+
+    async def pause(self) -> None:
+        """Let it wait for somebody."""
+        await self.place.sessions.pause_invocation(self.key, **self._held)
+
+    async def close(self) -> None:
+        """Complete it."""
+        done = Status.COMPLETED
+        await self.place.sessions.close_invocation(self.key, **self._held, status=done)
+
+
+def _said(invocation: str, number: int, text: str, **more: Any) -> Event:
+    content = types.Content(role="model", parts=[types.Part(text=text)])
+    names = {"id": f"{invocation}.{number}", "invocation_id": invocation, "author": "a"}
+    return Event(**names, timestamp=1.0, content=content, **more)
+
+
+async def stalled_readers(address: str, store: str, place: Place, readers: int) -> dict[str, float]:
+    """Megabytes that a server holds for readers who do not read, and who of them has gaps later.
+
+    They are readers of a run with large answers: half of them come before these, half behind.
+    """
+    run = await Written.open(place)
+    async with serving_alone(address, store) as server:
+        before = peak = _resident(server.pid)
+        held = [await server.open(run.path, buffer=STALLED_BUFFER) for _ in range(readers // 2)]
+        await asyncio.sleep(1)
+        for number in range(1, ANSWERS + 1):
+            for index in range(CHUNKS):
+                run.publish(number, index, "x" * (ANSWER // CHUNKS))
+            await run.commit(number, "x" * ANSWER)
+            await asyncio.sleep(0.02)
+            peak = max(peak, _resident(server.pid))
+        await run.close()
+        while len(held) < readers:
+            held.append(await server.open(run.path, buffer=STALLED_BUFFER))
+        for _ in range(50):
+            await asyncio.sleep(0.1)
+            peak = max(peak, _resident(server.pid))
+        whole = [await _goes_on(server, run.path, *connection) for connection in held]
+    return {
+        "stalled_readers": len(held),
+        "run_mb": ANSWERS * ANSWER / 2**20,
+        "stalled_before_mb": before,
+        "stalled_peak_mb": peak,
+        "stalled_with_gaps": whole.count(False),
+    }
+
+
+async def _goes_on(
+    server: Serving, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bool:
+    """Whether a reader has the whole run, who reads a little, is cut off, and connects again."""
+    data = await reader.read(STALLED_BUFFER)
+    writer.close()
+    first, last = _whole_items(data)
+    reader, writer = await server.open(path, last=last)
+    rest, _ = _whole_items(await _to_end(reader))
+    writer.close()
+    return _is_whole(first + rest)
+
+
+async def _to_end(reader: asyncio.StreamReader) -> bytes:
+    """The whole response."""
+    data = bytearray()
+    while not data.endswith(b"\r\n0\r\n\r\n"):
+        data += await reader.read(2**20)
+    return bytes(data)
+
+
+def _whole_items(data: bytes) -> tuple[list[dict[str, Any]], str]:
+    """The items of a response that may be cut anywhere, and the id of the last."""
+    text, start = b"", data.index(b"\r\n\r\n") + 4
+    while (end := data.find(b"\r\n", start)) > start:
+        size = int(data[start:end], 16)
+        text += data[end + 2 : end + 2 + size]
+        start = end + 2 + size + 2
+    items: list[dict[str, Any]] = []
+    last = ""
+    for one in text.decode(errors="replace").split("\n\n")[:-1]:
+        for line in one.split("\n"):
+            name, _, value = line.partition(": ")
+            if name == "data":
+                items.append(json.loads(value))
+            elif name == "id":
+                last = value
+    return items, last
 
 
 def _resident(pid: int) -> float:
@@ -223,17 +463,28 @@ def _resident(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-async def measure(rounds: int, readers: int, streams: int) -> dict[str, float]:
+def _cpu(pid: int) -> float:
+    """Seconds that a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(given: argparse.Namespace) -> dict[str, float]:
     """Start everything, run everything."""
+    rounds, streams = given.rounds, given.streams
     with tempfile.TemporaryDirectory() as folder:
         async with TemporalServer.start(data_dir=Path(folder), headless=True) as server:
             store = f"{folder}/sessions.db"
             async with placed(server.address, store) as place:
                 result = await first_chunks(place, rounds) if rounds else {}
                 result |= await starts(place, rounds) if rounds else {}
-                result |= await many_readers(place, readers) if readers else {}
-                if streams:
-                    result |= await idle_streams(server.address, store, place, streams)
+                result |= await many_readers(place, given.readers) if given.readers else {}
+                alone = server.address, store, place
+                result |= await many_runs(*alone, given.runs) if given.runs else {}
+                for sessions in (1, streams) if streams else ():
+                    result |= await idle_streams(*alone, streams, sessions=sessions)
+                if given.stalled:
+                    result |= await stalled_readers(*alone, given.stalled)
                 return result
 
 
@@ -242,10 +493,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--readers", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--streams", type=int, default=5000)
-    given = parser.parse_args()
+    parser.add_argument("--stalled", type=int, default=50)
     table = Table("measure", "value")
-    for name, value in asyncio.run(measure(given.rounds, given.readers, given.streams)).items():
+    for name, value in asyncio.run(measure(parser.parse_args())).items():
         table.add_row(name, f"{value:.2f}")
     Console().print(table)
 
