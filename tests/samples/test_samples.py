@@ -19,6 +19,7 @@ from tests.stubs.anthropic_stub import AnthropicStub
 from tests.stubs.gemini_stub import GeminiStub
 from tests.stubs.openai_stub import OpenAIStub
 from tests.support.commands import ROOT, Terminal
+from tests.support.forked_program import forked_program
 from tests.support.required import interpreter
 
 PROJECTS = ROOT / "tests" / "samples" / "projects"
@@ -34,6 +35,7 @@ STUBS: dict[str, Any] = {
     "LOCAL_LLM_BASE": OpenAIStub,
     "ANTHROPIC_BASE_URL": AnthropicStub,
 }
+IMPORTED_THERE = ("google.adk.cli.cli", "google.adk.runners", "google.adk.agents.llm_agent")
 KEY = "GOOGLE_API_KEY=PASTE_YOUR_KEY_HERE\nANTHROPIC_API_KEY=PASTE_YOUR_KEY_HERE\n"
 
 
@@ -137,20 +139,27 @@ async def run_here(folder: Path, name: str, python: Path, more: dict[str, str]) 
 
 async def run_there(folder: Path, name: str, more: dict[str, str]) -> list[Event]:
     """Type it into `adk run`."""
-    command = [interpreter("adk").with_name("adk"), "run", name, "--jsonl", "--in_memory"]
+    program = forked_program(str(interpreter("adk")), "google.adk.cli:main", *IMPORTED_THERE)
     async with model(TALKS[name]) as env:
-        typed = lines(TALKS[name], here=False)
-        return events(await google(folder, command, env | more, typed))
+        done = await asyncio.to_thread(
+            program.run,
+            ["adk", "run", name, "--jsonl", "--in_memory"],
+            cwd=folder,
+            env=Terminal(folder).env | env | more,
+            stdin=lines(TALKS[name], here=False),
+            timeout=100,
+        )
+    assert done.returncode == 0, done.stderr
+    return events(done.stdout)
 
 
-async def google(folder: Path, command: list[Any], env: dict[str, str], typed: str = "") -> str:
+async def google(folder: Path, command: list[Any], env: dict[str, str]) -> str:
     """What a command of google-adk's environment prints."""
     done = await asyncio.to_thread(
         subprocess.run,
         command,
         cwd=folder,
         env=Terminal(folder).env | {"PYTHONPATH": ""} | env,
-        input=typed,
         capture_output=True,
         text=True,
         timeout=100,

@@ -1,4 +1,4 @@
-"""The command line as a user runs it: in processes of its own."""
+"""The command line as a user runs it."""
 
 import json
 import os
@@ -9,14 +9,28 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.forked_program import forked_program
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "examples" / "capital_agent")
 TRIP = "Find the capital of France and book a trip to Paris."
+MAIN = "durable_adk.cli.program:main"
+IMPORTED = (
+    *(f"durable_adk.cli.{name}" for name in ("answer", "pending", "run", "schedule", "sessions")),
+    *(f"durable_adk.cli.operations.{name}" for name in ("check", "doctor", "erase", "health")),
+    "durable_adk.embedded.runner",
+    "durable_adk.worker",
+)
+"""What most commands import."""
 PROGRAM = [sys.executable, "-P", "-m", "durable_adk.cli"]
 
 
 class Terminal:
-    """A folder to run commands in, with the Python of an environment."""
+    """A folder to run commands in, with the Python of an environment.
+
+    What `start` starts is a process of its own; what `run` runs is forked from one that has
+    imported the program.
+    """
 
     def __init__(self, folder: Path, python: Path | None = None) -> None:
         self.folder = folder
@@ -41,9 +55,9 @@ class Terminal:
 
     def run(self, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        process = self.start(*arguments, **env)
-        stdout, stderr = process.communicate(stdin, timeout=100)
-        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+        program = forked_program(self._program[0], MAIN, *IMPORTED)
+        command = [MAIN, *arguments]
+        return program.run(command, cwd=self.folder, env=self.env | env, stdin=stdin, timeout=100)
 
     def stop(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
         """Send a signal; what the command printed."""
