@@ -48,7 +48,8 @@ test: $(STAMP) $(ADK) ## Run the tests that a change needs, in some five minutes
 test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every mode, all histories
 	$(PYTEST) -m "thorough or property"
 
-test-all: test test-thorough ## Run all tests
+test-all: $(STAMP) $(ADK) ## Run all tests
+	$(PYTEST)
 
 check: $(STAMP) $(ADK) ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .
@@ -82,7 +83,8 @@ chaos-crowd: $(STAMP) ## 500 invocations on PostgreSQL, four workers and the sto
 chaos-long: $(STAMP) ## The same for HOURS=3, and a restored store
 	$(CAMPAIGN) --hours $(HOURS) --restore
 
-simulate: $(STAMP) ## Run random schedules with faults for a minute
+simulate: $(STAMP) ## Run each single fault, then random schedules of faults for a minute
+	SIMULATION=all $(BIN)/python -m pytest tests/simulation -k "single_fault" --numprocesses 2
 	$(BIN)/python -m simulation --seconds 60 --jobs $$(getconf _NPROCESSORS_ONLN)
 
 matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores

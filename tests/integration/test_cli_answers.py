@@ -43,9 +43,7 @@ class Office:
 
     def open(self) -> None:
         """Start the worker, and wait until it polls."""
-        self.worker = self.terminal.start("worker", "desk.py", *self.options)
-        address, queue = self.options[:2], self.options[4:]
-        until(lambda: self.terminal.run("health", *address, *queue).returncode == 0)
+        self.worker = self.terminal.work("desk.py", *self.options)
 
     def send(self, tool: str) -> list[str]:
         """Have a tool called in a session of its own; the commands that `run` says answer it."""

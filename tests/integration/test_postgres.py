@@ -113,7 +113,7 @@ def test_an_approval_and_a_second_look(terminal: Terminal, server: TemporalServe
     """One process runs the agent, one sends, one approves, and one looks at it all afterwards."""
     queue = f"postgres-{uuid.uuid4().hex}"
     options = ["--address", server.address, "--task-queue", queue]
-    terminal.start("worker", "desk.py", *options)
+    terminal.work("desk.py", *options)
     done = terminal.run("run", "desk.py", "refund", "--session", "s", *options)
     assert done.returncode == 0, done.stderr
     (waiting,) = [

@@ -59,6 +59,14 @@ class Terminal:
         command = [MAIN, *arguments]
         return program.run(command, cwd=self.folder, env=self.env | env, stdin=stdin, timeout=100)
 
+    def work(self, target: str, *options: str) -> subprocess.Popen[str]:
+        """Start a worker, and wait until it polls; the options have its address and task queue."""
+        process = self.start("worker", target, *options)
+        named = dict(zip(options[::2], options[1::2], strict=True))
+        where = [word for name in ("--address", "--task-queue") for word in (name, named[name])]
+        until(lambda: self.run("health", *where).returncode == 0)
+        return process
+
     def stop(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
         """Send a signal; what the command printed."""
         process.send_signal(number)
