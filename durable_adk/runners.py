@@ -34,10 +34,10 @@ from durable_adk.events.event import Event
 from durable_adk.extras import from_google_adk
 from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
-from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -300,8 +300,8 @@ class Runner:
 
     async def attempts(
         self, *, user_id: str, session_id: str, invocation_id: str
-    ) -> list[ModelAttempt]:
-        """The model calls of an invocation that failed, were cancelled or were lost (I10).
+    ) -> list[CallAttempt]:
+        """The attempts at model and tool calls that failed, were cancelled or were lost (I10).
 
         Their tokens are not in the `usage_metadata` of the invocation's events.
         """

@@ -50,6 +50,7 @@ from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
 from durable_adk.log import printable
 from durable_adk.runners import Runner
+from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import WhenBusy
@@ -324,17 +325,21 @@ class Progress:
 
     async def text(self) -> str:
         """What the invocation waits for."""
-        if self._calls:
-            return f"{', '.join(name or '' for name in self._calls.values())} runs"
-        if await self._sessions.get_invocation(*self._name) is None:
+        if not self._calls and await self._sessions.get_invocation(*self._name) is None:
             return "waiting for a worker, or for an earlier message"
-        failed = [
-            one
-            for one in await read_attempts(self._sessions, *self._name)
-            if one.event_id not in self._committed
-        ]
-        if not failed:
-            return "the model is thinking"
-        last = failed[-1]
-        reason = ": ".join(filter(None, [last.error_type, last.error_message]))
-        return f"the model is asked again, as attempt {last.attempt} {last.ended} ({reason})"
+        failed = await read_attempts(self._sessions, *self._name)
+        if self._calls:
+            last = {one.call_id: one for one in failed}
+            return ", ".join(
+                f"{name or ''} runs" + (f" again{_why(last[id_])}" if id_ in last else "")
+                for id_, name in self._calls.items()
+            )
+        asked = [one for one in failed if not one.tool and one.event_id not in self._committed]
+        return f"the model is asked again{_why(asked[-1])}" if asked else "the model is thinking"
+
+
+def _why(last: CallAttempt) -> str:
+    """Why a call is made again: how its last attempt ended."""
+    ended = "failed" if last.ended is AttemptEnd.FAILED else f"was {last.ended}"
+    reason = ": ".join(filter(None, [last.error_type, last.error_message]))
+    return f", as attempt {last.attempt} {ended}" + (f" ({reason})" if reason else "")

@@ -27,7 +27,7 @@ from durable_adk.client.queries import (
     recent_sessions,
 )
 from durable_adk.errors import SessionNotFoundError
-from durable_adk.models.model_attempt import ModelAttempt
+from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -166,8 +166,8 @@ class SessionReport:
 
     session: Session
     invocations: dict[str, InvocationRecord]
-    attempts: dict[str, list[ModelAttempt]]
-    """The model calls without a response of each invocation."""
+    attempts: dict[str, list[CallAttempt]]
+    """The attempts without a result of each invocation."""
     events: list[StoredEvent]
     read_to: int
     """The sequence number of the session's last event."""
@@ -285,7 +285,7 @@ async def attempts(
     invocation: str | None,
     lines: bool,
 ) -> None:
-    """List the model calls that failed, were cancelled or were lost, and the tokens they used."""
+    """List the attempts at calls that failed, were cancelled or were lost, and their tokens."""
     async with connection.sessions(existing=True) as store:
         app = await app_name(store, target)
         where = InvocationFilter(app=app, user=user, session=session)
@@ -317,27 +317,34 @@ async def attempts(
         typer.echo(_sum([attempt for _, _, attempt in found]))
 
 
-def headline(attempt: ModelAttempt) -> str:
-    """How a model call without a response ended, and what it used."""
+def headline(attempt: CallAttempt) -> str:
+    """How an attempt without a result ended, on which worker, and what a model used."""
     words = [f"attempt {attempt.attempt} {attempt.ended}"]
     if attempt.model:
         words.append(f"model {attempt.model}")
+    if attempt.tool:
+        words.append(f"tool {attempt.tool}")
+    if attempt.worker:
+        words.append(f"on {attempt.worker}")
     if attempt.started is not None:
         words.append(f"at {local_time(attempt.started)}")
     if attempt.seconds is not None:
         words.append(f"after {attempt.seconds:.1f} s")
-    words.append("tokens unknown" if attempt.tokens is None else f"{attempt.tokens:,} tokens")
+    if not attempt.tool:
+        words.append("tokens unknown" if attempt.tokens is None else f"{attempt.tokens:,} tokens")
     return ", ".join(words)
 
 
-def why(attempt: ModelAttempt) -> str:
-    """The error of a model call; empty if it has none."""
+def why(attempt: CallAttempt) -> str:
+    """The error of an attempt; empty if it has none."""
     return ": ".join(filter(None, [attempt.error_type, attempt.error_message]))
 
 
-def _sum(attempts: Sequence[ModelAttempt]) -> str:
+def _sum(attempts: Sequence[CallAttempt]) -> str:
     if not attempts:
-        return "Every model call got a response."
-    tokens = [one.tokens for one in attempts if one.tokens is not None]
-    unknown = f"; unknown for {len(attempts) - len(tokens)}" if len(tokens) < len(attempts) else ""
-    return f"{counted(len(attempts), 'call')} without a response: {sum(tokens):,} tokens{unknown}."
+        return "No attempt was without a result."
+    counts = [one.tokens for one in attempts if not one.tool]
+    tokens = [one for one in counts if one is not None]
+    unknown = f"; unknown for {len(counts) - len(tokens)}" if len(tokens) < len(counts) else ""
+    used = f": {sum(tokens):,} tokens{unknown}" if counts else ""
+    return f"{counted(len(attempts), 'attempt')} without a result{used}."

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
-from durable_adk.models.model_attempt import ModelAttempt
+from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.records import ATTEMPT, OPEN, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -115,18 +115,19 @@ async def _of(
 
 async def read_attempts(
     sessions: SessionLog, key: SessionKey, invocation_id: str
-) -> list[ModelAttempt]:
-    """The model calls of an invocation that failed, were cancelled or were lost, in order.
+) -> list[CallAttempt]:
+    """The attempts at an invocation's calls that failed, were cancelled or were lost, in order.
 
-    The records outlive the invocation. Successful calls have none: their tokens are on their
-    events, as `Event.usage_metadata`.
+    The calls are those of models and tools. The records outlive the invocation. Successful attempts
+    have none: their tokens are on their events, as `Event.usage_metadata`.
     """
     notes = await sessions.read_notes(key, invocation_id=invocation_id, kind=ATTEMPT)
-    found = [ModelAttempt.model_validate_json(note.body, extra="ignore") for note in notes]
+    found = [CallAttempt.model_validate_json(note.body, extra="ignore") for note in notes]
     return sorted(found, key=_order)
 
 
-def _order(attempt: ModelAttempt) -> tuple[list[tuple[int, str]], int]:
+def _order(attempt: CallAttempt) -> tuple[list[tuple[int, str]], str, int]:
     """Order event ids by their numbers: ``e.10`` comes after ``e.9``."""
     parts = attempt.event_id.split(".")
-    return [(int(part), "") if part.isdigit() else (0, part) for part in parts], attempt.attempt
+    numbers = [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+    return numbers, attempt.call_id, attempt.attempt

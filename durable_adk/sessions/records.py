@@ -11,7 +11,7 @@ from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.session import Session
 
 ATTEMPT: Final = "attempt"
-"""Kind of notes that record attempts at model calls."""
+"""Kind of notes that record attempts at model and tool calls."""
 PUSH: Final = "push"
 """Kind of notes that say who else is told of the invocation; the name is a `PushConfig`'s id."""
 KEPT = frozenset({ATTEMPT, PUSH})

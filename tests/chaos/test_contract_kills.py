@@ -12,9 +12,9 @@ from temporalio.service import RPCError
 
 from durable_adk.client.queries import read_attempts
 from durable_adk.events import Event
-from durable_adk.models.model_attempt import AttemptEnd
 from durable_adk.server.routes.records import attempts_of
 from durable_adk.sessions import Status
+from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.tools import ToolContract
 from tests.support.contract_apps import (
     KEPT,
@@ -183,9 +183,9 @@ async def test_an_answer_that_is_lost_is_on_record(place: Workplace) -> None:
     assert (attempt.attempt, attempt.ended) == (1, AttemptEnd.LOST)
 
 
-@pytest.mark.parametrize("app", ["model"])
+@pytest.mark.parametrize("app", ["model", "tool"])
 async def test_the_worker_of_a_lost_attempt_is_on_record(app: str, place: Workplace) -> None:
-    """F1, F12: SIGKILL amid a call, after a heartbeat: its successor says on which worker."""
+    """I10, F12: SIGKILL amid a call, after a heartbeat: its successor says on which worker."""
     async with await place.start_worker() as killed:
         run = asyncio.create_task(place.all_of(app))
         worker = await asyncio.wait_for(heartbeat_of(place, app), 60)
@@ -198,8 +198,8 @@ async def test_the_worker_of_a_lost_attempt_is_on_record(app: str, place: Workpl
     record = await place.sessions.get_invocation(key, INVOCATION)
     assert record is not None
     found = await attempts_of(place.sessions, key, record, events)
-    lost = [(one.attempt, one.worker) for one in found if one.outcome == "lost"]
-    assert lost == [(1, worker)]
+    lost = [(one.attempt, one.worker, one.tool) for one in found if one.outcome == "lost"]
+    assert lost == [(1, worker, "patient" if app == "tool" else None)]
 
 
 async def heartbeat_of(place: Workplace, app: str) -> str:

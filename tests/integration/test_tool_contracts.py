@@ -15,9 +15,9 @@ from durable_adk.apps import App
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import ModelUnavailableError
 from durable_adk.models import LlmRequest, ScriptedModel
-from durable_adk.models.model_attempt import AttemptEnd
 from durable_adk.runners import Runner
-from durable_adk.sessions import SqliteSessionService
+from durable_adk.sessions import InMemorySessionService, SqliteSessionService
+from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.tools import FunctionTool, LongRunningFunctionTool, RetryConfig, ToolContract
 from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
@@ -149,6 +149,35 @@ async def test_attempts_in_vain_can_be_seen(make_runner: MakeRunner) -> None:
     assert {item.event_id for item in found} == {f"{name}.1"}
 
 
+async def test_failed_attempts_at_a_tool_can_be_seen(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """D7: a tool that its policy runs three times; with the worker, if there is one."""
+    failures = [ConnectionError("busy")] * 2
+
+    def work() -> str:
+        """Work."""
+        if failures:
+            raise failures.pop()
+        return "worked"
+
+    retry = RetryConfig(max_attempts=3, initial_delay=0.01, exceptions=[ConnectionError])
+    tool = FunctionTool(work, contract="idempotent", retry=retry)
+    runner = await make_runner(agent(tool))
+    name = f"e-{uuid.uuid4().hex}"
+    events = await send(runner, invocation_id=name)
+    assert answers(events) == [{"result": "worked"}]
+    found = await runner.attempts(**USER, invocation_id=name)
+    [call_id] = [one.id for event in events for one in event.get_function_calls()]
+    assert [(one.attempt, one.ended, one.tool, one.call_id) for one in found] == [
+        (1, AttemptEnd.FAILED, "work", call_id),
+        (2, AttemptEnd.FAILED, "work", call_id),
+    ]
+    assert {one.error_type for one in found} == {"ConnectionError"}
+    in_process = isinstance(runner.session_service, InMemorySessionService)
+    assert {one.worker for one in found} == {None if in_process else client.identity}
+
+
 async def test_a_tool_runs_where_its_task_queue_is(client: Client, tmp_path: Path) -> None:
     """D7: on a worker that listens there, over the same store; the rest stays where it is."""
     places: list[str] = []
@@ -205,11 +234,11 @@ async def test_the_command_lists_attempts(tmp_path: Path) -> None:
         store = ["--store", str(tmp_path / "sessions.db")]
         shown = await asyncio.to_thread(terminal.run, "attempts", *store)
         assert "attempt 1 failed" in shown.stdout
-        assert "1 call without a response: 0 tokens; unknown for 1." in shown.stdout
+        assert "1 attempt without a result: 0 tokens; unknown for 1." in shown.stdout
         assert "\x1b[2J" not in shown.stdout
         lines = await asyncio.to_thread(terminal.run, "attempts", "--json", *store)
         assert json.loads(lines.stdout)["eventId"] == "e-1.1"
         other = await asyncio.to_thread(terminal.run, "attempts", "--user", "else", *store)
-        assert other.stdout == "Every model call got a response.\n"
+        assert other.stdout == "No attempt was without a result.\n"
     finally:
         terminal.close()

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from durable_adk.activities.attempt_record import AttemptRecorder
 from durable_adk.activities.commit.early_commit import (
     prefer_stored,
     require_new,
@@ -17,7 +18,6 @@ from durable_adk.activities.commit.notes import (
     offer_note,
 )
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.model.attempt_record import AttemptRecorder
 from durable_adk.activities.model.chunks import Chunks, after_model
 from durable_adk.activities.model.model_events import ModelEvents
 from durable_adk.activities.model.request import build_request
@@ -43,9 +43,9 @@ from durable_adk.json_values import check_json
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.models.model_attempt import AttemptEnd
 from durable_adk.planners.planning import planned
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.genai import chat
 from durable_adk.tools.base_tool import BaseTool
@@ -96,7 +96,10 @@ async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt
 
 
 async def _answered(
-    agent: LlmAgent, scope: StepScope, tried: AttemptRecorder, arrived: ReceivedResponse | None
+    agent: LlmAgent,
+    scope: StepScope,
+    tried: AttemptRecorder[ModelStep],
+    arrived: ReceivedResponse | None,
 ) -> StepResult:
     deps, step = tried.deps, tried.step
     if arrived is not None:
@@ -151,11 +154,15 @@ class _ModelCall:
     context: CallbackContext
     plugins: PluginManager
     chunks: Chunks
-    tried: AttemptRecorder
+    tried: AttemptRecorder[ModelStep]
 
     @classmethod
     async def of(
-        cls, agent: LlmAgent, scope: StepScope, context: CallbackContext, tried: AttemptRecorder
+        cls,
+        agent: LlmAgent,
+        scope: StepScope,
+        context: CallbackContext,
+        tried: AttemptRecorder[ModelStep],
     ) -> "_ModelCall":
         """Build the request and the call for one attempt of the step."""
         deps, step = tried.deps, tried.step

@@ -17,6 +17,7 @@ from durable_adk.activities.tool.response_event import (
     waits_for_user,
 )
 from durable_adk.activities.tool.run import (
+    RetryLater,
     ToolAttempt,
     ToolNotStartedError,
 )
@@ -33,6 +34,7 @@ from durable_adk.errors import (
     as_detail,
 )
 from durable_adk.json_values import check_json
+from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.manifest import AgentNode, Wait
@@ -58,8 +60,21 @@ async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) 
     await require_new(deps, step, scope)
     number, history = attempt.number, attempt.history
     run = ToolAttempt(deps=deps, step=step, attempt=number, agent=agent, history=history)
-    call = await ToolCall.of(run, scope)
-    await attempt.begins()
+    async with run.recorder.recorded():
+        call = await ToolCall.of(run, scope)
+        if call.arrived is None:
+            await run.recorder.tell_the_lost()
+        await attempt.begins()
+        try:
+            return await _performed(call)
+        except RetryLater as again:
+            await run.recorder.ended(AttemptEnd.FAILED, again.error)
+            raise
+
+
+async def _performed(call: ToolCall) -> StepResult:
+    run, scope = call.run, call.scope
+    deps, step = run.deps, run.step
     try:
         await call.find_tool()  # outside the time limit: the tool has not started
         async with time_limit(step.attempt_timeout):

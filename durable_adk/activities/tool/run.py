@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable_adk.activities.attempt_record import AttemptRecorder
 from durable_adk.activities.commit.notes import (
     BEGUN,
     RESULT,
@@ -97,6 +98,12 @@ class ToolAttempt:
     _final: Exception | None = field(default=None)
     """The exception that an at-most-once tool raised."""
 
+    def __post_init__(self) -> None:
+        """Make the recorder of the attempt, for the case that it has no result."""
+        self.recorder = AttemptRecorder(
+            deps=self.deps, step=self.step, number=self.attempt, history=self.history
+        )
+
     async def arrived(self, *, again: bool = False) -> ReceivedResult | None:
         """Return the result that an earlier attempt stored, or None if none is known (I8).
 
@@ -124,6 +131,7 @@ class ToolAttempt:
                 return given
             failpoint("tool.begun")
         self._running = once
+        self.recorder.begin()
         try:
             with execute_tool(tool.name, _kind(tool), self.step.call_id, args) as shown:
                 response = await contained(
@@ -156,6 +164,7 @@ class ToolAttempt:
         except ValueError:
             return arrived  # not storable; the step reports it later
         stands = await offer_note(self.deps, self.step, RESULT, self._name, body)
+        self.recorder.kept = True
         failpoint("tool.noted")
         if stands == body:
             return arrived

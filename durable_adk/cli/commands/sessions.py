@@ -116,9 +116,10 @@ def attempts(
     invocation: OneInvocation = None,
     lines: AttemptLines = False,
 ) -> None:
-    """List the model calls that failed, were cancelled or were lost, and the tokens they used.
+    """List the attempts at model and tool calls that failed, were cancelled or were lost.
 
-    Reads the session store only. Successful calls are not listed: their tokens are on their events.
+    Reads the session store only. Shows workers, errors and the tokens of models. Successful
+    attempts are not listed: their tokens are on their events.
 
     [bold]Example[/bold]
 

@@ -159,8 +159,13 @@ function entriesOf(events, attempts, committed, closed) {
   const entries = [];
   const calls = new Map();
   const waiting = new Map();
+  const ofCalls = [];
   for (const attempt of attempts) {
     if (attempt.outcome === "completed") continue; // its event shows it
+    if (attempt.callId) {
+      ofCalls.push(attempt);
+      continue;
+    }
     const list = waiting.get(attempt.eventId) ?? [];
     waiting.set(attempt.eventId, [...list, attempt]);
   }
@@ -171,6 +176,12 @@ function entriesOf(events, attempts, committed, closed) {
   }
   for (const [id, list] of waiting) {
     if (!committed.has(id)) for (const attempt of list) insertAttempt(entries, attempt);
+  }
+  ofCalls.sort((one, other) => other.attempt - one.attempt); // each is put in front of the later ones
+  for (const attempt of ofCalls) {
+    const call = entries.indexOf(calls.get(attempt.callId));
+    if (call < 0) insertAttempt(entries, attempt);
+    else entries.splice(call + 1, 0, attemptEntry(attempt));
   }
   for (const [index, entry] of entries.entries()) {
     if (entry.kind === "error") {
@@ -323,7 +334,7 @@ function addActions(entries, base, actions, { hasContent, handsOver }) {
 }
 
 function attemptEntry(attempt) {
-  const key = `${attempt.eventId}.attempt.${attempt.attempt}`;
+  const key = [attempt.eventId, ...(attempt.callId ? [attempt.callId] : []), "attempt", attempt.attempt].join(".");
   return { kind: "attempt", key, time: attempt.startTime, author: attempt.agent ?? "", attempt };
 }
 

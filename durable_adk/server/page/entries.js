@@ -113,7 +113,7 @@ const KINDS = {
     const cancelled = attempt.outcome === "cancelled"; // somebody wanted that
     const took = attempt.startTime && attempt.endTime ? duration(attempt.endTime - attempt.startTime) : "";
     const tokens = attempt.usage?.totalTokens ?? attempt.usage?.totalTokenCount;
-    const facts = [attempt.model ?? attempt.name, attempt.worker && `on ${attempt.worker}`, took && `after ${took}`, tokens && count(tokens, "token")];
+    const facts = [attempt.model ?? attempt.tool, attempt.worker && `on ${attempt.worker}`, took && `after ${took}`, tokens && count(tokens, "token")];
     const line = h("p", { class: "line" }, h("strong", null, `Attempt ${attempt.attempt} ${what}`), h("span", { class: "facts" }, facts.filter(Boolean).join(" · ")));
     return { name: "attempt", mark: cancelled ? "" : "failed", body: [line, !cancelled && attempt.error && h("p", { class: "result" }, errorText(attempt.error))] };
   },

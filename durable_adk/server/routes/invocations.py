@@ -180,7 +180,7 @@ async def get_events(
 
 @router.get("/{invocation_id}/attempts", response_model=list[AttemptSummary])
 async def get_attempts(services: CurrentServices, this: ThisInvocation) -> Response:
-    """Return the attempts at model calls, also those that died with their worker."""
+    """Return the attempts at model calls, and at tool calls those without a result."""
     sessions = services.session_service
     events = await events_of_invocation(sessions, this.key, this.record)
     return as_json(await attempts_of(sessions, this.key, this.record, events))

@@ -10,9 +10,9 @@ from durable_adk.client.queries import LocatedCall, pending_calls_of, read_attem
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel
-from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.server.feed import error_of
 from durable_adk.server.services import ServerServices
+from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
@@ -58,12 +58,16 @@ class TokenUsage(JsonModel):
 
 
 class AttemptSummary(JsonModel):
-    """One attempt at a model call."""
+    """One attempt at a model call, or one at a tool call that gave no result."""
 
     event_id: str
     """The event that the call makes."""
     agent: str | None = None
     model: str | None = None
+    tool: str | None = None
+    """The tool's name; None for a model."""
+    call_id: str | None = None
+    """The tool's call; None for a model."""
     attempt: int
     outcome: str
     """``completed``, ``failed``, ``cancelled`` or ``lost`` with its worker."""
@@ -146,11 +150,14 @@ async def events_of_invocation(
 async def attempts_of(
     sessions: SessionLog, key: SessionKey, record: InvocationRecord, events: Sequence[Event]
 ) -> list[AttemptSummary]:
-    """Return the attempts at model calls, in the order in which they ended."""
+    """Return the attempts in the order in which they ended, the lost ones first.
+
+    Of tool calls they are those without a result: the response shows the others.
+    """
     failed = await read_attempts(sessions, key, record.invocation_id)
     authors = {event.id: event.author for event in events}
     found = [_failed(one, authors.get(one.event_id)) for one in failed]
-    numbers = {one.event_id: one.attempt for one in failed}
+    numbers = {one.event_id: one.attempt for one in failed if not one.tool}
     found += [
         _completed(event, numbers.get(event.id, 0) + 1)
         for event in events
@@ -159,13 +166,15 @@ async def attempts_of(
     return sorted(found, key=lambda one: one.end_time or 0.0)
 
 
-def _failed(one: ModelAttempt, agent: str | None) -> AttemptSummary:
+def _failed(one: CallAttempt, agent: str | None) -> AttemptSummary:
     error = one.error_type and {"type": one.error_type, "message": one.error_message}
     known = one.started is not None and one.seconds is not None
     return AttemptSummary(
         event_id=one.event_id,
         agent=agent,
         model=one.model or None,
+        tool=one.tool or None,
+        call_id=one.call_id or None,
         attempt=one.attempt,
         outcome=one.ended.value,
         error=error or None,

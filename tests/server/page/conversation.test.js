@@ -92,6 +92,16 @@ test("an attempt without a result stands before the event that came of it", () =
   assert.deepEqual(found.map((each) => each.key), ["1", "e2.attempt.1", "2", "e9.attempt.1"]);
 });
 
+test("a tool's attempts without a result stand behind their call, of parallel calls behind each its own", () => {
+  const call = (id) => ({ functionCall: { id, name: "book", args: {} } });
+  const response = (id) => ({ functionResponse: { id, name: "book", response: { ok: true } } });
+  const items = [user, event(2, "e2", { parts: [call("c1"), call("c2")] }), event(3, "e3", { parts: [response("c1"), response("c2")] })];
+  const failed = (callId, attempt) => ({ eventId: "e3", callId, attempt, tool: "book", outcome: "failed", startTime: 9, worker: "7@host" });
+  const found = entries(items, [failed("c1", 2), failed("c2", 1), failed("c1", 1), failed("c9", 1)]);
+  const [first, second] = found.filter((each) => each.kind === "call").map((each) => each.key);
+  assert.deepEqual(found.map((each) => each.key), ["1", first, "e3.c1.attempt.1", "e3.c1.attempt.2", second, "e3.c2.attempt.1", "e3.c9.attempt.1"]);
+});
+
 test("an attempt without an event stands before what came after it", () => {
   const items = [user, event(2, "e2", text("one")), event(5, "i.end", undefined, { errorCode: "X", errorMessage: "bad" })];
   const found = entries(items, [{ eventId: "e3", attempt: 1, outcome: "failed", startTime: 3 }, { eventId: "e4", attempt: 1, outcome: "lost" }]);

@@ -17,9 +17,9 @@ from durable_adk.auth.credential_service.in_memory_credential_service import (
 from durable_adk.cli.run import Chat, Progress
 from durable_adk.cli.terminal import gist
 from durable_adk.events import Event
-from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
 from durable_adk.sessions.records import ATTEMPT
 from tests.support.desk import DESK
 
@@ -125,13 +125,16 @@ async def test_what_is_waited_for_is_said() -> None:
         key, invocation_id="e", lease_owner="local:1", user_event=first, create_session=True
     )
     assert await progress.text() == "the model is thinking"
-    failed = ModelAttempt(event_id="e.1", attempt=1, ended=AttemptEnd.FAILED, error_type="Busy")
+    failed = CallAttempt(event_id="e.1", attempt=1, ended=AttemptEnd.FAILED, error_type="Busy")
     await service.note(key, invocation_id="e", kind=ATTEMPT, name="1", body=failed.to_json())
     assert await progress.text() == "the model is asked again, as attempt 1 failed (Busy)"
     call = types.Part(function_call=types.FunctionCall(id="c", name="book", args={}))
     answer = types.Part(function_response=types.FunctionResponse(id="c", name="book", response={}))
+    away = CallAttempt(event_id="e.2", attempt=2, ended=AttemptEnd.LOST, tool="book", call_id="c")
+    await service.note(key, invocation_id="e", kind=ATTEMPT, name="2", body=away.to_json())
     for number, (part, said) in enumerate(
-        [(call, "book runs"), (answer, "the model is thinking")], start=1
+        [(call, "book runs again, as attempt 2 was lost"), (answer, "the model is thinking")],
+        start=1,
     ):
         content = types.Content(role="model", parts=[part])
         progress.heard(

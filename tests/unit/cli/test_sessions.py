@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from durable_adk.cli.program import app
 from durable_adk.cli.sessions import news
 from durable_adk.events import Event, EventActions
-from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
 from durable_adk.sessions import InMemorySessionService, SessionKey, SessionLog
+from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
 from durable_adk.sessions.database_session_service import SqliteSessionService
 from durable_adk.sessions.records import ATTEMPT, Status
 
@@ -53,7 +53,7 @@ async def fill(service: SessionLog) -> None:
     epoch = await begin(service, key, name)
     actions = EventActions(state_delta={"city": "Paris"}, artifact_delta={"report.md": 1})
     written = event(name, 1, "writer", "done", actions=actions, usage_metadata=USAGE)
-    failed = ModelAttempt(
+    failed = CallAttempt(
         event_id="e-first.1",
         attempt=1,
         ended=AttemptEnd.FAILED,
@@ -61,7 +61,17 @@ async def fill(service: SessionLog) -> None:
         error_type="RateLimit",
         error_message="slow down",
     )
-    await service.note(key, invocation_id=name, kind=ATTEMPT, name="1", body=failed.to_json())
+    lost = CallAttempt(
+        event_id="e-first.2",
+        attempt=1,
+        ended=AttemptEnd.LOST,
+        tool="book",
+        call_id="c",
+        worker="17@host",
+    )
+    for number, one in enumerate((failed, lost)):
+        body = one.to_json()
+        await service.note(key, invocation_id=name, kind=ATTEMPT, name=f"{number}", body=body)
     await service.commit_event(key, written, invocation_id=name, epoch=epoch)
     await service.close_invocation(key, invocation_id=name, epoch=epoch, status=Status.COMPLETED)
     await begin(service, SessionKey("other", "ben", "s2"), "e-second")
@@ -120,6 +130,7 @@ def test_a_session_is_shown_whole(run: Run) -> None:
         "  model     1 response, 1,200 tokens",
         "  attempt   attempt 1 failed, model m, tokens unknown",
         "            RateLimit: slow down",
+        "  attempt   attempt 1 lost, tool book, on 17@host",
     ):
         assert line in shown.splitlines()
     assert [line.split("  ")[-1] for line in shown.splitlines()[-2:]] == [
@@ -140,8 +151,10 @@ def test_an_invocation_is_found_by_its_id(run: Run) -> None:
 
 def test_failed_attempts_are_listed(run: Run) -> None:
     """With their sums; tokens that nobody reported are said to be unknown."""
-    assert run("attempts").splitlines()[-1] == "1 call without a response: 0 tokens; unknown for 1."
-    assert run("attempts", "other") == "Every model call got a response.\n"
+    listed = run("attempts").splitlines()
+    assert "attempt 1 lost, tool book, on 17@host" in listed
+    assert listed[-1] == "2 attempts without a result: 0 tokens; unknown for 1."
+    assert run("attempts", "other") == "No attempt was without a result.\n"
 
 
 async def test_what_is_followed_ends_with_its_invocation() -> None:

@@ -17,9 +17,9 @@ from durable_adk.errors import (
     StoreUnavailableError,
 )
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
-from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
 from durable_adk.planners import PlanReActPlanner
 from durable_adk.plugins import BasePlugin
+from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
 from durable_adk.tools import LongRunningFunctionTool
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.run_config import StreamingMode
@@ -88,7 +88,7 @@ async def lost(work: Any, when: Callable[[], object]) -> None:
         await task
 
 
-async def attempts(steps: Steps) -> list[ModelAttempt]:
+async def attempts(steps: Steps) -> list[CallAttempt]:
     """What is recorded of the attempts in vain."""
     return await read_attempts(steps.sessions, KEY, INVOCATION)
 

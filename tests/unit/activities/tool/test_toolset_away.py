@@ -10,6 +10,7 @@ from durable_adk.activities.attempt import history_after
 from durable_adk.activities.tool import run
 from durable_adk.activities.tool.run import MAX_AWAY, ToolsetUnavailable
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
+from durable_adk.client.queries import read_attempts
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import ToolsetUnavailableError
 from durable_adk.runners import InMemoryRunner
@@ -18,7 +19,7 @@ from durable_adk.tools.require_confirmation import REJECTED
 from durable_adk.wire.effect import EffectAttempt
 from tests.support.pausing import answer, message
 from tests.support.scripts import USER, call, send
-from tests.support.steps import Steps, called, said
+from tests.support.steps import INVOCATION, KEY, Steps, called, said
 
 HANGS = TimeoutError("hangs")
 
@@ -87,6 +88,8 @@ async def test_a_call_waits_for_its_toolset(away: Any) -> None:
     assert isinstance(info.value.error, ToolsetUnavailableError)
     assert "'pay'" in info.value.error.message
     assert "Remote" in info.value.error.message
+    [told] = await read_attempts(made.sessions, KEY, INVOCATION)
+    assert (told.attempt, told.error_type, told.tool) == (1, "ToolsetUnavailableError", "pay")
     remote.away = None
     result = await made.effects.perform(step, EffectAttempt(number=2, history=after(1)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
