@@ -16,6 +16,7 @@ from durable_adk.tools._provider_tools import (
 )
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.agui_toolset import AGUIToolset
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
 from durable_adk.tools.example_tool import ExampleTool
@@ -31,6 +32,7 @@ from durable_adk.tools.transfer_to_agent_tool import TransferToAgentTool, transf
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 __all__ = [
+    "AGUIToolset",
     "ActivityTool",
     "AgentTool",
     "AuthToolArguments",

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from durable_adk.agents import LlmAgent
 from durable_adk.errors import ModelUnavailableError
 from durable_adk.models import ScriptedModel
-from durable_adk.tools import FunctionTool, ToolContext
+from durable_adk.tools import AGUIToolset, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import placed, read
@@ -196,6 +196,60 @@ async def test_a_long_running_call_has_its_result_from_the_front_end(client, tmp
     assert second[-1].outcome.type == "success"
 
 
+PAINT = {
+    "name": "paint",
+    "description": "Paint the page.",
+    "parameters": {"type": "object", "properties": {"color": {"type": "string"}}},
+}
+
+
+async def test_a_front_ends_tool_runs_there(client, tmp_path):
+    """The model gets its declaration, the run ends with its call, and goes on with its result."""
+    model = ScriptedModel(replies=[call("paint", color="red"), "Painted.", "No paint."])
+    agent = LlmAgent(name="a", model=model, tools=[AGUIToolset()])
+    async with placed(client, tmp_path, agent) as place:
+        first = await events(await place.server(), body(tools=[PAINT]))
+        (called,) = [one for one in first if one.type == "TOOL_CALL_START"]
+        result = {"id": "t", "role": "tool", "toolCallId": called.tool_call_id, "content": "done"}
+        again = body(None, messages=[result], tools=[PAINT])
+        second = await events(await place.server(), again)
+        await events(await place.server(), body())
+    (declared,) = model.requests[0].config.tools[0].function_declarations
+    assert (declared.name, declared.parameters_json_schema) == ("paint", PAINT["parameters"])
+    assert first[-1].outcome.type == "success"
+    assert [json.loads(one.content) for one in second if one.type == "TOOL_CALL_RESULT"] == [
+        {"result": "done"}
+    ]
+    assert "Painted." in [getattr(one, "delta", None) for one in second]
+    assert [one.snapshot for one in first if one.type == "STATE_SNAPSHOT"] == [{}, {}]
+    assert not model.requests[2].config.tools  # the front end has it no more
+
+
+async def test_interrupts_and_results_are_answered_together(client, tmp_path):
+    """A front end shows what it is asked for, and runs its own tool meanwhile."""
+    both = calls(("refund", {"amount": 1}), ("paint", {"color": "red"}))
+    tool = FunctionTool(refund, require_confirmation=True)
+    model = ScriptedModel(replies=[both, "Both."])
+    agent = LlmAgent(name="a", model=model, tools=[AGUIToolset(tool_filter=["paint"]), tool])
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        first = await events(http, body(tools=[PAINT, PAINT | {"name": "other"}]))
+        (interrupt,) = first[-1].outcome.interrupts
+        (called,) = [
+            one.tool_call_id for one in first if getattr(one, "tool_call_name", "") == "paint"
+        ]
+        result = {"id": "t", "role": "tool", "toolCallId": called, "content": "done"}
+        answer = resume((interrupt.id, True)) | {"messages": [result], "tools": [PAINT]}
+        second = await events(http, answer)
+    assert interrupt.reason == "tool_call"
+    assert second[-1].outcome.type == "success"
+    told = [json.loads(one.content) for one in second if one.type == "TOOL_CALL_RESULT"]
+    assert {"result": "done"} in told
+    assert {"result": "refunded 1"} in told
+    names = {one.name for one in model.requests[0].config.tools[0].function_declarations}
+    assert names == {"paint", "refund"}
+
+
 async def test_all_interrupts_of_a_run_are_answered_at_once(client, tmp_path):
     """With some of them nothing is stored; with all of them the run goes on."""
     agent = cashier(calls(("refund", {"amount": 1}), ("refund", {"amount": 2})), "Both.")
@@ -277,7 +331,7 @@ async def test_what_fails_is_the_last_event(client, tmp_path):
     async with placed(client, tmp_path, agent) as place:
         http = await place.server()
         failed = await events(http, body())
-        tool = {"name": "paint", "description": "", "parameters": {}}
+        tool = {"name": "transfer_to_agent", "description": "", "parameters": {}}
         refused = [
             await events(http, sent)
             for sent in (
@@ -290,7 +344,9 @@ async def test_what_fails_is_the_last_event(client, tmp_path):
         response = await http.post(PATH, json=body(threadId="\n"))
     assert (failed[-1].type, failed[-1].code) == ("RUN_ERROR", "ValueError")
     assert "No." in failed[-1].message
-    for each, word in zip(refused, ("paint", "messages", "state", "nobody"), strict=True):
+    for each, word in zip(
+        refused, ("transfer_to_agent", "messages", "state", "nobody"), strict=True
+    ):
         assert (each[-1].type, each[-1].code) == ("RUN_ERROR", "InvalidRequestError")
         assert word in each[-1].message
     assert response.status_code == 400

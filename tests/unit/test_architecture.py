@@ -80,6 +80,7 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
+    agui
     access address announcement application arguments async authentication backend begin blobs body
     broken budget cache call caller calling calls card change channel check chunks cli close closing
     compact connect connection container contract copies custom database db debugging decoding

@@ -51,6 +51,7 @@ from durable_adk.server.protocols.agui.messages import (
 )
 from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.state import APP_PREFIX, TEMP_PREFIX
+from durable_adk.tools.agui_toolset import FRONT_END_TOOLS
 
 _REASONS = {"confirmation": "tool_call", "credential": "authentication_required"}
 """Why a run stops, by the kind of what it waits for; the others wait for input."""
@@ -60,9 +61,12 @@ _SHOWN_OF_REQUESTS = {"name", "kind", "arguments", "payload", "editable", "auth_
 
 
 def shown_state(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what a front end sees of a state: neither what all users share, nor the temporary."""
+    """Return what a front end sees: not its own tools, what all users share, or the temporary."""
+    hidden = (APP_PREFIX, TEMP_PREFIX)
     return {
-        key: value for key, value in state.items() if not key.startswith((APP_PREFIX, TEMP_PREFIX))
+        key: value
+        for key, value in state.items()
+        if key != FRONT_END_TOOLS and not key.startswith(hidden)
     }
 
 
@@ -84,12 +88,14 @@ class RunRenderer:
         thread_id: The session.
         run_id: The run that the front end has started.
         root: The root agent, which works for the run itself; None: the first of the session.
+        tools: Names of the front end's own tools, whose calls are no interrupts to it.
         earlier: The committed events of the session, when the run was asked for.
     """
 
     thread_id: str
     run_id: str
     root: str | None = None
+    tools: frozenset[str] = frozenset()
     earlier: list[StoredEvent] = field(default_factory=list[StoredEvent])
     status: StatusItem | None = None
     """The last status that the feed had."""
@@ -123,7 +129,7 @@ class RunRenderer:
         Args:
             waiting: What a paused run waits for.
         """
-        found = [self._interrupt(one) for one in waiting]
+        found = [self._interrupt(one) for one in waiting if one.call.name not in self.tools]
         yield from self._closed_messages()
         if found:
             yield self._snapshot()

@@ -60,7 +60,10 @@ async def _events(
     """Yield all events of a run; what fails is its last one."""
     sessions, known = services.session_service, services.apps.get(key.app_name)
     render = RunRenderer(
-        thread_id=body.thread_id, run_id=body.run_id, root=known.root_agent.name if known else None
+        thread_id=body.thread_id,
+        run_id=body.run_id,
+        root=known.root_agent.name if known else None,
+        tools=frozenset(tool.name for tool in body.tools or ()),
     )
     yield RunStartedEvent(
         thread_id=body.thread_id, run_id=body.run_id, protocol_version=PROTOCOL_VERSION

@@ -1,10 +1,11 @@
 """Requests of AG-UI's front ends as messages and answers of invocations."""
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, cast
 
-from ag_ui.core import ResumeEntry, RunAgentInput, ToolMessage, UserMessage
+from ag_ui.core import ResumeEntry, RunAgentInput, Tool, ToolMessage, UserMessage
 from google.genai import types
 
 from durable_adk.conversation.pending_calls import (
@@ -21,10 +22,13 @@ from durable_adk.server.protocols.agui.events import shown_state
 from durable_adk.server.protocols.agui.messages import MESSAGE_ID, content_of
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.tools.agui_toolset import FRONT_END_TOOLS
 from durable_adk.wire.messages import InvocationRequest
 
 CONTEXT = "ag_ui_context"
 """The key of the state that holds what a front end tells the agent of itself."""
+_TOOL_NAME = re.compile(r"(?!adk_)[A-Za-z_][\w.-]{0,63}", re.ASCII)
+_RUNTIMES_TOOLS = ("transfer_to_agent", "set_model_response", "exit_loop")
 
 
 async def request_of(
@@ -41,12 +45,6 @@ async def request_of(
     Raises:
         CallerError: It is malformed, or does not fit what the session waits for.
     """
-    if body.tools:
-        names = ", ".join(tool.name for tool in body.tools)
-        raise InvalidRequestError(
-            f"tools: {names}: agents here have tools of their own only. Give the agent a "
-            "long-running tool of that name, and answer its interrupt."
-        )
     app, user, session = key
     return InvocationRequest.parse(
         {
@@ -75,13 +73,25 @@ def _changed(body: RunAgentInput, state: dict[str, Any]) -> dict[str, Any]:
     new = shown_state(cast("dict[str, Any]", given or {}))
     if body.context:
         new[CONTEXT] = [to_json_value(one.model_dump(mode="json")) for one in body.context]
+    if body.tools or FRONT_END_TOOLS in state:
+        new[FRONT_END_TOOLS] = [_declared(tool) for tool in body.tools or ()]
     return {name: value for name, value in new.items() if state.get(name, body) != value}
 
 
+def _declared(tool: Tool) -> dict[str, Any]:
+    if not _TOOL_NAME.fullmatch(tool.name) or tool.name in _RUNTIMES_TOOLS:
+        raise InvalidRequestError(
+            f"tools: {tool.name[:80]!r} is no name for a front end's tool. Use up to 64 letters, "
+            f"digits, '_', '-' and '.', no 'adk_' at the start, and none of {_RUNTIMES_TOOLS}."
+        )
+    declared: Any = to_json_value(tool.model_dump(mode="json"))
+    return {name: declared.get(name) for name in ("name", "description", "parameters")}
+
+
 async def _message(sessions: SessionLog, key: SessionKey, body: RunAgentInput) -> types.Content:
-    if body.resume:
-        return await _resumed(sessions, key, body.resume)
     results = _last_results(body)
+    if body.resume:
+        return await _resumed(sessions, key, body.resume, results)
     if results:
         return await _answered(sessions, key, results)
     last = body.messages[-1] if body.messages else None
@@ -102,10 +112,15 @@ def _last_results(body: RunAgentInput) -> list[ToolMessage]:
 
 
 async def _resumed(
-    sessions: SessionLog, key: SessionKey, resume: list[ResumeEntry]
+    sessions: SessionLog, key: SessionKey, resume: list[ResumeEntry], results: list[ToolMessage]
 ) -> types.Content:
-    """Return the answers to the interrupts of a run: to all, as AG-UI wants it."""
-    events, calls = await _calls(sessions, key, [entry.interrupt_id for entry in resume])
+    """Return the answers to the interrupts of a run: to all, as AG-UI wants it.
+
+    Beside them there may be results of the front end's own tools.
+    """
+    told = {result.tool_call_id: result for result in results}
+    asked = [entry.interrupt_id for entry in resume]
+    events, calls = await _calls(sessions, key, [*asked, *told])
     unknown = [entry.interrupt_id for entry in resume if entry.interrupt_id not in calls]
     if unknown:
         raise InvalidRequestError(f"resume: The session has no interrupts {', '.join(unknown)}.")
@@ -114,14 +129,21 @@ async def _resumed(
     if all(calls[name].status is CallStatus.OPEN for name in answered):
         runs = {calls[name].call.invocation_id for name in answered}
         waiting = [call for call in pending_calls(events) if call.invocation_id in runs]
-        if missing := [call.call_id for call in waiting if call.call_id not in answered]:
+        given = answered | told.keys()
+        if missing := [call.call_id for call in waiting if call.call_id not in given]:
             raise InvalidRequestError(
                 f"resume: The run also waits for {', '.join(missing)}; answer all its interrupts."
             )
-    return _responses(
+    of_tools = [
+        (calls[name].call, _result(result.content))
+        for name, result in told.items()
+        if name in calls.keys() - answered
+    ]
+    answers = (
         (calls[entry.interrupt_id].call, _response(calls[entry.interrupt_id].call, entry))
         for entry in resume
     )
+    return _responses([*answers, *of_tools])
 
 
 async def _answered(
