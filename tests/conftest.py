@@ -100,6 +100,22 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+_broken = set[str]()
+"""Tests that failed in set-up, at their end, or with their process."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what running a test again does not mend."""
+    if report.failed and report.when != "call":
+        _broken.add(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Have `make test-all` not try again if there was such a failure."""
+    if _broken and session.exitstatus == pytest.ExitCode.TESTS_FAILED:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
 @pytest.fixture(autouse=True)
 def loggers() -> Iterator[None]:
     """Undo `durable_adk.log.configure`: a command that runs in this process sets up its logs."""

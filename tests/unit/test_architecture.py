@@ -80,11 +80,10 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
-    agui
-    access address announcement application arguments async authentication backend begin blobs body
-    broken budget cache call caller calling calls card change channel check chunks cli close closing
-    compact connect connection container contract copies custom database db debugging decoding
-    delegated deliver delivery demo dependencies determinism dev diagnosis doctor embedded
+    access address agui announcement application arguments async authentication backend begin blobs
+    body broken budget cache call caller calling calls card change channel check chunks cli close
+    closing compact connect connection container contract copies custom database db debugging
+    decoding delegated deliver delivery demo dependencies determinism dev diagnosis doctor embedded
     encryption entry env environment erase erasure error execution expired external extras feed file
     finding folder forks gemini head health hook http id in_process inferred inserts invocations
     json key launch launcher library lifecycle limits lines link listing live location lock logging
