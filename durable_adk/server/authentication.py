@@ -224,6 +224,9 @@ class Authentication:
         raise AuthenticationError("A token is required, and must be one that is known here.")
 
     def _known(self, user: str) -> Caller:
-        if not 1 <= len(user) <= MAX_ID:
-            raise AuthenticationError(f"A user id must have 1 to {MAX_ID} characters.")
+        # Keys of sessions strip ids: with white space one may be that of another user.
+        if user.strip() != user or not 1 <= len(user) <= MAX_ID:
+            raise AuthenticationError(
+                f"A user id must have 1 to {MAX_ID} characters, and no white space around them."
+            )
         return Caller(user, is_operator=user in self.operators)

@@ -103,6 +103,17 @@ async def test_a_token_says_whose_request_it_is() -> None:
     assert (await ask(app, "/health")).status_code == 200
 
 
+@pytest.mark.parametrize("user", ["alice ", " alice", "\talice", "alice\u3000", "alice\xa0", " "])
+async def test_white_space_makes_nobody_another_user(user: str) -> None:
+    """Ids in keys are stripped, so an id with white space would reach another user's sessions."""
+    tokens = [{"user": user, "sha256": digest(TOKEN)}]
+    refused = await ask(
+        small_app(AccessSettings.model_validate({"tokens": tokens})), "/who", bearer(TOKEN)
+    )
+    assert refused.status_code == 401
+    assert "white space" in refused.json()["error"]["message"]
+
+
 async def test_a_user_is_refused_what_names_another() -> None:
     """In the path, in the query and in the body, under each name that routes have for it."""
     app = small_app(settings_for())
