@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 
-from durable_adk.errors import PermissionDeniedError
+from durable_adk.errors import InvalidRequestError, PermissionDeniedError
 from durable_adk.sessions.state import APP_PREFIX
 
 USER_NAMES = ("user_id", "userId", "user")
@@ -82,9 +82,13 @@ async def caller_of(request: Request) -> Caller:
     that finds the user elsewhere, by an invocation for example, asks `Caller` itself.
 
     Raises:
+        InvalidRequestError: Path or query have a NUL character, which PostgreSQL does not take.
         PermissionDeniedError: The request names a user whom its sender may not reach, or changes
             the state that an app's users share.
     """
+    named = (*request.path_params.items(), *request.query_params.multi_items())
+    if wrong := [name for name, text in named if "\0" in f"{name}{text}"]:
+        raise InvalidRequestError(f"{wrong[0]} holds a NUL character; remove it.")
     caller = identified(request.scope)
     if not caller.is_operator:
         fields = await _fields(request)

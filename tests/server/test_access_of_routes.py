@@ -1,5 +1,6 @@
 """Another user's session is reached by no route, of those that there are (S1)."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -209,6 +210,21 @@ async def test_a_list_has_a_users_own_things(app: FastAPI, path: str) -> None:
     assert "bob" not in own.text
     assert '":1' not in own.text
     assert "bob" in everybody.text or '":1' in everybody.text
+
+
+async def test_no_name_has_a_nul_character(app: FastAPI) -> None:
+    """PostgreSQL takes none, so each route refuses one wherever it names something."""
+    for method, path, route in routes(app):
+        named = [
+            re.sub(rf"{{{name}(:path)?}}", "a%00", path) for name in route.param_convertors
+        ] + [
+            f"{path}?{name}=a%00"
+            for name in (queries(route) if hasattr(route, "dependant") else ())
+        ]
+        for one in named:
+            response = await send(app, method, filled(one, "olga"), OTHER, {})
+            assert response.status_code == 400, (method, one, response.text)
+            assert response.json()["error"]["type"] == "InvalidRequestError"
 
 
 def test_an_application_for_others_asks_who_they_are() -> None:

@@ -83,6 +83,8 @@ async def test_a_session_is_made_of_events(http):
         400,
         "Session initialization event 0 cannot include event actions.",
     )
+    nul = await http.post(USERS, json={"events": [said | {"id": "a\0"}]})
+    assert nul.status_code == 400
 
 
 async def test_artifacts_have_versions(http):

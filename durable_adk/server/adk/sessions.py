@@ -154,5 +154,7 @@ def _check_restorable(place: int, event: Event) -> None:
         wrong = "ADK protocol function calls"
     elif ANSWERED_BY in (event.custom_metadata or {}):
         wrong = f"metadata {ANSWERED_BY}"
+    elif "\0" in event.id + event.invocation_id:
+        wrong = "NUL characters in ids"
     if wrong:
         raise InvalidRequestError(f"Session initialization event {place} cannot include {wrong}.")
