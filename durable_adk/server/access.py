@@ -31,6 +31,11 @@ PUBLIC = ("/health", "/ready")
 """Paths that probes read."""
 PUBLIC_FOLDERS = ("/answers/",)
 """Starts of the paths that have a token of their own."""
+_HEADERS = (
+    *("Authorization", "Content-Type", "Last-Event-ID", "Idempotency-Key", "When-Busy"),
+    *("A2A-Version", "A2A-Extensions"),
+)
+"""Headers that pages of other origins may send."""
 
 
 class AccessSettings(BaseSettings):
@@ -130,10 +135,12 @@ def protect(
             CORSMiddleware,
             allow_origins=settings.origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=[
-                *("Authorization", "Content-Type", "Last-Event-ID", "Idempotency-Key"),
-                *("A2A-Version", "A2A-Extensions"),
-            ],
+            allow_headers=_HEADERS,
+            expose_headers=["Retry-After"],
         )
-    app.add_middleware(KnownHosts, hosts=frozenset(settings.hosts_of(host)))
+    app.add_middleware(
+        KnownHosts,
+        hosts=frozenset(settings.hosts_of(host)),
+        is_open=lambda path: path in PUBLIC,  # probes name the address that they ask
+    )
     app.add_middleware(SecurityHeaders)

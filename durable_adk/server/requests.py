@@ -99,21 +99,24 @@ class KnownHosts:
     app: ASGIApp
     hosts: Collection[str]
     """Names without ports; ``*`` for any, behind a proxy that checks them."""
+    is_open: Callable[[str], bool] = lambda _: False
+    """Whether a path is served under any name."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         if scope["type"] == "websocket":  # no route has any, and they have no preflight
             await send({"type": "websocket.close", "code": 1008})
-        elif scope["type"] == "lifespan" or self._knows(values_of(scope, "host")):
+        elif scope["type"] == "lifespan" or self._knows(scope):
             await self.app(scope, receive, send)
         else:
             problem = "The server does not have the name in the request's Host header."
             await refuse(send, 403, PermissionDeniedError(problem))
 
-    def _knows(self, given: list[str]) -> bool:
+    def _knows(self, scope: Scope) -> bool:
+        given = values_of(scope, "host")
         if len(given) != 1:
             return False
-        return "*" in self.hosts or _host(given[0]) in self.hosts
+        return "*" in self.hosts or _host(given[0]) in self.hosts or self.is_open(path_of(scope))
 
 
 def _host(netloc: str) -> str | None:

@@ -70,6 +70,9 @@ def ask(text: str) -> None:
     """Ask somebody, who answers later."""
 
 
+ORIGIN = "https://app.example.com"
+
+
 @pytest.fixture
 async def app() -> AsyncIterator[FastAPI]:
     """A server with tokens for Alice and for an operator, and a session of Bob."""
@@ -84,7 +87,9 @@ async def app() -> AsyncIterator[FastAPI]:
         ):
             pass
         known = settings_for().model_dump(include={"tokens", "operators"})
-        settings = ServerSettings.model_validate({**known, "host": "0.0.0.0"})  # noqa: S104 - not bound
+        settings = ServerSettings.model_validate(
+            {**known, "host": "0.0.0.0", "origins": [ORIGIN]}  # noqa: S104 - not bound
+        )
         yield server(
             session_service=sessions,
             client=cast("Any", None),  # nobody gets that far
@@ -210,6 +215,32 @@ async def test_a_list_has_a_users_own_things(app: FastAPI, path: str) -> None:
     assert "bob" not in own.text
     assert '":1' not in own.text
     assert "bob" in everybody.text or '":1' in everybody.text
+
+
+async def test_a_page_of_a_listed_origin_may_send_all_headers(app: FastAPI) -> None:
+    """Each header that a route reads; a browser asks before it sends one."""
+    operations = [one for path in app.openapi()["paths"].values() for one in path.values()]
+    read = {
+        parameter["name"]
+        for operation in operations
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "header"
+    }
+    assert len(read) > 2
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        asked = {"Access-Control-Request-Method": "POST", "Origin": ORIGIN}
+        asked["Access-Control-Request-Headers"] = ",".join({"authorization", *read})
+        allowed = await client.options("/run", headers=asked)
+        assert allowed.status_code == 200, allowed.text
+        foreign = await client.options("/run", headers={**asked, "Origin": "https://evil.com"})
+        assert foreign.status_code == 400
+
+
+async def test_a_wrong_method_is_told_the_right_ones(app: FastAPI) -> None:
+    """As HTTP wants it."""
+    response = await send(app, "PUT", "/run", OTHER, {})
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
 async def test_no_name_has_a_nul_character(app: FastAPI) -> None:

@@ -114,6 +114,14 @@ async def test_white_space_makes_nobody_another_user(user: str) -> None:
     assert "white space" in refused.json()["error"]["message"]
 
 
+async def test_probes_name_the_address_that_they_ask() -> None:
+    """An orchestrator's do; they are answered beside the names that others have to use."""
+    app = small_app(settings_for(hosts=["agents.example.com"]))
+    probe = {"Host": "10.1.2.3:8000"}
+    assert (await ask(app, "/health", probe)).status_code == 200
+    assert (await ask(app, "/who", {**probe, **bearer(TOKEN)})).status_code == 403
+
+
 async def test_a_user_is_refused_what_names_another() -> None:
     """In the path, in the query and in the body, under each name that routes have for it."""
     app = small_app(settings_for())

@@ -109,4 +109,6 @@ async def _failed(_: Request, error: Exception) -> Response:
         raise error
     kinds = {404: "NotFoundError", 503: "TransientError"}
     kind = kinds.get(error.status_code, "InvalidRequestError")
-    return error_response(error.status_code, kind, str(error.detail), detail=error.detail)
+    response = error_response(error.status_code, kind, str(error.detail), detail=error.detail)
+    response.headers.update(error.headers or {})  # the methods of a path, for example
+    return response
