@@ -143,6 +143,21 @@ async def test_a_confirmation_is_found_and_given(pays):
     assert texts[-1] == "(completed)"
 
 
+async def test_a_decision_is_no_result(client, tmp_path):
+    """A long-running tool waits for what its caller is to be told, and goes on waiting."""
+    async with place_of(client, tmp_path, call("ask", question="?"), "Done.") as place:
+        http = await place.server()
+        await session(http)
+        name = (await start(http))["invocationId"]
+        (asked,) = (await reached(http, name, "paused"))["pending"]
+        path, body = f"/invocations/{name}/answers", {"callId": asked["callId"]}
+        refused = await http.post(path, json=body | {"confirmed": True})
+        assert (refused.status_code, "give `response`" in refused.text) == (400, True)
+        assert (await http.get("/pending")).json() == [asked]
+        given = await http.post(path, json=body | {"response": {"answer": "yes"}})
+        assert given.status_code == 202
+
+
 async def test_a_reader_reads_through_a_pause(pays):
     """The stream of an invocation that waits goes on when it is answered, and then ends."""
     http = await pays.server()

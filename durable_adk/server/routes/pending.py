@@ -123,8 +123,14 @@ async def _give(
 
     Raises:
         AlreadyExistsError: Another answer has come first.
+        InvalidRequestError: It decides a call that asks for something else.
     """
     call = found.call
+    if body.confirmed is not None and call.kind != "confirmation":
+        raise InvalidRequestError(
+            f"The call {call.call_id!r} of {call.name} waits for a result, which `confirmed` would "
+            "become; give `response`."
+        )
     part = types.FunctionResponse(id=call.call_id, name=call.name, response=body.given())
     app, user, session = this.key
     request = InvocationRequest.parse(
