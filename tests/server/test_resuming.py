@@ -1,6 +1,7 @@
 """Streams that are cut, and go on at another server without gap or duplicate."""
 
 import asyncio
+import uuid
 
 import httpx
 import pytest
@@ -150,6 +151,31 @@ async def test_a_run_that_is_answered_goes_on(client, tmp_path):
             response = await http.post("/invocations/i/answers", json=answer)
             assert response.status_code == 202, response.text
             assert [brief(one) async for one in stream][-1:] == ["Three."]
+
+
+async def test_the_same_request_again_goes_on(client, tmp_path):
+    """Libraries that read streams repeat the request; it starts nothing and repeats nothing."""
+    agent = LlmAgent(
+        name="a", model=ScriptedModel(replies=[call("add", a=1, b=2), "3"]), tools=[add]
+    )
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        name = f"again-{uuid.uuid4()}"
+        body = message("add", invocationId=name)
+        sent = await read(http, "/run_sse", body)
+        assert len(sent) == 3
+        for number, one in enumerate(sent, 1):
+            assert await read(http, "/run_sse", body, last_event_id=one.id or "") == sent[number:]
+            rest = await read(http, f"/run_sse?after={one.id}", body)
+            assert rest == sent[number:]
+        other = message("other", invocationId=name)
+        unnamed = message("add")
+        for wrong, status in ((other, 409), (unnamed, 400)):
+            response = await http.post("/run_sse", json=wrong, headers={"Last-Event-ID": "2"})
+            assert response.status_code == status, response.text
+        events = (await http.get(f"{USERS}/s")).json()["events"]
+        assert {one["invocationId"] for one in events} == {name}
 
 
 async def test_a_wrong_position_is_refused(client, tmp_path):

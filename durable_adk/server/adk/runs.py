@@ -15,7 +15,7 @@ from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
 from durable_adk.client.invocation_client import Feed, is_answer
-from durable_adk.errors import SessionNotFoundError
+from durable_adk.errors import InvalidRequestError, SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller, CurrentCaller
@@ -23,11 +23,12 @@ from durable_adk.server.feed import (
     EventItem,
     FeedEntry,
     FeedPosition,
+    Item,
     PartialItem,
     StatusItem,
     entries_of,
 )
-from durable_adk.server.routes.body import RequestBody
+from durable_adk.server.routes.body import From, RequestBody
 from durable_adk.server.routes.errors import error_response
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import EventStream, Reading, Renderer, left, sent
@@ -35,9 +36,6 @@ from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy
 
 router = APIRouter(tags=["runs"])
-LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", description="The `id` of an item.")
-]
 WhenBusyHeader = Annotated[
     WhenBusy | None,
     Header(alias="When-Busy", description="What to do while another invocation is active."),
@@ -163,22 +161,26 @@ async def run_sse(
     services: CurrentServices,
     caller: CurrentCaller,
     body: RunBody,
-    last_event_id: LastEventId = None,
+    after: From,
     when_busy: WhenBusyHeader = None,
 ) -> Response:
     """Run an agent, and stream its events as they are committed, and chunks before them.
 
-    It goes on if the client disconnects. To continue, send the invocation's id without a message,
-    and the `id` of the last item as Last-Event-ID.
+    It goes on if the client disconnects. To continue, send the invocation's id, without a message
+    or with the same one, and the `id` of the last item as Last-Event-ID.
     """
     services.check_app(body.app_name)
-    splits, after = not body.function_call_event_id, FeedPosition()
-    if last_event_id and body.invocation_id and body.new_message is None:
+    splits, continues = not body.function_call_event_id, after != FeedPosition()
+    if continues and not body.invocation_id and not is_answer(body.new_message or ""):
+        raise InvalidRequestError(
+            "Last-Event-ID continues the stream of an invocation: name its `invocationId`. Without "
+            "the header the request starts another one."
+        )
+    if continues and body.invocation_id and body.new_message is None:
         name = check_id(body.invocation_id, "invocation_id")
-        after = FeedPosition.parse(last_event_id)
         entries = services.feed.invocation(body.key, name, after, until_pause=True)
     else:
-        entries = _started(services, caller, body, when_busy)
+        entries = _behind(_started(services, caller, body, when_busy), after)
     reading = Reading(entries)
     await reading.first()
     render = Renderer[FeedEntry](
@@ -222,6 +224,28 @@ async def _found(body: RunBody, feed: Feed) -> AsyncGenerator[FeedEntry]:
                 yield entry
         except SessionNotFoundError:
             raise SessionNotFoundError(f"Session not found: {body.session_id}") from None
+
+
+async def _behind(
+    entries: AsyncGenerator[FeedEntry], after: FeedPosition
+) -> AsyncGenerator[FeedEntry]:
+    """Yield the entries behind a position, for who sends a request again."""
+    async with aclosing(entries):
+        async for entry in entries:
+            if not _is_before(entry.item, after):
+                yield entry
+
+
+def _is_before(item: Item, after: FeedPosition) -> bool:
+    """Whether a reader who is at a position has an item."""
+    match item:
+        case EventItem(seq=seq):
+            return seq <= after.seq
+        case PartialItem(event_id=event_id, attempt=attempt, position=place) if after.chunk:
+            chunk = after.chunk
+            return event_id == chunk.event_id and (attempt, place) <= (chunk.attempt, chunk.index)
+        case _:
+            return False
 
 
 def _shown(event: Event) -> Iterable[Event]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Header, Query
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
@@ -30,9 +30,12 @@ InSession = Annotated[SessionKey, Depends(_session_key)]
 
 
 async def _position(
-    request: Request, after: Annotated[str | None, Query(description="The `id` of an item.")] = None
+    last_event_id: Annotated[
+        str | None, Header(alias="Last-Event-ID", description="The `id` of an item.")
+    ] = None,
+    after: Annotated[str | None, Query(description="The same, for who cannot set headers.")] = None,
 ) -> FeedPosition:
-    return FeedPosition.parse(request.headers.get("last-event-id") or after)
+    return FeedPosition.parse(last_event_id or after)
 
 
 From = Annotated[FeedPosition, Depends(_position)]
