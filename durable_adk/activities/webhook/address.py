@@ -14,6 +14,7 @@ _REMEDY = (
     "DURABLE_ADK_PUSH_HOSTS of servers and workers."
 )
 _PORTS = {"https": 443, "http": 80}
+_MAX_PORT = 65_535
 
 
 async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
@@ -37,7 +38,9 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
         raise InvalidRequestError(f"The url is not of a web server. {_REMEDY}")
     if found.userinfo:
         raise InvalidRequestError("The url has a user or password; give them as authentication.")
-    port = found.port or _PORTS[found.scheme]
+    port = _PORTS[found.scheme] if found.port is None else found.port
+    if not 0 < port <= _MAX_PORT:
+        raise InvalidRequestError(f"The url has a port that no server has. {_REMEDY}")
     if not {found.host, f"{found.host}:{port}"}.isdisjoint(allowed):
         return []
     if found.scheme != "https":
@@ -64,4 +67,6 @@ def is_public(address: str) -> bool:
             found = found.ipv4_mapped
         elif found.sixtofour is not None or found.teredo is not None:
             return False  # tunnels to any IPv4 address
+        elif found.is_site_local:
+            return False  # deprecated, and still routed in some networks
     return found.is_global and not found.is_multicast and not found.is_reserved
