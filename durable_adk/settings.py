@@ -74,7 +74,7 @@ MIN_ANSWER_KEY = 32
 class WebhookEndpoint(BaseModel):
     """Where webhooks go. Only an operator says so: no message or model can add a URL."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: SecretStr
     """An ``https`` or ``http`` URL; it may have a token of the receiver's."""
@@ -112,7 +112,7 @@ class WebhookEndpoint(BaseModel):
 class Webhooks(BaseModel):
     """The endpoints of a worker, and what is needed for URLs that answer pending calls."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     endpoints: tuple[WebhookEndpoint, ...] = ()
     answer_url: str | None = None
@@ -136,7 +136,11 @@ class Settings(BaseSettings):
     (``TEMPORAL_ADDRESS``, profiles, TLS, API keys; D18).
     """
 
-    model_config = SettingsConfigDict(env_prefix="DURABLE_ADK_", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="DURABLE_ADK_",
+        extra="ignore",
+        hide_input_in_errors=True,  # which may be secrets, and errors are logged
+    )
 
     data_dir: Path = Path(".durable-adk")
     """Folder of the embedded server's and the stores' files."""

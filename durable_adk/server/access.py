@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.middleware.cors import CORSMiddleware
 
@@ -42,7 +43,10 @@ class AccessSettings(BaseSettings):
     """Settings of who may use the server, from ``DURABLE_ADK_SERVER_*`` variables."""
 
     model_config = SettingsConfigDict(
-        env_prefix="DURABLE_ADK_SERVER_", extra="ignore", populate_by_name=True
+        env_prefix="DURABLE_ADK_SERVER_",
+        extra="ignore",
+        populate_by_name=True,
+        hide_input_in_errors=True,  # which may be secrets, and errors are logged
     )
 
     tokens: list[Token] = Field(default_factory=list[Token])
@@ -73,6 +77,18 @@ class AccessSettings(BaseSettings):
     burst: int = Field(default=200, ge=1)
     """Requests that a user may send at once, after a pause."""
 
+    @field_validator("origins")
+    @classmethod
+    def _check_origins(cls, origins: list[str]) -> list[str]:
+        for one in origins:
+            parts = urlsplit(one)
+            if not parts.netloc or one != f"{parts.scheme}://{parts.netloc}".lower():
+                raise ValueError(
+                    f"{one!r}: browsers send origins such as https://app.example.com, in small "
+                    "letters and without a path"
+                )
+        return origins
+
     def authenticators(self) -> list[Authenticator]:
         """Return the ways to authenticate that are set; none: nobody is asked who they are.
 
@@ -90,8 +106,8 @@ class AccessSettings(BaseSettings):
 
     def hosts_of(self, host: str) -> list[str]:
         """Return the host names that requests to an address may have; ``*`` for any."""
-        names = [name.strip("[]") for name in LOOPBACK]
-        return [*self.hosts, *names] if self.hosts or is_loopback(host) else ["*"]
+        names = [name.strip("[]").lower() for name in (*self.hosts, *LOOPBACK)]
+        return names if self.hosts or is_loopback(host) else ["*"]
 
 
 def protect(

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 
 from durable_adk.errors import InvalidRequestError, PermissionDeniedError
 from durable_adk.server.access import AccessSettings, protect
@@ -112,6 +113,31 @@ async def test_white_space_makes_nobody_another_user(user: str) -> None:
     )
     assert refused.status_code == 401
     assert "white space" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"answer_key": "s3cret"},
+        {"tokens": [{"user": "alice", "sha256": "s3cret"}]},
+        {"tokens": [{"user": "alice", "token": "s3cret"}]},
+    ],
+    ids=str,
+)
+def test_an_error_of_a_setting_quotes_no_secret(given: dict[str, Any]) -> None:
+    """It names the setting, and ends in logs."""
+    with pytest.raises(ValidationError) as refused:
+        AccessSettings.model_validate(given)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://a.example.com/", "a.example.com", "*", "https://A.example.com", "null"]
+)
+def test_an_origin_that_no_browser_sends_is_refused(origin: str) -> None:
+    """It would never be the one of a request, and nobody would know why."""
+    with pytest.raises(ValidationError, match="browsers send origins such as"):
+        AccessSettings(origins=[origin])
 
 
 async def test_probes_name_the_address_that_they_ask() -> None:

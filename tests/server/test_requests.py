@@ -62,7 +62,9 @@ async def test_a_page_with_a_rebound_name_is_refused() -> None:
     assert len(served.requests) == 5
     any_host = KnownHosts(served.app(), AccessSettings().hosts_of("10.0.0.1"))
     assert (await ask(any_host, {"Host": "agents.example.com"})).status_code == 200
-    listed = AccessSettings(hosts=["agents.example.com"]).hosts_of("10.0.0.1")
+    listed = AccessSettings(hosts=["Agents.example.com", "[fd00::1]"]).hosts_of("10.0.0.1")
+    for host in ("agents.example.com", "[fd00::1]:8000"):
+        assert (await ask(KnownHosts(served.app(), listed), {"Host": host})).status_code == 200
     assert (await ask(KnownHosts(served.app(), listed), {"Host": "10.0.0.1"})).status_code == 403
 
 
