@@ -23,7 +23,7 @@ from durable_adk.server.adk.page import add_adk_page
 from durable_adk.server.caller import caller_of
 from durable_adk.server.page import add_page
 from durable_adk.server.routes import changes, health, invocations, listing, pending, session_events
-from durable_adk.server.routes.errors import add_handlers
+from durable_adk.server.routes.errors import DESCRIBED, add_handlers
 from durable_adk.server.services import ServerServices
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions.session_log import SessionLog
@@ -106,6 +106,7 @@ def _application(services: ServerServices) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
         dependencies=[Depends(caller_of)],
+        responses=DESCRIBED,
     )
     made.state.services = services
     for router in _ROUTERS:

@@ -19,6 +19,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
 from durable_adk.server.app import app as server
 from durable_adk.server.caller import USER_NAMES, caller_of
+from durable_adk.server.routes.errors import ErrorResponse
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
@@ -235,6 +236,23 @@ async def test_a_page_of_a_listed_origin_may_send_all_headers(app: FastAPI) -> N
         assert allowed.status_code == 200, allowed.text
         foreign = await client.options("/run", headers={**asked, "Origin": "https://evil.com"})
         assert foreign.status_code == 400
+
+
+async def test_the_description_says_what_is_sent(app: FastAPI) -> None:
+    """Streams are no JSON, and an error has the form that all of them have."""
+    paths, streams = app.openapi()["paths"], set[str]()
+    for path, operations in paths.items():
+        for operation in operations.values():
+            responses = operation["responses"]
+            assert "422" not in responses, path
+            (shape,) = responses["default"]["content"].values()
+            assert shape["schema"]["$ref"].endswith("/ErrorResponse"), path
+            kinds = next(one for code, one in responses.items() if code[0] == "2")["content"]
+            streams |= {path} if "text/event-stream" in kinds else set()
+    found = {path for path in paths if path.endswith(("/events", "/run_sse", "/changes"))}
+    assert streams == found | {"/agui/{app_name}"}
+    refused = (await send(app, "POST", "/run", OTHER, {})).json()
+    assert ErrorResponse.model_validate(refused).error.field == "appName"
 
 
 async def test_a_wrong_method_is_told_the_right_ones(app: FastAPI) -> None:

@@ -145,7 +145,7 @@ async def _changes_of(request: Request) -> StatusChanges:
     return found
 
 
-@router.get("/changes")
+@router.get("/changes", response_class=EventStream)
 async def get_changes(
     services: CurrentServices,
     caller: CurrentCaller,

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -45,6 +46,30 @@ _STATUSES: dict[type[DurableAdkError], int] = {
 }
 """The status of each class of errors; the first that fits counts."""
 _RETRY_AFTER = {"Retry-After": "1"}
+
+
+class ErrorReport(BaseModel):
+    """What is wrong with a request."""
+
+    type: str
+    """Name of the error's class."""
+    message: str
+    field: str | None = None
+    invocationId: str | None = None  # noqa: N815 - as in JSON
+
+
+class ErrorResponse(BaseModel):
+    """The body of each response that reports an error."""
+
+    error: ErrorReport
+    detail: Any = None
+    """What ADK's clients read."""
+
+
+DESCRIBED: dict[int | str, dict[str, Any]] = {
+    "default": {"model": ErrorResponse, "description": "An error."}
+}
+"""For OpenAPI."""
 
 
 def status_of(error: DurableAdkError) -> int:

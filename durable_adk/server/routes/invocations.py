@@ -44,6 +44,9 @@ _ACCEPTED = 10.0
 """Seconds for a worker to accept an answer or a message."""
 
 
+_ALSO_JSON: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}}}}
+
+
 class NewInvocation(RequestBody):
     """An invocation to start."""
 
@@ -157,7 +160,7 @@ async def get_invocation(services: CurrentServices, this: ThisInvocation) -> Res
     return as_json(await detailed(services, this.key, this.record))
 
 
-@router.get("/{invocation_id}/events")
+@router.get("/{invocation_id}/events", response_class=EventStream, responses=_ALSO_JSON)
 async def get_events(
     services: CurrentServices,
     this: ThisInvocation,

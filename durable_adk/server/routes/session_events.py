@@ -19,7 +19,7 @@ class RewindTarget(RequestBody):
     """Before its first event."""
 
 
-@router.get("/events")
+@router.get("/events", response_class=EventStream)
 async def get_session_events(services: CurrentServices, key: InSession, after: From) -> Response:
     """Stream what happens in a session, in all its invocations; without an end."""
     reading = Reading(services.feed.session(key, after))
