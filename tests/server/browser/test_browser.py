@@ -331,14 +331,29 @@ async def test_a_field_is_called_what_it_shows(browser, web) -> None:
 
 
 async def test_adks_own_page_works_on_this_server(browser, web) -> None:
-    """google-adk's page: chat, a tool call, its confirmation, and the same after a reload."""
+    """google-adk's page: chat, an artifact, a confirmation, a long call, and all after a reload."""
     async with tab(browser, web, "/dev-ui/?app=desk", ours=False) as page:
-        box = page.locator("textarea").first
-        await box.fill("draw")
-        await box.press("Enter")
-        await page.get_by_text("draw is done.").first.wait_for()
-        await box.fill("pay")
-        await box.press("Enter")
+
+        async def ask(text: str) -> None:
+            await page.locator("textarea").first.fill(text)
+            await page.locator("textarea").first.press("Enter")
+
+        async def done(what: str) -> None:
+            await page.get_by_text(f"{what} is done.").first.wait_for()
+
+        await ask("draw")
+        await done("draw")
+        await ask("pay")
+        await page.locator("input[type=checkbox][id^=confirmed]").check()
+        await page.get_by_role("button", name="Submit").click()
+        await done("pay")
+        await ask("ask")
+        waiting = page.locator("app-long-running-response")
+        await waiting.locator("input").fill("yes")
+        await waiting.locator("button").click()
+        await done("ask")
         await _kept(page)
         await page.reload()
-        await page.get_by_text("draw is done.").first.wait_for()
+        for what in ("draw", "pay", "ask"):
+            await done(what)
+            assert await page.get_by_text(f"{what} is done.").count() == 1
