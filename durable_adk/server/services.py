@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -21,6 +22,8 @@ from durable_adk.server.feed import SessionFeed
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions.session_log import SessionLog
 
+_LOADING = 10.0
+"""Seconds to wait for the apps' names."""
 _DRAINED = 0.8
 """The part of `drain_seconds` in which responses may go on as if the server did not stop."""
 
@@ -44,10 +47,14 @@ class ServerServices:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to stop: streams end, and readers go on at another instance."""
 
+    loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once `apps` is complete; `durable-adk web` serves before its worker has loaded them."""
+
     def __post_init__(self) -> None:
         """Find the channel of chunks."""
         self.partials = self.partials or partials_of(self.session_service)
         self._backends = dict[str, TemporalBackend]()
+        self.loaded.set()
 
     @property
     def feed(self) -> SessionFeed:
@@ -72,6 +79,12 @@ class ServerServices:
         """Wait until responses must be sent: the server stops, and soon cancels what is left."""
         await self.draining.wait()
         await asyncio.sleep(self.settings.drain_seconds * _DRAINED)
+
+    async def until_loaded(self) -> None:
+        """Wait a moment for the apps, if they are being loaded."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOADING):
+                await self.loaded.wait()
 
     async def app_names(self) -> list[str]:
         """Return the names of the apps, sorted."""

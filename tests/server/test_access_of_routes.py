@@ -1,5 +1,6 @@
 """Another user's session is reached by no route, of those that there are (S1)."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -253,6 +254,21 @@ async def test_the_description_says_what_is_sent(app: FastAPI) -> None:
     assert streams == found | {"/agui/{app_name}"}
     refused = (await send(app, "POST", "/run", OTHER, {})).json()
     assert ErrorResponse.model_validate(refused).error.field == "appName"
+
+
+async def test_apps_that_are_being_loaded_are_waited_for(app: FastAPI) -> None:
+    """A page that is told of none does not ask again; who waits for the server waits longer."""
+    services = app.state.services
+    services.loaded.clear()
+    assert (await send(app, "GET", "/ready", None)).json() == {
+        "status": "unavailable",
+        "reason": "The agents are being loaded.",
+    }
+    asking = asyncio.create_task(send(app, "GET", "/list-apps", OTHER))
+    assert await asyncio.wait({asking}, timeout=0.1) == (set(), {asking})
+    services.apps["desk"] = None
+    services.loaded.set()
+    assert (await asking).json() == ["desk"]
 
 
 async def test_a_wrong_method_is_told_the_right_ones(app: FastAPI) -> None:

@@ -31,7 +31,8 @@ class _Page:
 
     def __init__(self, application: Any, *, opens: bool) -> None:
         self.rows: list[tuple[str, str]] = []
-        self._application = application
+        self._services = application.state.services
+        self._services.loaded.clear()
         self._opens = opens
         self._url = asyncio.get_running_loop().create_future()
 
@@ -47,7 +48,8 @@ class _Page:
     def loaded(self, said: dict[str, Any]) -> None:
         """Serve the apps that were loaded; the first time, open the page."""
         found = [AppDescription.read(one) for one in said["described"]]
-        self._application.state.services.apps = {one.name: one for one in found}
+        self._services.apps = {one.name: one for one in found}
+        self._services.loaded.set()
         if self._opens:
             self._opens = False
             asyncio.get_running_loop().run_in_executor(None, webbrowser.open, self._url.result())

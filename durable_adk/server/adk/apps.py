@@ -22,6 +22,7 @@ async def list_apps(
 ) -> list[str] | dict[str, Any]:
     """Return the names of the apps."""
     del relative_path
+    await services.until_loaded()  # a page that is told of no app does not ask again
     if detailed:
         return {"apps": [listed(app) for _, app in sorted(services.apps.items()) if app]}
     return await services.app_names()

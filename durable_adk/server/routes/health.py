@@ -30,6 +30,8 @@ async def ready(services: CurrentServices, response: Response) -> dict[str, str]
 async def _obstacle(services: ServerServices) -> str | None:
     if services.draining.is_set():
         return "The server stops."
+    if not services.loaded.is_set():
+        return "The agents are being loaded."
     for name, check in (
         ("The session store", services.session_service.list_apps),
         ("Temporal", services.client.service_client.check_health),
