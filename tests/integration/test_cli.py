@@ -189,6 +189,7 @@ def test_a_profile_says_where_temporal_is(terminal, server):
     env = {"TEMPORAL_CONFIG_FILE": "temporal.toml", "TEMPORAL_PROFILE": "ours"}
     queue = ["--task-queue", terminal.folder.name]
     terminal.start("worker", EXAMPLE, *queue, **env)
+    until(lambda: terminal.run("health", *queue, **env).returncode == 0)
     done = terminal.run("run", EXAMPLE, "What is the capital of Peru?", *queue, **env)
     assert "Lima" in done.stdout
     done = terminal.run("erase", "--user", "user", **env)
@@ -202,7 +203,7 @@ def test_a_profile_says_where_temporal_is(terminal, server):
 def test_a_worker_serves_until_it_is_told_to_stop(terminal, server):
     """A worker and a client on a Temporal of their own: events arrive, SIGTERM ends with 0."""
     options = ["--address", server.address, "--store", "s.db", "--task-queue", terminal.folder.name]
-    worker = terminal.start("worker", EXAMPLE, *options)
+    worker = terminal.work(EXAMPLE, *options)
     done = terminal.run("run", EXAMPLE, "What is the capital of Peru?", *options)
     _, log = terminal.stop(worker, signal.SIGTERM)
     assert done.returncode == worker.returncode == 0

@@ -175,7 +175,7 @@ async def test_an_abandoned_run_is_told_as_failed(
     client: Client, serve: Serve, started: list[DeliverStep]
 ) -> None:
     """When the next message of its session ends it; nobody else knows that it is over."""
-    begun = asyncio.Event()
+    begun, lost = asyncio.Event(), f"lost-{uuid.uuid4().hex}"
 
     async def hang(amount: int) -> str:
         """Never return."""
@@ -188,18 +188,18 @@ async def test_an_abandoned_run_is_told_as_failed(
         agent = LlmAgent(name="agent", model=model, tools=[FunctionTool(hang)])
         runner = await serve(agent, endpoint(receiver))
         await runner.session_service.create_session(app_name="app", **USER)
-        events = runner.run_async(**USER, new_message="hi", invocation_id="lost")
+        events = runner.run_async(**USER, new_message="hi", invocation_id=lost)
         asking = asyncio.create_task(_all_of(events))
-        await until_set(begun)
-        name = workflow_id(SessionKey("app", "u", "s"), "lost")
+        await until_set(begun, asking)
+        name = workflow_id(SessionKey("app", "u", "s"), lost)
         await client.get_workflow_handle(name).terminate()
         with pytest.raises(InvocationTerminatedError):
             await asking
         await _all_of(runner.run_async(**USER, new_message="are you there?"))
         told = {one["data"]["invocationId"]: one for one in await arrived(receiver, 2)}
-    assert told["lost"]["type"] == "invocation.failed"
-    assert told["lost"]["data"]["status"] == "abandoned"
-    assert told["lost"]["data"]["error"]["type"] == "InvocationTerminatedError"
+    assert told[lost]["type"] == "invocation.failed"
+    assert told[lost]["data"]["status"] == "abandoned"
+    assert told[lost]["data"]["error"]["type"] == "InvocationTerminatedError"
     assert len({one.workflow_id for one in started}) == len(started) == 2
 
 

@@ -16,10 +16,17 @@ from tests.support.scripts import USER, call, gist
 GATES: dict[str, asyncio.Event] = {}
 
 
-async def until_set(event: asyncio.Event) -> None:
-    """Wait for an event that user code sets: in another event loop, so `wait` would not wake up."""
+async def until_set(event: asyncio.Event, run: "asyncio.Task[Any] | None" = None) -> None:
+    """Wait for an event that user code sets: in another event loop, so `wait` would not wake up.
+
+    Args:
+        event: The event.
+        run: The run that the code is part of, whose error is raised.
+    """
     async with asyncio.timeout(60):
         while not event.is_set():
+            if run and run.done():
+                raise AssertionError(f"The run has ended without it: {run.result()}")
             await asyncio.sleep(0.02)
 
 
