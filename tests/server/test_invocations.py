@@ -410,7 +410,6 @@ async def test_an_answer_that_nobody_has_accepted_is_not_said_to_be(pays, monkey
 
 async def test_a_steering_that_temporal_has_not_is_not_accepted(client, tmp_path, monkeypatch):
     """Status 503, so the caller sends the message again."""
-    monkeypatch.setattr(invocations, "_STARTED", 0.05)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "Done."]]))
     async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
@@ -425,6 +424,7 @@ async def test_a_steering_that_temporal_has_not_is_not_accepted(client, tmp_path
             await asyncio.sleep(60)
 
         with monkeypatch.context() as patched:
+            patched.setattr(invocations, "_STARTED", 0.05)
             patched.setattr(TemporalBackend, "start", hangs)
             said = {"message": {"role": "user", "parts": [{"text": "faster"}]}}
             response = await http.post(f"/invocations/{name}/steer", json=said)
