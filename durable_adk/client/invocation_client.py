@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -100,8 +100,8 @@ class _Start:
     """Starts it, answers it or finds it; its task, or None if it does not run here."""
     after: int
     """The cursor: events up to this sequence number are skipped."""
-    pauses: int = 0
-    """The number of pauses before the cursor; the next pause ends the feed."""
+    pauses: int | None = 0
+    """The number of pauses before the cursor; the next one ends the feed. None: no pause does."""
     streams: bool = True
     """Whether partial events are expected."""
     span: str | None = None
@@ -152,7 +152,9 @@ class InvocationClient:
                 _require_sent(item, name, request)
                 yield item
 
-    async def attach(self, key: SessionKey, invocation_id: str) -> Feed:
+    async def attach(
+        self, key: SessionKey, invocation_id: str, *, ends_at_pause: bool = True
+    ) -> Feed:
         """Yield the events of an invocation that was started earlier, from the user's on.
 
         Raises:
@@ -161,6 +163,8 @@ class InvocationClient:
         record = await self.sessions.get_invocation(key, invocation_id)
         over = record is not None and record.status.closed
         start = self._attaching(key, invocation_id, record, streams=not over)
+        if not ends_at_pause:
+            start = replace(start, pauses=None)
         async with aclosing(self._follow(start)) as items:
             async for item in items:
                 yield item

@@ -366,6 +366,35 @@ async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_p
         assert other.json()["pending"] == [asked["s2"]]
 
 
+async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, monkeypatch):
+    """It is in the store only once it has begun, so the query has to name its session."""
+    monkeypatch.setattr(invocations, "_STARTED", 0.3)
+    gate = asyncio.Event()
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        await start(http, "first")
+        while not (await http.get("/invocations")).json()["invocations"]:
+            await asyncio.sleep(0.02)
+        names = [(await start(http, text))["invocationId"] for text in ("second", "third")]
+        here = "app_name=app&user_id=u&session_id=s"
+        second, third = (f"/invocations/{name}" for name in names)
+        found = (await http.get(f"{second}?{here}")).json()
+        assert (found["status"], found["queued"]) == ("running", True)
+        assert (await http.get(f"{second}/events?{here}&follow=false")).json() == []
+        for missing in (second, f"{second}?{here}2", f"/invocations/no?{here}"):
+            assert (await http.get(missing)).status_code == 404
+        cancelled = (await http.post(f"{third}/cancel?{here}")).json()
+        assert cancelled["status"] == "cancelled"
+        async with streamed(http, f"{second}/events?{here}") as stream:
+            gate.set()
+            seen = [brief(one) async for one in stream if not one.data.get("position")]
+        assert [seen[0], seen[-2:]] == ["second", ["Two.", "(completed)"]]
+        events = (await http.get(f"{USERS}/s")).json()["events"]
+        assert names[1] not in {one["invocationId"] for one in events}
+
+
 async def test_an_unknown_invocation_is_not_found(pays):
     """By each of its routes."""
     http = await pays.server()

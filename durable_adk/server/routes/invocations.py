@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from google.genai import types
 from starlette.responses import Response
-from temporalio.service import RPCError
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.client.invocation_client import Feed
 from durable_adk.errors import (
@@ -25,6 +26,7 @@ from durable_adk.server.routes.records import (
     AttemptSummary,
     InvocationDetails,
     InvocationSummary,
+    KnownInvocation,
     attempts_of,
     detailed,
     events_of_invocation,
@@ -37,6 +39,7 @@ from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy, workflow_id
 
 router = APIRouter(prefix="/invocations", tags=["invocations"])
+Known = TypeVar("Known", bound=KnownInvocation)
 _KEYS = uuid.UUID("6f0d1a52-54a5-4f0c-9d61-0d5a0a4b8f52")
 _STARTED = 2.0
 """Seconds for a started invocation to open; then the response says that it waits."""
@@ -117,6 +120,45 @@ ThisInvocation = Annotated[Located, Depends(located)]
 """The type of an argument that is to be the invocation of the path."""
 
 
+class Waiting(NamedTuple):
+    """A message that Temporal has, and that has no invocation of its own in the store, yet."""
+
+    key: SessionKey
+    invocation_id: str
+
+
+async def located_or_waiting(  # noqa: PLR0917 - FastAPI passes them by name
+    services: CurrentServices,
+    caller: CurrentCaller,
+    invocation_id: str,
+    app_name: OfApp = None,
+    user_id: OfUser = None,
+    session_id: OfSession = None,
+) -> Located | Waiting:
+    """Find an invocation as `located` does, or a message that waits for its session.
+
+    The store tells nothing of the latter, so the query has to name the session.
+
+    Raises:
+        InvocationNotFoundError: There is none, or it is another user's.
+        AmbiguousInvocationError: Several sessions have it.
+        TemporalUnavailableError: Temporal does not answer.
+    """
+    try:
+        return await located(services, caller, invocation_id, app_name, user_id, session_id)
+    except InvocationNotFoundError:
+        if app_name is None or user_id is None or session_id is None:
+            raise
+        key, name = checked_key(app_name, user_id, session_id), invocation_id.strip()
+        if not await _recipient(services, key, name) and not await _is_open(services, key, name):
+            raise
+        return Waiting(key, name)
+
+
+ThisMessage = Annotated[Located | Waiting, Depends(located_or_waiting)]
+"""The type of an argument that is to be the invocation of the path, which may not have begun."""
+
+
 @router.post("", status_code=202, response_model=InvocationSummary)
 async def start_invocation(
     services: CurrentServices,
@@ -155,15 +197,20 @@ async def start_invocation(
 
 
 @router.get("/{invocation_id}", response_model=InvocationDetails)
-async def get_invocation(services: CurrentServices, this: ThisInvocation) -> Response:
+async def get_invocation(services: CurrentServices, this: ThisMessage) -> Response:
     """Return all that is known of an invocation, without its events."""
-    return as_json(await detailed(services, this.key, this.record))
+    if isinstance(this, Located):
+        return as_json(await detailed(services, this.key, this.record))
+    recipient = await _recipient(services, *this)
+    if recipient is not None:
+        return as_json(await detailed(services, this.key, recipient))
+    return as_json(_queued(InvocationDetails, *this))
 
 
 @router.get("/{invocation_id}/events", response_class=EventStream, responses=_ALSO_JSON)
 async def get_events(
     services: CurrentServices,
-    this: ThisInvocation,
+    this: ThisMessage,
     request: Request,
     after: From,
     follow: Annotated[bool, Query(description="Wait for the events to come.")] = True,
@@ -172,8 +219,15 @@ async def get_events(
 
     With `Accept: application/json`, return the events that are committed as a list.
     """
+    whole = "application/json" in request.headers.get("accept", "") or not follow
+    if isinstance(this, Waiting):
+        if whole:
+            return as_json([])
+        client = services.invocations(this.key.app_name)
+        feed = entries_of(this.key, client.attach(*this, ends_at_pause=False))
+        return EventStream(services, Reading(feed), ITEMS)
     name = this.record.invocation_id
-    if "application/json" in request.headers.get("accept", "") or not follow:
+    if whole:
         seq = max(after.seq, this.record.start_seq - 1)
         stored = await services.session_service.read_events(this.key, after=seq)
         own = [one for one in stored if one.event.invocation_id == name]
@@ -190,11 +244,16 @@ async def get_attempts(services: CurrentServices, this: ThisInvocation) -> Respo
 
 
 @router.post("/{invocation_id}/cancel", response_model=InvocationSummary)
-async def cancel(services: CurrentServices, this: ThisInvocation) -> Response:
+async def cancel(services: CurrentServices, this: ThisMessage) -> Response:
     """Ask an invocation to end; what it has committed stays."""
     client = services.invocations(this.key.app_name)
-    await client.cancel(this.key, this.record.invocation_id)
-    return as_json(await _started(services, this.key, this.record.invocation_id))
+    if isinstance(this, Located):
+        await client.cancel(this.key, this.record.invocation_id)
+        return as_json(await _started(services, this.key, this.record.invocation_id))
+    if not await client.cancel(*this):
+        raise InvocationNotFoundError("The message was handed to the invocation that was active.")
+    cancelled = {"status": Status.CANCELLED, "queued": None}
+    return as_json(_queued(InvocationSummary, *this).model_copy(update=cancelled))
 
 
 @router.post("/{invocation_id}/steer", status_code=202)
@@ -262,17 +321,46 @@ async def _started(services: ServerServices, key: SessionKey, name: str) -> Invo
         TemporalUnavailableError: Temporal does not have the message.
     """
     record = await services.session_service.get_invocation(key, name)
+    record = record or await _recipient(services, key, name)
     if record is not None:
         return await summarized(services.session_service, key, record)
     await _require_taken(services, key, name)
-    return InvocationSummary(
-        app_name=key.app_name,
-        user_id=key.user_id,
-        session_id=key.session_id,
+    return _queued(InvocationSummary, key, name)
+
+
+def _queued(kind: type[Known], key: SessionKey, name: str) -> Known:
+    app, user, session = key
+    return kind(
+        app_name=app,
+        user_id=user,
+        session_id=session,
         invocation_id=name,
         status=Status.RUNNING,
         queued=True,
     )
+
+
+async def _recipient(
+    services: ServerServices, key: SessionKey, name: str
+) -> InvocationRecord | None:
+    """Return the invocation that has received a message as one of its own; None: there is none."""
+    event = await services.session_service.delivered_event(key, name)
+    return event and await services.session_service.get_invocation(key, event.invocation_id)
+
+
+async def _is_open(services: ServerServices, key: SessionKey, name: str) -> bool:
+    """Whether Temporal has a message that is not yet done with.
+
+    Raises:
+        TemporalUnavailableError: It does not say so.
+    """
+    try:
+        found = await services.client.get_workflow_handle(workflow_id(key, name)).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+    return found.status is WorkflowExecutionStatus.RUNNING
 
 
 async def _require_taken(services: ServerServices, key: SessionKey, name: str) -> None:
