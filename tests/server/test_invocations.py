@@ -15,6 +15,7 @@ from durable_adk.server.routes import invocations
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import (
     IDS,
     USERS,
@@ -393,6 +394,31 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
         assert [seen[0], seen[-2:]] == ["second", ["Two.", "(completed)"]]
         events = (await http.get(f"{USERS}/s")).json()["events"]
         assert names[1] not in {one["invocationId"] for one in events}
+
+
+async def test_a_message_that_waits_is_its_senders(client, tmp_path, monkeypatch):
+    """S1: nobody else reads, follows or cancels it, though they know its session and its id."""
+    monkeypatch.setattr(invocations, "_STARTED", 0.3)
+    gate = asyncio.Event()
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+        http = await place.server(settings=settings_for().model_dump(exclude_unset=True))
+        body = {"appName": "app", "userId": "bob", "sessionId": "s", "createSession": True}
+        for text in ("first", "second"):
+            content = {"role": "user", "parts": [{"text": text}]}
+            sent = body | {"newMessage": content}
+            made = await http.post("/invocations", json=sent, headers=bearer(OTHER))
+            assert made.status_code == 202, made.text
+        path = f"/invocations/{made.json()['invocationId']}"
+        here = "app_name=app&user_id=bob&session_id=s"
+        assert (await http.get(f"{path}?{here}", headers=bearer(OTHER))).json()["queued"]
+        tried = [
+            await http.get(f"{path}?{here}", headers=bearer(TOKEN)),
+            await http.get(f"{path}/events?{here}", headers=bearer(TOKEN)),
+            await http.post(f"{path}/cancel?{here}", headers=bearer(TOKEN)),
+        ]
+        assert [one.status_code for one in tried] == [403, 403, 403]
+        gate.set()
 
 
 async def test_an_unknown_invocation_is_not_found(pays):

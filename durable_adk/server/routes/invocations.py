@@ -150,7 +150,9 @@ async def located_or_waiting(  # noqa: PLR0917 - FastAPI passes them by name
         if app_name is None or user_id is None or session_id is None:
             raise
         key, name = checked_key(app_name, user_id, session_id), invocation_id.strip()
-        if not await _recipient(services, key, name) and not await _is_open(services, key, name):
+        if not caller.may_reach(key.user_id) or not (
+            await _recipient(services, key, name) or await _is_open(services, key, name)
+        ):
             raise
         return Waiting(key, name)
 
