@@ -1,6 +1,6 @@
 // The page: what is shown where, by the address's fragment, and the keys.
 
-import { get, startOnce, token } from "./api.js";
+import { get, startOnce, token, untilCreated } from "./api.js";
 import { Composer } from "./composer.js";
 import { button, failure, fill, h, icon, neighbour } from "./dom.js";
 import { Inbox } from "./inbox.js";
@@ -164,6 +164,7 @@ function newSession() {
     const sessionId = key; // so a message that is sent again is in the same session
     const body = { appName: app, userId, sessionId, newMessage: content, streaming: true, createSession: true };
     const started = await startOnce(body, key, said);
+    await untilCreated({ appName: app, userId, sessionId }, said);
     const at = [app, userId, sessionId].map(encodeURIComponent).join("/");
     location.hash = `#/s/${at}?run=${encodeURIComponent(started.invocationId)}`;
     runs.refresh();
