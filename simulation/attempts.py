@@ -98,6 +98,8 @@ class Attempt:
     """When it wakes up again, if it is frozen: ``late`` or ``ghost``."""
     parked_at: int = 0
     """How long the history was then."""
+    shares: bool = False
+    """Whether an earlier attempt may still be writing, so that others come between its reads."""
     in_vain: bool = False
     """Whether the event it is to make was stored when it began (I8, I10)."""
     told: bool = False
@@ -113,6 +115,12 @@ class Attempt:
         if "ghost" in kinds:
             return True
         return len(activity.run.history) > self.parked_at if activity.local else activity.done
+
+    def may_write(self, activity: Scheduled) -> bool:
+        """Whether it has not ended although it was given up, and does what an activity is to do."""
+        under_way = self.lost and not self.dead and self.outcome is None
+        same = self.activity.name == activity.name
+        return under_way and same and self.activity.payloads == activity.payloads
 
     async def stop_at(self, name: str) -> None:
         """Wait at a gate."""
@@ -148,6 +156,9 @@ class _Store:
         self._store = InMemorySessionService()._store
 
     async def read(self, work: Callable[[Tables], T]) -> T:
+        attempt = _CURRENT.get(None)
+        if attempt is not None and attempt.shares:
+            await attempt.stop_at("read")
         return await self._store.read(work)
 
     async def write(self, work: Callable[[Tables], T]) -> T:
@@ -220,6 +231,7 @@ class Executor:
         """Begin the next attempt of an activity."""
         scheduled.attempts += 1
         attempt = Attempt(scheduled, scheduled.attempts, self.gates, number)
+        attempt.shares = any(one.may_write(scheduled) for one in self.all)
         scheduled.current = attempt
         self.all.append(attempt)
         context = copy_context()

@@ -77,10 +77,13 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
         taken = await _deliver(deps, step)
         state = await _state(deps, step, taken.seq or None, taken.heard)
         return taken.model_copy(update={"state": state})
-    if (found := await deps.sessions.find_event(step.key, step.event_id)) is not None:
+    stored = await deps.sessions.read_events(step.key, after=step.start_seq - 1)
+    # Looked for in what is checked: an attempt that was given up may store it between two reads,
+    # and the call would look as if another answer had come first.
+    found = next((item for item in stored if item.event.id == step.event_id), None)
+    if found is not None:
         await _hold_again(deps, step)
         return await _taken(deps, step, found)
-    stored = await deps.sessions.read_events(step.key, after=step.start_seq - 1)
     try:
         _check_name(step)
         event = _event(step, [item.event for item in stored])

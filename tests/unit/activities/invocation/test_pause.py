@@ -132,6 +132,27 @@ async def test_a_pause_is_repeated_after_the_answer(waiting: Waiting) -> None:
     assert await waiting.status() is Status.RUNNING
 
 
+READS = ("get_invocation", "find_event", "read_events", "read_state", "read_notes")
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_an_attempt_that_was_given_up_may_store_the_answer_in_between(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """I2, I11: before each read of the next attempt; it is the answer that it was to store."""
+    read = getattr(waiting.sessions, name)
+
+    async def late(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        await waiting.answer("one", epoch=1)
+        return await read(*args, **options)
+
+    await waiting.pause()
+    monkeypatch.setattr(waiting.sessions, name, late)
+    taken = await take_answer(waiting.deps, waiting.answers("one", epoch=1))
+    assert (taken.refused, taken.epoch, taken.call_ids) == (None, 2, ["one"])
+
+
 async def test_two_pauses_are_repeated_after_both_answers(waiting: Waiting) -> None:
     """I11: the second one, told another epoch than the first time, does not stay."""
     for _ in range(3):
