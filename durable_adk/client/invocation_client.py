@@ -20,7 +20,7 @@ from durable_adk.client.answers import (
 from durable_adk.client.feed import DeliveredToOther, follow_changes
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.client.streaming import FeedItem, with_partials
-from durable_adk.conversation.answers import answer_message
+from durable_adk.conversation.answers import Answer, answer_message
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
@@ -212,13 +212,20 @@ class InvocationClient:
         key = SessionKey(request.app, request.user, request.session or "")
         cursor = await self._revision(key)
         answer_id = answer_id_of(request)
+        refusal, answers = None, list[Answer]()
+        try:
+            answers = await checked_answers(self.sessions, key, request)
+        except InvalidRequestError as error:
+            refusal = error
+        # Looked for after the check, which the same answer fails once it is stored.
         if request.invocation_id and (
             first := await sent_before(self.sessions, key, request, answer_id)
         ):
             name = first.event.invocation_id
             record = await self.sessions.get_invocation(key, name)
             return self._follow(self._attaching(key, name, record, after=first.seq - 1))
-        answers = await checked_answers(self.sessions, key, request)
+        if refusal is not None:
+            raise refusal
         await save_credentials(self.credentials, key, answers)
         message = answer_message(answers)
         name = answers[0].call.invocation_id

@@ -465,6 +465,34 @@ async def test_an_approval_can_be_sent_again_under_its_id(make_runner: MakeRunne
     assert refunds.made == [5]
 
 
+async def test_an_answer_is_told_that_its_first_sending_was_taken_meanwhile(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I12: after the client has looked into the session; nobody else has answered."""
+    refunds = Refunds()
+    runner = await make_runner(refunder(refunds))
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    sessions = runner.session_service
+    read, first = sessions.read_from_calls, list[Event]()
+
+    async def say() -> list[Event]:
+        message = answer(pending, confirmed=True)
+        run = runner.run_async(**USER, new_message=message, invocation_id="mine")
+        return [event async for event in run]
+
+    async def earlier(*args: Any) -> Any:
+        monkeypatch.undo()
+        found = await read(*args)
+        first.extend(await say())
+        return found
+
+    monkeypatch.setattr(sessions, "read_from_calls", earlier)
+    second = await say()
+    assert [event.id for event in second] == [event.id for event in first]
+    assert refunds.made == [5]
+
+
 async def test_no_answers_name_switches_a_deadline_off(make_runner: MakeRunner) -> None:
     """I16: names that the loop gives to its own answers keep it from nothing."""
     refunds = Refunds()
