@@ -271,6 +271,14 @@ async def test_apps_that_are_being_loaded_are_waited_for(app: FastAPI) -> None:
     assert (await asking).json() == ["desk"]
 
 
+async def test_probes_may_ask_without_a_body(app: FastAPI) -> None:
+    """HEAD has the status that GET has, as HTTP wants it; some load balancers send nothing else."""
+    app.state.services.loaded.clear()
+    for path, status in (("/health", 200), ("/ready", 503)):
+        for method in ("HEAD", "GET"):
+            assert (await send(app, method, path, None)).status_code == status, (method, path)
+
+
 async def test_a_wrong_method_is_told_the_right_ones(app: FastAPI) -> None:
     """As HTTP wants it."""
     response = await send(app, "PUT", "/run", OTHER, {})

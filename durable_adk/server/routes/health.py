@@ -11,12 +11,14 @@ _TIMEOUT = 2.0
 """Seconds for store and Temporal to answer."""
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health() -> dict[str, str]:
     """Return that the process answers."""
     return {"status": "ok"}
 
 
+@router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(services: CurrentServices, response: Response) -> dict[str, str]:
     """Return whether messages can be taken: the store and Temporal answer. Status 503: no."""
