@@ -150,7 +150,13 @@ class TrustedProxy:
             return None
         if len(given) > 1:
             raise AuthenticationError(f"The request has several headers {self.header!r}.")
-        return given[0].strip() or None
+        try:
+            # As paths have it. Other white space than that of HTTP may be that of another user.
+            return given[0].encode("latin-1").decode().strip(" \t") or None
+        except UnicodeDecodeError:
+            raise AuthenticationError(
+                f"The header {self.header!r} is not UTF-8; have the proxy send it so."
+            ) from None
 
     def _trusts(self, scope: Mapping[str, Any]) -> bool:
         try:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -214,6 +215,25 @@ async def test_the_header_of_a_proxy_counts_from_the_proxy_only() -> None:
     for bad in ({}, {"trusted_proxies": ["proxy"]}):
         with pytest.raises(InvalidRequestError, match=r"TRUSTED_PROXIES|address"):
             small_app(AccessSettings.model_validate({"proxy_header": "X-User", **bad}))
+
+
+async def test_the_header_of_a_proxy_is_utf_8() -> None:
+    """A user is the one that a path names in percent-encoding; other bytes name nobody."""
+    settings = AccessSettings(proxy_header="X-User", trusted_proxies=["10.1.2.3"])
+    app, peer = small_app(settings), {"peer": "10.1.2.3"}
+    for user in ("j\u00fcrgen", "\u674e", "a@b"):
+        header = {"X-User": user.encode()}
+        assert (await ask(app, "/who", header, **peer)).json()["user"] == user
+        assert (await ask(app, f"/users/{quote(user)}/things", header, **peer)).status_code == 200
+    mangled = quote("j\u00fcrgen".encode().decode("latin-1"))
+    refused = await ask(app, f"/users/{mangled}/things", {"X-User": "j\u00fcrgen".encode()}, **peer)
+    assert refused.status_code == 403
+    latin = await ask(app, "/who", {"X-User": b"j\xfcrgen"}, **peer)
+    assert latin.status_code == 401
+    assert "'X-User' is not UTF-8" in latin.json()["error"]["message"]
+    for space in ("\u3000", "\xa0", "\x85"):
+        sent = {"X-User": f"alice{space}".encode()}
+        assert (await ask(app, "/who", sent, **peer)).status_code == 401, ascii(space)
 
 
 async def test_off_the_loopback_somebody_must_be_asked() -> None:
