@@ -1,4 +1,4 @@
-"""The log of requests: a line for each, without what it holds."""
+"""The log of requests: a line for each, with who has sent it and without what it holds."""
 
 import time
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from durable_adk.log import get_logger
+from durable_adk.server.caller import identified
 from durable_adk.server.requests import shown_target
 
 logger = get_logger(__name__)
@@ -40,10 +41,12 @@ class AccessLog:
 
 
 def _log(scope: Mapping[str, Any], status: int, seconds: float) -> None:
+    user = identified(scope).user_id
     logger.info(
         "http.request",
         method=scope["method"],
         target=shown_target(scope),
         status=status,
         seconds=round(seconds, 4),
+        **({} if user is None else {"user_id": user}),
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 
 from durable_adk.errors import InvalidRequestError, PermissionDeniedError
 from durable_adk.server.access import AccessSettings, protect
+from durable_adk.server.access_log import AccessLog
 from durable_adk.server.caller import CurrentCaller, caller_of
 from durable_adk.server.responses import error_body
 from durable_adk.server.settings import ServerSettings
@@ -234,6 +236,21 @@ async def test_the_header_of_a_proxy_is_utf_8() -> None:
     for space in ("\u3000", "\xa0", "\x85"):
         sent = {"X-User": f"alice{space}".encode()}
         assert (await ask(app, "/who", sent, **peer)).status_code == 401, ascii(space)
+
+
+async def test_a_line_of_the_log_says_who_has_asked(caplog: pytest.LogCaptureFixture) -> None:
+    """By the id that was authenticated; never a token, and nobody where nobody is known."""
+    app = small_app(settings_for())
+    app.add_middleware(AccessLog)
+    caplog.set_level(logging.INFO, logger="durable_adk.server.access_log")
+    await ask(app, "/who", bearer(TOKEN))
+    await ask(app, "/who", bearer("unknown"))
+    await ask(app, "/who?token=s3cret", bearer(OTHER))
+    lines = [vars(record) for record in caplog.records if record.message == "http.request"]
+    found = [(line["status"], line.get("user_id")) for line in lines]
+    assert found == [(200, "alice"), (401, None), (200, "olga")]
+    said = repr(lines)
+    assert all(secret not in said for secret in (TOKEN, OTHER, "unknown", "s3cret"))
 
 
 async def test_off_the_loopback_somebody_must_be_asked() -> None:
