@@ -4,6 +4,8 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from durable_adk.activities.webhook._library import URL, InvalidURL
 from durable_adk.errors import InvalidRequestError
@@ -13,6 +15,10 @@ _REMEDY = (
     "Give an https URL of a public address, or have the operator add its host to "
     "DURABLE_ADK_PUSH_HOSTS of servers and workers."
 )
+LOOKUP_TIMEOUT = 5.0
+"""Seconds to find the addresses of a host."""
+_lookups = ThreadPoolExecutor(4, thread_name_prefix="lookup")
+"""Their own threads: a look-up cannot be stopped, and users can name hosts whose ones never end."""
 _PORTS = {"https": 443, "http": 80}
 _MAX_PORT = 65_535
 
@@ -28,7 +34,7 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
 
     Raises:
         InvalidRequestError: It is no such URL. The message does not contain it.
-        OSError: Its host was not found.
+        OSError: Its host was not found in time.
     """
     try:
         found = URL(url)
@@ -45,10 +51,11 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
         return []
     if found.scheme != "https":
         raise InvalidRequestError(f"The url is not https. {_REMEDY}")
-    loop = asyncio.get_running_loop()
     host = found.raw_host.decode("ascii")
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(LOOKUP_TIMEOUT):
+            infos = await asyncio.get_running_loop().run_in_executor(_lookups, look_up)
     except UnicodeError:
         raise InvalidRequestError(f"The url's host is no name. {_REMEDY}") from None
     addresses = [str(info[4][0]) for info in sorted(infos, key=lambda info: info[0])]  # IPv4 first

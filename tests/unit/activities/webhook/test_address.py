@@ -3,7 +3,9 @@
 import asyncio
 import datetime as dt
 import logging
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from durable_adk.activities.webhook import address
 from durable_adk.activities.webhook.address import addresses_of, is_public
 from durable_adk.activities.webhook.delivery import _Message, _post
 from durable_adk.errors import InvalidRequestError, WebhookError
@@ -53,15 +56,34 @@ async def test_one_private_address_among_others_is_refused(monkeypatch: pytest.M
     """A name may have several; and it is asked for once."""
     found = ["2606:2800:21f:cb07::1", "93.184.215.14"]
 
-    async def resolved(*_: object, **__: object) -> list[tuple[object, ...]]:
+    def resolved(*_: object, **__: object) -> list[tuple[object, ...]]:
         kinds = [(10 if ":" in one else 2, one) for one in found]
         return [(kind, 1, 6, "", (one, 443)) for kind, one in kinds]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
     assert await addresses_of("https://hooks.example.com/", []) == found[::-1]
     found.append("10.0.0.7")
     with pytest.raises(InvalidRequestError, match="DURABLE_ADK_PUSH_HOSTS"):
         await addresses_of("https://hooks.example.com/", [])
+
+
+async def test_hosts_that_are_never_found_keep_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A user can name many whose name servers do not answer; other work has threads all the same."""
+    answers = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait() or [])
+    monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
+    try:
+        async with asyncio.timeout(10):
+            for found in await asyncio.gather(
+                *(addresses_of(f"https://{name}.example/", []) for name in range(100)),
+                return_exceptions=True,
+            ):
+                assert isinstance(found, OSError)
+            assert await asyncio.to_thread(lambda: "done") == "done"
+    finally:
+        answers.set()
 
 
 async def test_an_operator_allows_hosts() -> None:
