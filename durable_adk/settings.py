@@ -2,16 +2,27 @@
 
 import hashlib
 import os
+import re
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_TASK_QUEUE = "durable-adk"
@@ -69,6 +80,33 @@ WebhookType = Literal[
 ]
 WEBHOOK_TYPES: tuple[WebhookType, ...] = get_args(WebhookType)
 MIN_ANSWER_KEY = 32
+_PUSH_HOST = re.compile(r"(?:([\w.-]+)|\[([^]]*:[^]]*)\])(:[0-9]{1,5})?")
+
+
+def host_name(host: str) -> str:
+    """Return a URL's host as a `PushHost` has it: an IPv6 address in brackets, in its short form.
+
+    Raises:
+        ValueError: It has a colon, and is no IPv6 address.
+    """
+    return f"[{IPv6Address(host)}]" if ":" in host else host.lower()
+
+
+def _checked_push_host(text: str) -> str:
+    name = None
+    if found := _PUSH_HOST.fullmatch(text):
+        with suppress(ValueError):
+            name = host_name(found[1] or found[2])
+    if found is None or name is None:
+        raise ValueError(
+            f"DURABLE_ADK_PUSH_HOSTS: {text!r} is no host. Give one as hooks.internal or "
+            "hooks.internal:8443; an IPv6 address needs brackets, as [fd00::1] or [fd00::1]:8443"
+        )
+    return name + (found[3] or "")
+
+
+PushHost = Annotated[str, AfterValidator(_checked_push_host)]
+"""A host as ``name`` or ``name:port``, in small letters; an IPv6 address is in brackets."""
 
 
 class WebhookEndpoint(BaseModel):
@@ -87,9 +125,16 @@ class WebhookEndpoint(BaseModel):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: SecretStr) -> SecretStr:
-        parts = urlsplit(url.get_secret_value())
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("give an https or http URL")
+        try:
+            parts = urlsplit(url.get_secret_value())
+            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # its text has the URL, which may have a token
+            valid = False
+        if not valid:
+            raise ValueError(
+                "DURABLE_ADK_WEBHOOKS: give an https or http URL; an IPv6 address needs brackets, "
+                "as https://[fd00::1]:8443/"
+            )
         return url
 
     @field_validator("secret")
@@ -118,7 +163,7 @@ class Webhooks(BaseModel):
     answer_url: str | None = None
     """See `Settings.answer_url`; None: webhooks have no URL that answers a call."""
     answer_key: SecretStr | None = None
-    push_hosts: tuple[str, ...] = ()
+    push_hosts: tuple[PushHost, ...] = ()
     """See `Settings.push_hosts`."""
 
     @model_validator(mode="after")
@@ -194,7 +239,7 @@ class Settings(BaseSettings):
     """The public URL of a ``durable-adk serve``, for URLs in webhooks that answer one call."""
     answer_key: SecretStr | None = None
     """The key that signs those URLs, at least 32 characters; the same for workers and servers."""
-    push_hosts: list[str] = Field(default_factory=list[str])
+    push_hosts: list[PushHost] = Field(default_factory=list[PushHost])
     """Hosts, as ``name`` or ``name:port``, to which push notifications of A2A may go by plain http
     and at addresses that are not public; the same for workers and servers."""
     limits: Limits = Field(default_factory=Limits)

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from durable_adk.server.access import AccessSettings
+from durable_adk.settings import PushHost
 
 
 class ServerSettings(AccessSettings):
@@ -18,8 +19,8 @@ class ServerSettings(AccessSettings):
     """The address that clients use, if it is another one, for agent cards."""
     push_notifications: bool = True
     """Whether clients of A2A may have push notifications sent, by the workers."""
-    push_hosts: list[str] = Field(
-        default_factory=list[str], validation_alias="DURABLE_ADK_PUSH_HOSTS"
+    push_hosts: list[PushHost] = Field(
+        default_factory=list[PushHost], validation_alias="DURABLE_ADK_PUSH_HOSTS"
     )
     """The workers' `Settings.push_hosts`."""
     apps: list[str] = Field(default_factory=list[str])

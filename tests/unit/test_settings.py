@@ -1,12 +1,15 @@
 """Settings from the environment."""
 
 import json
+from itertools import chain
 
 import pytest
 from pydantic import ValidationError
 
+from durable_adk.activities.webhook.address import addresses_of
 from durable_adk.embedded.stores import folder_stores
-from durable_adk.settings import Settings
+from durable_adk.server.settings import ServerSettings
+from durable_adk.settings import Settings, WebhookEndpoint
 
 
 async def test_the_environment_says_where_things_are_kept(tmp_path, monkeypatch):
@@ -26,3 +29,38 @@ def test_an_error_of_a_setting_quotes_no_secret(monkeypatch):
     with pytest.raises(ValidationError, match="24 to 64 random bytes") as refused:
         Settings()
     assert "s3cret" not in str(refused.value)
+
+
+HOSTS = {
+    "Hooks.Internal:8443": ["http://hooks.internal:8443/x"],
+    "xn--bcher-kva.internal": ["http://b\u00fccher.internal/"],
+    "[fd00:0::1]": ["http://[fd00::1]/", "http://[FD00:0:0::1]:8443/"],
+    "[::1]:8443": ["https://[::1]:8443/"],
+}
+
+
+@pytest.mark.parametrize("kind", [Settings, ServerSettings])
+async def test_a_push_host_is_known_however_it_is_written(monkeypatch, kind):
+    """Also an IPv6 address, in brackets as in a URL, with or without a port."""
+    monkeypatch.setenv("DURABLE_ADK_PUSH_HOSTS", json.dumps(list(HOSTS)))
+    for url in chain.from_iterable(HOSTS.values()):
+        assert await addresses_of(url, kind().push_hosts) == [], url
+
+
+@pytest.mark.parametrize(
+    "host", ["::1", "fd00::1", "fd00::1:8443", "[fd00]", "[::1", "a:b", "", "*"]
+)
+def test_a_push_host_that_no_url_has_is_refused(monkeypatch, host):
+    """Without brackets an IPv6 address may end with a port; the error names the variable."""
+    monkeypatch.setenv("DURABLE_ADK_PUSH_HOSTS", json.dumps([host]))
+    for kind in (Settings, ServerSettings):
+        with pytest.raises(ValidationError, match=r"DURABLE_ADK_PUSH_HOSTS: .* needs brackets"):
+            kind()
+
+
+@pytest.mark.parametrize("url", ["https://fd00::1/x", "https://[fd00::1/x", "https://h:99999/x"])
+def test_a_webhook_whose_host_is_unclear_is_refused(url):
+    """The error names the variable, and does not have the URL."""
+    with pytest.raises(ValidationError, match=r"DURABLE_ADK_WEBHOOKS: .*brackets") as refused:
+        WebhookEndpoint(url=url, secret=f"whsec_{'A' * 32}")
+    assert url not in str(refused.value)

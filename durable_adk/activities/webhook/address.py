@@ -9,6 +9,7 @@ from functools import partial
 
 from durable_adk.activities.webhook._library import URL, InvalidURL
 from durable_adk.errors import InvalidRequestError
+from durable_adk.settings import host_name
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _REMEDY = (
@@ -30,7 +31,7 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
 
     Args:
         url: A user's URL.
-        allowed: Hosts, as ``name`` or ``name:port``, for which nothing else is asked.
+        allowed: Hosts, as `PushHost` has them, for which nothing else is asked.
 
     Raises:
         InvalidRequestError: It is no such URL. The message does not contain it.
@@ -47,11 +48,15 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
     port = _PORTS[found.scheme] if found.port is None else found.port
     if not 0 < port <= _MAX_PORT:
         raise InvalidRequestError(f"The url has a port that no server has. {_REMEDY}")
-    if not {found.host, f"{found.host}:{port}"}.isdisjoint(allowed):
+    host = found.raw_host.decode("ascii")
+    try:
+        names = {host_name(found.host), host_name(host)}
+    except ValueError:
+        raise InvalidRequestError(f"The url's host is no name. {_REMEDY}") from None
+    if not names.isdisjoint(allowed) or not {f"{one}:{port}" for one in names}.isdisjoint(allowed):
         return []
     if found.scheme != "https":
         raise InvalidRequestError(f"The url is not https. {_REMEDY}")
-    host = found.raw_host.decode("ascii")
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         async with asyncio.timeout(LOOKUP_TIMEOUT):

@@ -70,7 +70,7 @@ async def test_one_private_address_among_others_is_refused(monkeypatch: pytest.M
 async def test_hosts_that_are_never_found_keep_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A user can name many whose name servers do not answer; other work has threads all the same."""
+    """A user can name many whose name servers do not answer; other work still has threads."""
     answers = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait() or [])
     monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
