@@ -8,15 +8,17 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import socket
 import statistics
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,30 +149,115 @@ async def first_chunks(place: Place, rounds: int) -> dict[str, float]:
 
 
 async def starts(place: Place, rounds: int) -> dict[str, float]:
-    """A short run over HTTP, on a socket, to one by our client, alternating."""
-    ours: list[float] = []
-    over_http: list[float] = []
-    url, runner = place.http.base_url, place.runners["short"]
+    """Short runs over HTTP, on kept connections, to those by our client, in turns.
+
+    Of each: until it is accepted, which is when its user's event is committed, until its first
+    event, and as a whole.
+    """
+    ours: list[tuple[float, ...]] = []
+    over_http: list[tuple[float, ...]] = []
+    starting, running = await Kept.open(place), await Kept.open(place)
     for number in range(rounds + WARM_UP):
-        names = [uuid.uuid4().hex for _ in range(2)]
+        names = [uuid.uuid4().hex for _ in range(3)]
         for name in names:
             await place.sessions.create_session(app_name="short", session_id=name, **USER)
-        sent = json.dumps(body("short", names[1])).encode()
-        head = f"POST /run_sse HTTP/1.1\r\nHost: {url.host}:{url.port}\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
-        began = time.perf_counter()
-        async for _ in runner.run_async(session_id=names[0], new_message="hi", **USER):
-            pass
-        between = time.perf_counter()
-        reader, writer = await asyncio.open_connection(url.host, url.port)
-        writer.write(head.encode() + sent)
-        await reader.readuntil(b"\r\n0\r\n\r\n")
-        ended = time.perf_counter()
-        writer.close()
+        runs = [
+            partial(_by_client, place.runners["short"], names[0]),
+            partial(_accepted, place, starting, names[1]),
+            partial(_by_sse, running, names[2]),
+        ]
+        found = {index: await runs[index]() for index in ((number + turn) % 3 for turn in range(3))}
         if number >= WARM_UP:
-            ours.append(between - began)
-            over_http.append(ended - between)
-    return {"start_to_ours": statistics.median(over_http) / statistics.median(ours)}
+            ours.append(found[0])
+            over_http.append((*found[1], *found[2]))
+    starting.close()
+    running.close()
+    result: dict[str, float] = {}
+    for at, what in enumerate(("start", "first_event", "whole")):
+        result |= _compared(what, [one[at] for one in over_http], [one[at] for one in ours])
+    return result
+
+
+def _compared(what: str, over_http: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
+    """Medians in milliseconds, their ratio, and where nine in ten resampled ratios are."""
+    pairs = list(zip(over_http, ours, strict=True))
+    dice = random.Random(0)  # noqa: S311 - no secrets
+    ratios = sorted(_ratio(dice.choices(pairs, k=len(pairs))) for _ in range(1000))
+    return {
+        f"{what}_ms_http": statistics.median(over_http) * 1000,
+        f"{what}_ms_ours": statistics.median(ours) * 1000,
+        f"{what}_to_ours": _ratio(pairs),
+        f"{what}_to_ours_p5": ratios[50],
+        f"{what}_to_ours_p95": ratios[949],
+    }
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(one for one, _ in pairs) / statistics.median(two for _, two in pairs)
+
+
+async def _by_client(runner: Runner, name: str) -> tuple[float, ...]:
+    """Seconds of a run until the user's event, the next one, and the end."""
+    began, found = time.perf_counter(), list[float]()
+    said = {"session_id": name, "new_message": "hi", "yield_user_message": True}
+    async for _ in runner.run_async(**said, **USER):
+        found.append(time.perf_counter() - began)
+    return found[0], found[1], time.perf_counter() - began
+
+
+async def _accepted(place: Place, kept: "Kept", name: str) -> tuple[float, ...]:
+    """Seconds until a start is answered; returns when the run has ended."""
+    began = time.perf_counter()
+    await kept.post("/invocations", body("short", name, streaming=False))
+    made = json.loads(await kept.rest())
+    ended = time.perf_counter()
+    run = place.runners["short"].run_async(
+        session_id=name, invocation_id=made["invocationId"], **USER
+    )
+    assert [event async for event in run]
+    return (ended - began,)
+
+
+async def _by_sse(kept: "Kept", name: str) -> tuple[float, ...]:
+    """Seconds of a run until its first event, and the end."""
+    began = time.perf_counter()
+    await kept.post("/run_sse", body("short", name))
+    await kept.reader.readuntil(b"data: ")
+    first = time.perf_counter()
+    await kept.reader.readuntil(b"\r\n0\r\n\r\n")
+    return first - began, time.perf_counter() - began
+
+
+@dataclass
+class Kept:
+    """A connection for one request after the other: a client's library would cost more."""
+
+    host: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @classmethod
+    async def open(cls, place: Place) -> "Kept":
+        """Connect."""
+        url = place.http.base_url
+        return cls(f"{url.host}:{url.port}", *await asyncio.open_connection(url.host, url.port))
+
+    async def post(self, path: str, given: dict[str, Any]) -> None:
+        """Send a request, and read the headers of the response."""
+        sent = json.dumps(given).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"
+        self.writer.write(f"{head}Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
+        self.headers = (await self.reader.readuntil(b"\r\n\r\n")).decode().lower()
+        assert self.headers.startswith("http/1.1 20"), self.headers
+
+    async def rest(self) -> bytes:
+        """Read the body, whose length the headers say."""
+        length = self.headers.partition("content-length: ")[2].partition("\r")[0]
+        return await self.reader.readexactly(int(length))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.writer.close()
 
 
 async def many_readers(place: Place, readers: int) -> dict[str, float]:
@@ -476,7 +563,7 @@ async def measure(given: argparse.Namespace) -> dict[str, float]:
         async with TemporalServer.start(data_dir=Path(folder), headless=True) as server:
             store = f"{folder}/sessions.db"
             async with placed(server.address, store) as place:
-                result = await first_chunks(place, rounds) if rounds else {}
+                result = await first_chunks(place, given.answers) if given.answers else {}
                 result |= await starts(place, rounds) if rounds else {}
                 result |= await many_readers(place, given.readers) if given.readers else {}
                 alone = server.address, store, place
@@ -491,6 +578,7 @@ async def measure(given: argparse.Namespace) -> dict[str, float]:
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--answers", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--readers", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=200)
