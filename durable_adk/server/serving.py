@@ -1,14 +1,13 @@
 """The process that serves the application over HTTP."""
 
 import asyncio
-import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from fastapi import FastAPI
 from uvicorn import Config, Server
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.ops.codec_server.serving import listener
 from durable_adk.server.services import ServerServices
 
 
@@ -34,7 +33,7 @@ async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> No
     """
     services: ServerServices = application.state.services
     settings = services.settings
-    with _listener(settings.host, settings.port) as listener:
+    with listener(settings.host, settings.port) as accepting:
         config = Config(
             application,
             log_config=None,
@@ -45,8 +44,8 @@ async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> No
             timeout_graceful_shutdown=round(settings.drain_seconds) or 1,
         )
         server = _Server(config)
-        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        listening(_url(settings.host, listener.getsockname()[1]))
+        serving = asyncio.ensure_future(server.serve(sockets=[accepting]))
+        listening(_url(settings.host, accepting.getsockname()[1]))
         try:
             await asyncio.shield(serving)
         finally:
@@ -57,14 +56,3 @@ async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> No
 
 def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        raise InvalidRequestError(
-            f"Cannot listen on {host}, port {port}: {error}. Choose another address with --host "
-            "and --port."
-        ) from error

@@ -85,7 +85,7 @@ async def serve(
         InvalidRequestError: The address cannot be used, or the extra ``codec`` is not installed.
     """
     require("codec")
-    with _listener(host, port) as listener:
+    with listener(host, port) as accepting:
         config = Config(
             application,
             http=_Protocol,
@@ -101,8 +101,8 @@ async def serve(
         # Its lines contain URLs, which may contain the token, and it may have its own handlers.
         logging.getLogger("uvicorn.access").disabled = True
         server = _Server(config)
-        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        listening(listener.getsockname()[1])
+        serving = asyncio.ensure_future(server.serve(sockets=[accepting]))
+        listening(accepting.getsockname()[1])
         try:
             await asyncio.shield(serving)
         finally:
@@ -110,12 +110,20 @@ async def serve(
             await serving
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def listener(host: str, port: int) -> socket.socket:
+    """Listen for TCP connections that send what is written at once.
+
+    Raises:
+        InvalidRequestError: The address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        made = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise InvalidRequestError(
             f"Cannot listen on {host}, port {port}: {error}. Choose another address with --host "
             "and --port."
         ) from error
+    # asyncio turns Nagle's algorithm off only for sockets that name their protocol. With it, the
+    # body of each response on a connection that is kept came 40 ms after its headers.
+    return socket.socket(family, made.type, socket.IPPROTO_TCP, fileno=made.detach())

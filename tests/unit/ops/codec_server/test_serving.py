@@ -93,3 +93,19 @@ async def test_who_has_asked_may_take_time(port: int) -> None:
             writer.write(BODY + more)
             assert await status(reader) == 200
         await ended((reader, writer))
+
+
+async def test_a_response_is_sent_at_once() -> None:
+    """A connection has Nagle's algorithm off, which delays a body behind its headers by 40 ms."""
+    accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        made = writer.get_extra_info("socket")
+        accepted.set_result(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    accepting = serving.listener("127.0.0.1", 0)
+    async with await asyncio.start_server(note, sock=accepting):
+        _, writer = await asyncio.open_connection(*accepting.getsockname())
+        with contextlib.closing(writer):
+            assert await accepted
