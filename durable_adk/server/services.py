@@ -61,8 +61,16 @@ class ServerServices:
         """What happens in the sessions."""
         return SessionFeed(sessions=self.session_service, partials=self.partials)
 
-    def invocations(self, app_name: str, *, creates_sessions: bool = False) -> InvocationClient:
-        """Return the client of an app's invocations, which may create sessions that are missing."""
+    def invocations(
+        self, app_name: str, *, creates_sessions: bool = False, chunks: bool = True
+    ) -> InvocationClient:
+        """Return the client of an app's invocations.
+
+        Args:
+            app_name: The app.
+            creates_sessions: Whether it may create sessions that are missing.
+            chunks: Whether its feeds have chunks.
+        """
         queue = self.task_queue(app_name)
         if queue not in self._backends:
             invocations = Invocations(self.client, queue)
@@ -71,7 +79,7 @@ class ServerServices:
             sessions=self.session_service,
             backend=self._backends[queue],
             credentials=self.credential_service,
-            partials=self.partials,
+            partials=self.partials if chunks else None,
             auto_create_session=creates_sessions,
         )
 

@@ -60,6 +60,11 @@ class Reading(Generic[T]):
             reading.result()
         return reading.done()
 
+    @property
+    def shown(self) -> T | None:
+        """The first entry, if `first` has seen it come."""
+        return self._next.result() if self._next and self._next.done() else None
+
     async def entries(self, draining: asyncio.Event) -> AsyncGenerator[T]:
         """Yield the entries until the feed has ended, or the server is to stop."""
         stopping = asyncio.create_task(_stopping(draining))

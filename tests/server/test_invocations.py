@@ -12,7 +12,8 @@ from durable_adk.client import feed
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.models import ScriptedModel
 from durable_adk.server.routes import invocations
-from durable_adk.sessions import SqliteSessionService
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
@@ -94,12 +95,34 @@ async def test_a_start_returns_at_once_and_once(client, tmp_path):
         assert [one["invocationId"] for one in listed] == [first["invocationId"]]
 
 
+async def test_a_start_reads_nothing_for_its_response(client, tmp_path, monkeypatch):
+    """It says of a run what a list says, and has it from the feed of the start."""
+    gate, asked = asyncio.Event(), list[InvocationRecord]()
+    count_events = SqliteSessionService.count_events
+
+    async def counted(sessions: SqliteSessionService, key: SessionKey, of: InvocationRecord) -> int:
+        asked.append(of)
+        return await count_events(sessions, key, of)
+
+    monkeypatch.setattr(SqliteSessionService, "count_events", counted)
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "Done."]]))
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        await session(http)
+        made = await start(http)
+        assert not asked
+        assert made["status"] == "running"
+        assert (await http.get("/invocations")).json()["invocations"] == [made]
+        gate.set()
+
+
 async def test_the_events_of_a_finished_run_are_read_again(client, tmp_path):
     """From the user's on, or after a position; as a stream that ends, or as a list."""
     async with place_of(client, tmp_path, "Hello.") as place:
         http = await place.server()
         await session(http)
         name = (await start(http))["invocationId"]
+        await reached(http, name, "completed")
         path = f"/invocations/{name}/events"
         sent = await read(http, path)
         assert [brief(one) for one in sent if one.id] == ["hi", "Hello."]

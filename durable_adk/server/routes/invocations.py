@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -17,6 +18,7 @@ from durable_adk.errors import (
     InvocationNotFoundError,
     TemporalUnavailableError,
 )
+from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.feed import EventItem, FeedEntry, entries_of
@@ -31,10 +33,11 @@ from durable_adk.server.routes.records import (
     detailed,
     events_of_invocation,
     summarized,
+    summary_of,
 )
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import ITEMS, EventStream, Reading
-from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy, workflow_id
 
@@ -191,9 +194,9 @@ async def start_invocation(
             "when_busy": body.when_busy,
         }
     )
-    client = services.invocations(key.app_name, creates_sessions=body.create_session)
-    await _begun(key, client.send(request, answered_by=caller.answered_by), _STARTED)
-    response = as_json(await _started(services, key, name))
+    client = services.invocations(key.app_name, creates_sessions=body.create_session, chunks=False)
+    feed = client.send(request, answered_by=caller.answered_by)
+    response = as_json(await _opened(key, name, feed) or await _started(services, key, name))
     response.status_code = 202
     return response
 
@@ -305,6 +308,32 @@ async def accepted(key: SessionKey, feed: Feed) -> None:
             f"No worker has accepted the answer within {_ACCEPTED:g} s. It may still arrive; "
             "sending the same answer again does no harm."
         )
+
+
+async def _opened(key: SessionKey, name: str, feed: Feed) -> InvocationSummary | None:
+    """Return an invocation that has just been opened; None: the store must be asked."""
+    reading = Reading(_running(key, name, feed))
+    try:
+        await reading.first(_STARTED)
+        return reading.shown
+    finally:
+        reading.close()
+
+
+async def _running(key: SessionKey, name: str, feed: Feed) -> AsyncGenerator[InvocationSummary]:
+    """Yield an invocation that runs, from the first items of its feed.
+
+    They are all that a summary has, so a start reads nothing that its feed has not read.
+    """
+    events: list[Event] = []
+    async with aclosing(feed):
+        async for item in feed:
+            if isinstance(item, StoredEvent):
+                events.append(item.event)
+            elif isinstance(item, InvocationRecord):
+                if item.invocation_id == name and item.status is Status.RUNNING:
+                    yield summary_of(key, item, next(iter(events), None), count=len(events))
+                return
 
 
 async def _begun(key: SessionKey, feed: Feed, seconds: float) -> bool:

@@ -96,7 +96,24 @@ async def summarized(
     """Return an invocation as a list shows it."""
     start = record.start_seq
     stored = await sessions.read_events(key, after=start - 1, upto=start)
-    first = stored[0].event if stored else None
+    count = await sessions.count_events(key, record)
+    summary = summary_of(key, record, stored[0].event if stored else None, count=count)
+    if record.status is Status.PAUSED:
+        summary.pending = len(await pending_calls_of(sessions, key, record.invocation_id))
+    return summary
+
+
+def summary_of(
+    key: SessionKey, record: InvocationRecord, first: Event | None, *, count: int
+) -> InvocationSummary:
+    """Return an invocation that waits for nothing as a list shows it.
+
+    Args:
+        key: The session.
+        record: The invocation.
+        first: Its user's event; None: it has none.
+        count: Number of its events.
+    """
     return InvocationSummary(
         app_name=key.app_name,
         user_id=key.user_id,
@@ -107,8 +124,7 @@ async def summarized(
         message=first.text[:_PREVIEW] if first and first.text else None,
         start_time=first.timestamp if first else None,
         update_time=record.update_time or None,
-        events=await sessions.count_events(key, record),
-        pending=len(await pending_calls_of(sessions, key, record.invocation_id)),
+        events=count,
     )
 
 
