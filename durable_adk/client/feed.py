@@ -15,6 +15,7 @@ from durable_adk.errors import (
     DurableAdkError,
     InvocationNotFoundError,
     InvocationTerminatedError,
+    LeaseLostError,
     from_detail,
 )
 from durable_adk.retrying import CLIENT_TIMEOUT, retrying
@@ -113,7 +114,7 @@ async def follow_changes(
             if orphaned > ORPHANED_READS:
                 raise _died(invocation_id)
             if over and run is not None and not until:
-                raise DeliveredToOther(_recipient(invocation_id, await run))
+                raise DeliveredToOther(await _recipient(key, invocation_id, run, record))
             soon = until or orphaned or (record is None and run is None)
             await _wait(sessions, watch, POLL if soon else _longest(head), None if until else run)
 
@@ -164,12 +165,29 @@ def _check_failed(record: InvocationRecord) -> None:
         raise error
 
 
-def _recipient(invocation_id: str, result: object) -> str:
+async def _recipient(
+    key: SessionKey,
+    invocation_id: str,
+    run: "asyncio.Task[object]",
+    record: InvocationRecord | None,
+) -> str:
     """The invocation that the message was delivered to.
 
     Raises:
         InvocationNotFoundError: It was delivered to none: the store lacks the invocation.
+        LeaseLostError: Its session was deleted, or another run of it has the lease.
+        DurableAdkError: It failed before it was opened.
     """
+    try:
+        result = await run
+    except LeaseLostError as error:
+        if record is not None:
+            raise
+        raise LeaseLostError(
+            f"The session {key.session_id!r} was deleted while invocation {invocation_id!r} was "
+            "running, and its events with it. Send the message again under another invocation id, "
+            "to a session that exists."
+        ) from error
     name = result.steered if isinstance(result, InvocationResult) else None
     if name is None:
         raise not_in_store(invocation_id, "has ended")

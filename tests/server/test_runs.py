@@ -23,6 +23,8 @@ from tests.support.http_server import (
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel
 
+WHERE = {"app_name": "app", "user_id": "u", "session_id": "s"}
+
 
 def add(a: int, b: int) -> int:
     """Add numbers."""
@@ -233,6 +235,44 @@ async def test_a_run_nobody_waits_for_holds_nothing(client, tmp_path):
             await asyncio.sleep(0.02)
         gate.set()
         assert "Done." in [brief(one) for one in await read(http, f"/invocations/{name}/events")]
+
+
+async def test_whose_session_is_deleted_is_told_so(client, tmp_path):
+    """Status 409, or an item of the stream; it names the session, and says how to go on."""
+    gate = asyncio.Event()
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        waiting = asyncio.create_task(http.post("/run", json=message("hi")))
+        name = await running(place)
+        async with streamed(http, "/run_sse", IDS | {"invocationId": name}) as stream:
+            assert (await http.delete(f"{USERS}/s")).status_code == 200
+            gate.set()
+            refused = [one.data["error"] async for one in stream]
+        response = await waiting
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (409, "LeaseLostError")
+    assert "The session 's' was deleted" in error["message"]
+    assert "another invocation id" in error["message"]
+    assert refused == [f"LeaseLostError: {error['message']}"]
+
+
+async def test_whose_run_is_cancelled_is_told_so(client, tmp_path):
+    """Status 409, whether it runs or waits for its session: the server has no fault."""
+    gate = asyncio.Event()
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        sent = [asyncio.create_task(http.post("/run", json=message("hi")))]
+        names = [await running(place), "e-waits"]
+        body = message("hi", invocationId=names[1])
+        sent.append(asyncio.create_task(http.post("/run", json=body)))
+        for name in reversed(names):
+            while (await http.post(f"/invocations/{name}/cancel", params=WHERE)).status_code == 404:
+                await asyncio.sleep(0.02)
+        for response in await asyncio.gather(*sent):
+            assert response.status_code == 409
+            assert response.json()["error"]["type"] == "InvocationCancelledError"
 
 
 async def test_each_half_of_an_event_has_a_position(client, tmp_path):

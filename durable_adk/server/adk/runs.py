@@ -32,6 +32,7 @@ from durable_adk.server.routes.body import From, RequestBody
 from durable_adk.server.routes.errors import error_response
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import EventStream, Reading, Renderer, left, sent
+from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy
 
@@ -123,7 +124,8 @@ async def run(
     if interrupted.is_set():
         return _goes_on(name)
     if failure is not None and failure.error:
-        return error_response(500, str(failure.error["type"]), str(failure.error["message"]))
+        status = 409 if failure.status is Status.CANCELLED else 500  # somebody wanted it so
+        return error_response(status, str(failure.error["type"]), str(failure.error["message"]))
     return Response(f"[{','.join(events)}]", media_type="application/json")
 
 

@@ -40,6 +40,7 @@ from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
     InvocationCancelledError,
+    LeaseLostError,
     NotFoundError,
 )
 from durable_adk.json_values import check_id
@@ -303,7 +304,7 @@ def _reported() -> Generator[None]:
     """Raise errors of this package as those of A2A, which have its codes."""
     try:
         yield
-    except NotFoundError as error:
+    except (NotFoundError, LeaseLostError) as error:  # the context was deleted
         raise TaskNotFoundError(error.message) from error
     except (CallerError, EventConflictError) as error:
         raise InvalidParamsError(error.message) from error
