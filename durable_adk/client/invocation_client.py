@@ -117,6 +117,11 @@ class InvocationClient:
     credentials: BaseCredentialService | None = None
     partials: PartialChannel | None = None
     auto_create_session: bool = False
+    missing_session: str = (
+        "Create it with session_service.create_session under the same app name and user, or pass "
+        "auto_create_session=True to Runner."
+    )
+    """What an error says to do about a missing session."""
 
     def send(
         self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
@@ -388,8 +393,7 @@ class InvocationClient:
                 return 0
             raise SessionNotFoundError(
                 f"Session not found: {key.session_id!r} of user {key.user_id!r} in app "
-                f"{key.app_name!r}. Create it with session_service.create_session under the same "
-                "app name and user, or pass auto_create_session=True to Runner."
+                f"{key.app_name!r}. {self.missing_session}"
             ) from None
         return revision
 

@@ -26,6 +26,10 @@ _LOADING = 10.0
 """Seconds to wait for the apps' names."""
 _DRAINED = 0.8
 """The part of `drain_seconds` in which responses may go on as if the server did not stop."""
+_MISSING_SESSION = (
+    "Create it with POST /apps/{app}/users/{user}/sessions, or start the invocation with POST "
+    "/invocations and createSession: true."
+)
 
 
 @dataclass(kw_only=True)
@@ -81,6 +85,7 @@ class ServerServices:
             credentials=self.credential_service,
             partials=self.partials if chunks else None,
             auto_create_session=creates_sessions,
+            missing_session=_MISSING_SESSION,
         )
 
     async def stopped(self) -> None:
