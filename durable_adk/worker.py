@@ -47,6 +47,7 @@ from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.deliver_webhook import DeliverWebhookWorkflow
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.model_requests import ModelRequestsWorkflow
 from durable_adk.workflows.session_events import SessionEventsWorkflow
 
 CLOSE_TIMEOUT = 5.0
@@ -58,7 +59,12 @@ SHUTDOWN_TIMEOUT = 5.0
 MAX_IN_PLACE = 32
 """Attempts of a worker that may wait for their sessions in place, and at most every fourth."""
 MAX_VERSION_NAME = 255
-WORKFLOWS: list[type[Any]] = [InvocationWorkflow, SessionEventsWorkflow, DeliverWebhookWorkflow]
+WORKFLOWS: list[type[Any]] = [
+    InvocationWorkflow,
+    SessionEventsWorkflow,
+    ModelRequestsWorkflow,
+    DeliverWebhookWorkflow,
+]
 """The workflow types of a worker."""
 
 logger = get_logger(__name__)

@@ -22,6 +22,7 @@ from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import pause_invocation, take_answer
 from durable_adk.activities.invocation.session_events import read_session_events
 from durable_adk.activities.model.call import call_model
+from durable_adk.activities.model.rebuild import read_model_requests
 from durable_adk.activities.tool import delegated
 from durable_adk.activities.tool.call import call_tool
 from durable_adk.activities.tool.run import RetryLater
@@ -48,6 +49,7 @@ from durable_adk.wire.checkpoint import (
 from durable_adk.wire.effect import Effect, EffectAttempt
 from durable_adk.wire.event_page import EventPage, ReadSessionEventsStep
 from durable_adk.wire.messages import MAX_BYTES, WhenBusy
+from durable_adk.wire.model_request import ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.steps import (
     UNKNOWN_EPOCH,
     AnswerStep,
@@ -73,7 +75,7 @@ from durable_adk.wire.webhook import Delivered, DeliverStep
 
 S = TypeVar("S")
 R = TypeVar("R")
-C = TypeVar("C", bound=Step | CompactStep)
+C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep)
 A = TypeVar("A", bound=Step)
 
 
@@ -349,6 +351,15 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         EventPage,
         read_session_events,
         summary=lambda step: f"after {step.after}",
+    ),
+    CodeEffect(
+        "read_model_requests",
+        ReadModelRequestsStep,
+        ModelRequests,
+        read_model_requests,
+        what=lambda step: f"The model requests of session {step.session}",
+        summary=lambda step: f"model calls: {len(step.event_ids)}",
+        notes_attempts=lambda _: False,  # it is no part of an invocation
     ),
     StoreEffect(
         "deliver_webhook",

@@ -23,6 +23,7 @@
     |   +-- PermissionDeniedError
     |   +-- RateLimitError
     |   +-- AmbiguousInvocationError
+    |   +-- RequestNotRebuiltError
     +-- RunError                       ends the run: a stored error event, then raised
     |   +-- LlmCallsLimitExceededError
     |   +-- BudgetExceededError
@@ -194,6 +195,10 @@ class RateLimitError(CallerError):
 
 class AmbiguousInvocationError(CallerError):
     """Several sessions have an invocation of this id; say which session is meant."""
+
+
+class RequestNotRebuiltError(CallerError):
+    """The agents' present code cannot build the request of a model call."""
 
 
 class RunError(DurableAdkError):

@@ -14,6 +14,8 @@ RUNTIME_METADATA = "adk_"
 refused."""
 MISSING_TOOLSETS = "adk_missing_toolsets"
 """Key of the toolsets that could not be listed when the model was asked, each with the reason."""
+MODEL_CALL = "adk_model_call"
+"""Key of the first event of a model call, on the further events of the same call."""
 ANSWERED_BY = "adk_answered_by"
 """Key of who has given an answer, on the answer's event; see `InvocationAnswer.answered_by`."""
 _ACTIONS = {

@@ -22,7 +22,15 @@ from durable_adk.server.adk import agents, apps as adk_apps, artifacts, runs, se
 from durable_adk.server.adk.page import add_adk_page
 from durable_adk.server.caller import caller_of
 from durable_adk.server.page import add_page
-from durable_adk.server.routes import changes, health, invocations, listing, pending, session_events
+from durable_adk.server.routes import (
+    changes,
+    health,
+    invocations,
+    listing,
+    model_requests,
+    pending,
+    session_events,
+)
 from durable_adk.server.routes.errors import DESCRIBED, add_handlers
 from durable_adk.server.services import ServerServices
 from durable_adk.server.settings import ServerSettings
@@ -39,6 +47,7 @@ _ROUTERS = (
     traces.router,
     listing.router,
     invocations.router,
+    model_requests.router,
     pending.router,
     session_events.router,
     changes.router,

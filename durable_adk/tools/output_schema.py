@@ -66,7 +66,7 @@ def output_from_args(schema: Any, args: dict[str, Any]) -> Any:
 def output_parameters(schema: Any) -> dict[str, Any]:
     """Return the JSON schema of the arguments of a call that holds the output."""
     key = _key(schema)
-    whole = _json_schema(schema)
+    whole = json_schema_of(schema)
     if key is None:
         # As ADK: what the class says of itself is for its readers, not for the model.
         return {name: value for name, value in whole.items() if name != "description"}
@@ -91,7 +91,8 @@ def _dumped(adapter: TypeAdapter[Any], value: Any) -> Any:
     return adapter.dump_python(value, mode="json", exclude_none=True)
 
 
-def _json_schema(schema: Any) -> dict[str, Any]:
+def json_schema_of(schema: Any) -> dict[str, Any]:
+    """Return an `output_schema` as JSON schema."""
     match schema:
         case dict():
             return schema  # pyright: ignore[reportUnknownVariableType]: JSON

@@ -1,6 +1,8 @@
-"""Webhooks on their way: the argument and result of workflow type ``DeliverWebhook``."""
+"""Webhooks on their way: the receivers in the store, and workflow type ``DeliverWebhook``."""
 
 import hashlib
+
+from pydantic import Field
 
 from durable_adk.json_values import JsonModel, canonical
 from durable_adk.sessions.records import Status
@@ -9,6 +11,8 @@ from durable_adk.wire.effect import Effect
 
 DELIVER_WEBHOOK = "DeliverWebhook"
 """The type name of the workflow."""
+PUSH_PREFIX = "push-"
+"""Start of the ids that such receivers have in a `DeliverStep`."""
 
 
 class Delivered(JsonModel):
@@ -53,3 +57,28 @@ class DeliverStep(JsonModel, Effect[Delivered]):
     def workflow_id(self) -> str:
         """The id of the workflow that delivers it."""
         return f"webhook/{self.message_id}/{self.endpoint}"
+
+
+class PushConfig(JsonModel):
+    """A receiver of A2A's push notifications of one invocation; in the session store only."""
+
+    id: str
+    url: str = Field(repr=False)
+    token: str | None = Field(default=None, repr=False)
+    """What the receiver recognizes the notifications by."""
+    scheme: str | None = None
+    """Scheme of HTTP authentication, such as ``Bearer``; None: without it."""
+    credentials: str | None = Field(default=None, repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        """Its id in a `DeliverStep`, which says nothing of it."""
+        return f"{PUSH_PREFIX}{hashlib.sha256(self.id.encode()).hexdigest()[:16]}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that prove to the receiver who sends."""
+        headers = {"x-a2a-notification-token": self.token} if self.token else {}
+        if self.scheme:
+            headers["authorization"] = f"{self.scheme} {self.credentials}"
+        return headers

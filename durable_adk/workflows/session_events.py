@@ -1,6 +1,8 @@
 """Workflow type ``SessionEvents``: a page of a session's events, for any Temporal client."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -11,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.errors import DurableAdkError
     from durable_adk.retrying import STORE_TIMEOUT
     from durable_adk.settings import Limits
+    from durable_adk.wire.effect import Effect
     from durable_adk.wire.event_page import ReadSessionEventsStep
     from durable_adk.workflows.invocation import ARGUMENT_ERRORS, decoded, failure
     from durable_adk.workflows.temporal_runtime import STORE_RETRY, reason
@@ -34,22 +37,43 @@ class SessionEventsWorkflow:
         Raises:
             ApplicationError: Its type is the name of an error in `durable_adk.errors`.
         """
-        try:
-            step = ReadSessionEventsStep.parse(decoded(request))
-            row = row_of(step)
-            longest = timedelta(seconds=step.wait + STORE_TIMEOUT)
-            return await workflow.execute_activity(
-                row.name,
-                step,
-                result_type=RawValue,  # it is passed on as it is
-                start_to_close_timeout=longest,
-                schedule_to_close_timeout=2 * longest,
-                heartbeat_timeout=timedelta(seconds=Limits().heartbeat_timeout),
-                retry_policy=STORE_RETRY,
-                summary=row.summary(step),
-            )
-        except FailureError as error:
-            known = reason(error)
-            raise (failure(known) if isinstance(known, DurableAdkError) else known) from error
-        except DurableAdkError as error:
-            raise failure(error) from error
+        return await read_in_activity(
+            request, ReadSessionEventsStep.parse, lambda step: step.wait + STORE_TIMEOUT
+        )
+
+
+S = TypeVar("S", bound=Effect[Any])
+
+
+async def read_in_activity(
+    request: RawValue, parse: Callable[[Any], S], seconds: Callable[[S], float]
+) -> RawValue:
+    """Return what the activity of the step that a workflow is given reads.
+
+    Args:
+        request: The workflow's argument.
+        parse: Makes the step of it.
+        seconds: How long one attempt may take.
+
+    Raises:
+        ApplicationError: Its type is the name of an error in `durable_adk.errors`.
+    """
+    try:
+        step = parse(decoded(request))
+        row = row_of(step)
+        longest = timedelta(seconds=seconds(step))
+        return await workflow.execute_activity(
+            row.name,
+            step,
+            result_type=RawValue,  # it is passed on as it is
+            start_to_close_timeout=longest,
+            schedule_to_close_timeout=2 * longest,
+            heartbeat_timeout=timedelta(seconds=Limits().heartbeat_timeout),
+            retry_policy=STORE_RETRY,
+            summary=row.summary(step),
+        )
+    except FailureError as error:
+        known = reason(error)
+        raise (failure(known) if isinstance(known, DurableAdkError) else known) from error
+    except DurableAdkError as error:
+        raise failure(error) from error

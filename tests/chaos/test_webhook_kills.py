@@ -7,7 +7,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.settings import WebhookEndpoint, Webhooks
-from durable_adk.wire.push_config import PushConfig
+from durable_adk.wire.webhook import PushConfig
 from tests.chaos.conftest import MakePlace
 from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.receiver import SECRET, Receiver, receiving

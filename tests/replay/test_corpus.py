@@ -88,7 +88,7 @@ async def test_what_a_release_has_recorded_replays(release: str, conversation: A
         await replayer.replay_workflow(WorkflowHistory.from_json(item["id"], item["history"]))
 
 
-OTHERS = {"read_session_events", "deliver_webhook"}
+OTHERS = {"read_session_events", "read_model_requests", "deliver_webhook"}
 """The only activities of their workflow types, which decide nothing; no history is kept of them."""
 
 

@@ -45,7 +45,8 @@ async def _histories(
     client: Client, names: dict[str, str], closed: set[str]
 ) -> AsyncGenerator[WorkflowHistory]:
     """Those not yet replayed; `names` gets the workflows' ids by those of all runs."""
-    async for execution in client.list_workflows("WorkflowType IN ('Invocation', 'SessionEvents')"):
+    kinds = "WorkflowType IN ('Invocation', 'SessionEvents', 'ModelRequests')"
+    async for execution in client.list_workflows(kinds):
         if execution.run_id in _REPLAYED:
             names[execution.run_id] = execution.id
             continue

@@ -188,22 +188,30 @@ async def state_for_bodies(
 
 
 async def state_as_of(
-    deps: Dependencies, key: SessionKey, *, invocation_id: str, revision: int
+    deps: Dependencies, key: SessionKey, *, revision: int, invocation_id: str | None = None
 ) -> dict[str, Any]:
-    """Return the session's state without the invocation's own changes after a revision.
+    """Return the session's state without the changes that events after a revision made.
 
     A workflow that was reset, or whose task is replayed, runs the bodies of custom agents again. A
     body that saw its own later changes would produce events that differ from the stored ones. The
     earlier value of a key that sessions share is known only if an event of this session holds it.
+
+    Args:
+        deps: Gives access to the store.
+        key: The session.
+        revision: Sequence number of the last event that counts.
+        invocation_id: Only later events of this invocation do not count; None: none of them.
     """
     _, state = await deps.sessions.read_state(key)
     later = await deps.sessions.read_events(key, after=revision)
-    own = {item.seq for item in later if item.event.invocation_id == invocation_id}
-    changed = {name for item in later if item.seq in own for name in item.event.actions.state_delta}
+    undone = {one.seq for one in later if invocation_id in (None, one.event.invocation_id)}
+    changed = {
+        name for item in later if item.seq in undone for name in item.event.actions.state_delta
+    }
     if changed:
         before = await deps.sessions.read_initial_state(key)
         for item in await deps.sessions.read_events(key):
-            if item.seq not in own:
+            if item.seq not in undone:
                 before |= item.event.actions.state_delta
         state = {name: value for name, value in state.items() if name not in changed}
         state |= {name: before[name] for name in changed if name in before}

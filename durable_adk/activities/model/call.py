@@ -20,7 +20,7 @@ from durable_adk.activities.commit.notes import (
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.model.chunks import Chunks, after_model
 from durable_adk.activities.model.model_events import ModelEvents
-from durable_adk.activities.model.request import build_request
+from durable_adk.activities.model.request import build_request, label
 from durable_adk.activities.user_code.callbacks import answer_of, as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
@@ -56,8 +56,6 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.run_config import StreamingMode
 from durable_adk.wire.steps import ModelStep, StepResult
 
-AGENT_LABEL = "adk_agent_name"
-"""ADK's label of each request."""
 _HINT = (
     "it is asked again; if it stays so, raise the quota or choose another model "
     "(`durable-adk show` prints the provider's words)"
@@ -211,9 +209,8 @@ class _ModelCall:
 
     async def _ask(self) -> ReceivedResponse:
         """Return the model's complete responses, with an error hook's replacement of its error."""
-        model, config = self.agent.canonical_model, self.request.config
-        # As in ADK, so that a bill can be read agent by agent.
-        config.labels = {AGENT_LABEL: self.agent.name, **(config.labels or {})}
+        model = self.agent.canonical_model
+        label(self.request, self.agent)
         with chat(model, self.request, streaming=self.streaming) as asked:
             responses, error = await self._whole()
             if error is None:

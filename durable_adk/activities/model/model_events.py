@@ -9,7 +9,7 @@ from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.history import USER
 from durable_adk.conversation.model_event import model_event, save_output
 from durable_adk.conversation.pending_calls import with_deadlines
-from durable_adk.events.event import MISSING_TOOLSETS, Event
+from durable_adk.events.event import MISSING_TOOLSETS, MODEL_CALL, Event
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.steps import ModelStep, Step, StepResult
@@ -56,9 +56,13 @@ class ModelEvents:
             schema=self._agent.output_schema,
             before=lambda: text_before(self._scope, self._step) + self._text,
         )
+        about: dict[str, Any] = {}
         if self._scope.missing_toolsets:
-            missing = {MISSING_TOOLSETS: self._scope.missing_toolsets}
-            event.custom_metadata = {**(event.custom_metadata or {}), **missing}
+            about[MISSING_TOOLSETS] = self._scope.missing_toolsets
+        if self.results:
+            about[MODEL_CALL] = self._step.event_id
+        if about:
+            event.custom_metadata = {**(event.custom_metadata or {}), **about}
         self._text += event.text
         self._carry(event)
         self.results.append(StepResult(event=event, waits=self._mark_long_running(event)))

@@ -24,6 +24,9 @@ from durable_adk.planners.planning import apply_planner
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
 
+AGENT_LABEL = "adk_agent_name"
+"""ADK's label of each request."""
+
 
 async def build_request(agent: LlmAgent, scope: StepScope) -> LlmRequest:
     """Build the model request of this step.
@@ -37,6 +40,11 @@ async def build_request(agent: LlmAgent, scope: StepScope) -> LlmRequest:
     for processor in _PROCESSORS:
         await processor(agent, scope, request)
     return request
+
+
+def label(request: LlmRequest, agent: LlmAgent) -> None:
+    """Add the agent's name as in ADK, so that a bill can be read agent by agent."""
+    request.config.labels = {AGENT_LABEL: agent.name, **(request.config.labels or {})}
 
 
 async def _basic(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:

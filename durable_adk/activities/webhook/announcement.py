@@ -15,8 +15,7 @@ from durable_adk.sessions.records import PUSH, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import WebhookEndpoint, WebhookType
-from durable_adk.wire.push_config import PushConfig
-from durable_adk.wire.webhook import DeliverStep
+from durable_adk.wire.webhook import DeliverStep, PushConfig
 
 _TYPES: dict[Status, WebhookType] = {
     Status.PAUSED: "invocation.paused",

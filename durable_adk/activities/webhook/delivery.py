@@ -35,8 +35,7 @@ from durable_adk.log import get_logger
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.settings import WebhookEndpoint
 from durable_adk.wire.answer_token import LIFETIME, AnswerToken
-from durable_adk.wire.push_config import PUSH_PREFIX, PushConfig
-from durable_adk.wire.webhook import Delivered, DeliverStep
+from durable_adk.wire.webhook import PUSH_PREFIX, Delivered, DeliverStep, PushConfig
 
 TIMEOUT = 15.0
 """Seconds for a receiver to respond."""

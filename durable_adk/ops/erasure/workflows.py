@@ -23,9 +23,11 @@ from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.search_attributes import APP, USER
 from durable_adk.wire.webhook import DELIVER_WEBHOOK, DeliverStep
 from durable_adk.workflows.invocation import ARGUMENT_ERRORS, TYPE_NAME
+from durable_adk.workflows.model_requests import MODEL_REQUESTS
 from durable_adk.workflows.session_events import SESSION_EVENTS
 
-_ALL = f"WorkflowType IN ('{TYPE_NAME}', '{SESSION_EVENTS}', '{DELIVER_WEBHOOK}')"
+_TYPES = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
+_ALL = f"WorkflowType IN {_TYPES}"
 _POLL = 0.1
 _DELETION_TIMEOUT = 120.0
 """Seconds Temporal has to delete workflows. Measured for closed workflows: 33 s with its default

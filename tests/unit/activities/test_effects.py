@@ -7,14 +7,14 @@ from temporalio import activity
 
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.effects import EFFECTS, EffectRow, row_of
-from durable_adk.wire import checkpoint, event_page, steps, webhook
+from durable_adk.wire import checkpoint, event_page, model_request, steps, webhook
 from durable_adk.wire.effect import Effect
 
 NAMES = {
     *("open_invocation", "call_model", "call_tool", "execute_code", "run_callback"),
     *("run_function", "run_hook", "commit_event", "pause_invocation", "take_answer"),
     *("close_invocation", "compact", "save_place", "save_trace", "read_place", "read_traces"),
-    *("read_session_events", "deliver_webhook"),
+    *("read_session_events", "read_model_requests", "deliver_webhook"),
 }
 
 
@@ -22,7 +22,7 @@ def declared(step: type[Any]) -> Any:
     """The type of the result that a step names."""
     (base,) = (b for c in step.__mro__ for b in c.__dict__.get("__orig_bases__", ()) if _is(b))
     (result,) = get_args(base)
-    return {**vars(steps), **vars(checkpoint), **vars(event_page)}.get(
+    return {**vars(steps), **vars(checkpoint), **vars(event_page), **vars(model_request)}.get(
         getattr(result, "__forward_arg__", ""), result
     )
 
@@ -41,9 +41,8 @@ def test_a_step_its_row_and_its_function_name_the_same_result(row: EffectRow[Any
 
 def test_every_step_that_names_a_result_has_a_row() -> None:
     """An effect without one would fail when the first run asks for it."""
-    found = [
-        one for module in (steps, checkpoint, event_page, webhook) for one in vars(module).values()
-    ]
+    modules = (steps, checkpoint, event_page, model_request, webhook)
+    found = [one for module in modules for one in vars(module).values()]
     rows = {one for one in found if isinstance(one, type) and issubclass(one, Effect)}
     assert rows - {Effect, steps.Step} == {row.step for row in EFFECTS}
 

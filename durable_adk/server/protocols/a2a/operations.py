@@ -53,7 +53,7 @@ from durable_adk.server.protocols.a2a.task_listing import list_tasks
 from durable_adk.server.services import ServerServices
 from durable_adk.server.streams import Reading
 from durable_adk.sessions.records import InvocationRecord
-from durable_adk.wire.push_config import PushConfig
+from durable_adk.wire.webhook import PushConfig
 
 _STARTED = 2.0
 """Seconds for a message to begin something; then the task is said to wait."""

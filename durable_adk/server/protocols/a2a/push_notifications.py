@@ -11,7 +11,7 @@ from durable_adk.activities.webhook.announcement import push_configs
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import check_id
 from durable_adk.server.protocols.a2a.task import TaskView
-from durable_adk.wire.push_config import PushConfig
+from durable_adk.wire.webhook import PushConfig
 
 _MAX_CONFIGS = 10
 """Largest number of configurations of a task."""

@@ -1,0 +1,143 @@
+"""The request of a model call, which a worker rebuilds when somebody looks at it."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryRequest
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.converter import WorkflowSerializationContext
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from durable_adk.client.invocations import Invocations
+from durable_adk.errors import (
+    DurableAdkError,
+    NotFoundError,
+    NoWorkerError,
+    TemporalUnavailableError,
+    from_detail,
+)
+from durable_adk.server.routes.body import as_json
+from durable_adk.server.routes.invocations import ThisInvocation
+from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
+from durable_adk.wire.run_config import RunConfig
+from durable_adk.workflows.model_requests import MODEL_REQUESTS
+
+router = APIRouter(prefix="/invocations", tags=["invocations"])
+_LONGEST = timedelta(seconds=30)
+
+
+@router.get("/{invocation_id}/requests/{event_id}", response_model=ModelRequest)
+async def get_model_request(
+    services: CurrentServices, this: ThisInvocation, event_id: str
+) -> Response:
+    """Return what was asked of the model that answered with an event.
+
+    It is not stored. A worker rebuilds it from the events before the answer, with the agents'
+    present code; `differences` says why the model may have got something else. 404: no model made
+    such an event of the invocation. 409 (`RequestNotRebuiltError`): the code cannot build it.
+    """
+    stored = await services.session_service.find_event(this.key, event_id)
+    if stored is None or stored.event.invocation_id != this.record.invocation_id:
+        raise NotFoundError(f"The invocation has no event {event_id!r}.")
+    runs = {this.record.invocation_id: this.record.lease_owner}
+    (found,) = await rebuilt_requests(services, this.key, [event_id], runs=runs)
+    return as_json(found)
+
+
+async def rebuilt_requests(
+    services: ServerServices,
+    key: SessionKey,
+    event_ids: Sequence[str],
+    *,
+    runs: Mapping[str, str],
+    skips: bool = False,
+) -> Sequence[ModelRequest]:
+    """Have a worker rebuild requests.
+
+    Args:
+        services: The server's services.
+        key: The session.
+        event_ids: Events that model calls have made, at most `MAX_CALLS`.
+        runs: The lease owners of their invocations, by invocation id.
+        skips: Whether those that cannot be rebuilt are left out.
+
+    Raises:
+        NotFoundError: No model made an event.
+        RequestNotRebuiltError: The agents' present code cannot build a request.
+        NoWorkerError: No worker does it.
+        TemporalUnavailableError: Temporal does not answer.
+    """
+    client, queue = services.client, services.task_queue(key.app_name)
+    app, user, session = key
+    step = ReadModelRequestsStep(
+        app=app, user=user, session=session, event_ids=list(event_ids), skips=skips
+    )
+    try:
+        await Invocations(client, queue).check_worker("", opened=True)
+        step.run_configs = await _run_configs(client, runs)
+        found: Any = await client.execute_workflow(
+            MODEL_REQUESTS,
+            step.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+            id=f"model-requests-{uuid.uuid4()}",
+            task_queue=queue,
+            execution_timeout=_LONGEST,
+        )
+    except WorkflowFailureError as error:
+        raise _reason(error) from error
+    except NoWorkerError:
+        raise NoWorkerError(
+            f"No worker polls task queue {queue!r}, and only a worker has the agents' code that "
+            "builds requests. Start one with `durable-adk worker`, then try again."
+        ) from None
+    except RPCError as error:
+        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+    return ModelRequests.read(found).requests
+
+
+def _reason(error: WorkflowFailureError) -> DurableAdkError:
+    cause = error.cause
+    detail = next(iter(cause.details), None) if isinstance(cause, ApplicationError) else None
+    if isinstance(detail, dict):
+        return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
+    return NoWorkerError(
+        f"No worker has rebuilt the request within {_LONGEST.total_seconds():g} s. Try again, or "
+        "look whether the workers are of this release."
+    )
+
+
+async def _run_configs(client: Client, runs: Mapping[str, str]) -> dict[str, RunConfig]:
+    """Return the options of runs by invocation id, as long as Temporal has them."""
+    found = await asyncio.gather(*(_run_config(client, owner) for owner in runs.values()))
+    return {name: one for name, one in zip(runs, found, strict=True) if one is not None}
+
+
+async def _run_config(client: Client, lease_owner: str) -> RunConfig | None:
+    owner = TemporalLeaseOwner.parse(lease_owner)
+    if owner is None or owner.namespace != client.namespace:
+        return None
+    execution = WorkflowExecution(workflow_id=owner.workflow_id, run_id=owner.first_run_id)
+    asked = GetWorkflowExecutionHistoryRequest(
+        namespace=client.namespace, execution=execution, maximum_page_size=1
+    )
+    context = WorkflowSerializationContext(client.namespace, owner.workflow_id)
+    try:
+        history = await client.workflow_service.get_workflow_execution_history(asked)
+        started = history.history.events[0].workflow_execution_started_event_attributes
+        converter = client.data_converter.with_context(context)
+        (argument,) = await converter.decode(started.input.payloads)
+        given = InvocationRequest.read(argument).run_config
+    except (RPCError, DurableAdkError, ValueError, IndexError):
+        return None  # it is deleted, or its payload is
+    # Its headers may be credentials, and are not shown.
+    return given.model_copy(update={"http_options": None})

@@ -1,0 +1,74 @@
+"""The requests of model calls, rebuilt for somebody who looks at them."""
+
+from typing import Any, Self
+
+from pydantic import Field
+
+from durable_adk.json_values import JsonModel, check_id
+from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.effect import Effect
+from durable_adk.wire.messages import parsed
+from durable_adk.wire.run_config import RunConfig
+
+MAX_CALLS = 50
+"""Maximum number of model calls of one step."""
+
+
+class ReadModelRequestsStep(JsonModel, Effect["ModelRequests"]):
+    """The argument of workflow type ``ModelRequests``: plain JSON."""
+
+    app: str
+    user: str
+    session: str
+    event_ids: list[str] = Field(min_length=1, max_length=MAX_CALLS)
+    """Events that model calls have made, most wanted first."""
+    run_configs: dict[str, RunConfig] = Field(default_factory=dict[str, RunConfig])
+    """By invocation id, the options of a run, as far as they are still known."""
+    skips: bool = False
+    """Whether those that cannot be rebuilt are left out; otherwise they are an error."""
+    attempt_timeout: float = Field(default=20.0, gt=0, le=60)
+    """Seconds that the agents' code may take."""
+
+    @classmethod
+    def parse(cls, raw: Any) -> Self:
+        """Read a request, or raise InvalidRequestError naming each bad field."""
+        step = parsed(cls, raw, "request for model requests")
+        step.app = check_id(step.app, "app")
+        step.user = check_id(step.user, "user")
+        step.session = check_id(step.session, "session")
+        return step
+
+    @property
+    def key(self) -> SessionKey:
+        """Key of the session."""
+        return SessionKey(self.app, self.user, self.session)
+
+
+class ModelRequest(JsonModel):
+    """What the agents' present code would ask a model in place of a call that was made.
+
+    There are no credentials in it, and none of the bytes of files.
+    """
+
+    rebuilt: bool = True
+    """Always: it is not stored, but built of the committed events when somebody looks."""
+    event_id: str
+    """The first event that the call made."""
+    agent: str
+    model: str | None = None
+    system_instruction: str | None = None
+    contents: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    """The messages, as google-genai's Content."""
+    tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    """Function declarations as google-genai's Tool, and of other tools only their kind."""
+    config: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The rest of google-genai's GenerateContentConfig, without `http_options`."""
+    differences: list[str] = Field(default_factory=list[str])
+    """Why the model may have got another request, in sentences."""
+
+
+class ModelRequests(JsonModel):
+    """The result of workflow type ``ModelRequests``."""
+
+    requests: list[ModelRequest] = Field(default_factory=list[ModelRequest])
+    """In the order of `event_ids`; as many as fit."""
