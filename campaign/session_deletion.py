@@ -104,7 +104,10 @@ class SessionDeleter:
         self, old: "dict[Turn, asyncio.Task[None]]", dice: random.Random
     ) -> "asyncio.Future[Any]":
         """Cancel all invocations of a deleted session, and wait for their clients."""
-        cancelling = (self._cancel(turn.invocation, dice.uniform(*LATER)) for turn in old)
+        cancelling = (
+            self._cancel(turn.invocation, dice.uniform(*LATER), played)
+            for turn, played in old.items()
+        )
         return asyncio.gather(*cancelling, *old.values())
 
     async def _delete(self, generation: int) -> list[Event]:
@@ -134,12 +137,20 @@ class SessionDeleter:
                 self._note("kept", generation, event=event.id)
                 await sessions.append_event(session, event)
 
-    async def _cancel(self, invocation: str, after: float) -> None:
-        """Cancel an invocation: one that waits for an answer does not notice the deletion."""
-        await asyncio.sleep(after)
+    async def _cancel(self, invocation: str, after: float, played: "asyncio.Task[None]") -> None:
+        """Cancel an invocation: one that waits for an answer does not notice the deletion.
+
+        Its start may still be under way, and then it is not found. It runs in the session made
+        anew, and is cancelled when its client has seen it end or ask.
+        """
         names = {"user_id": self._user, "session_id": self._names["session_id"]}
-        with contextlib.suppress(DurableAdkError):
+        await asyncio.sleep(after)
+        try:
             await _surely(lambda: self.player.runner.cancel(**names, invocation_id=invocation))
+        except DurableAdkError:
+            await asyncio.wait({played})
+            with contextlib.suppress(DurableAdkError):
+                await _surely(lambda: self.player.runner.cancel(**names, invocation_id=invocation))
 
     def _note(self, kind: str, generation: int, **fields: str) -> None:
         what = {"app": CLEARED, "user": self._user, "session": self._names["session_id"]}
