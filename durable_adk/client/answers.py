@@ -78,9 +78,16 @@ def answer_id_of(request: InvocationRequest) -> str:
 
 
 async def sent_before(
-    sessions: SessionLog, key: SessionKey, request: InvocationRequest, answer_id: str
+    sessions: SessionLog,
+    key: SessionKey,
+    request: InvocationRequest,
+    answer_id: str,
+    *,
+    any_state: bool = False,
 ) -> StoredEvent | None:
     """The event of the same answer, if it was sent and stored earlier.
+
+    With `any_state` its changes of the state may have been others.
 
     Raises:
         InvalidRequestError: A different answer was sent with this id.
@@ -95,7 +102,7 @@ async def sent_before(
     # Check it against the events before it, when its calls were pending.
     event, stored_delta = events[index], events[index].actions.state_delta
     same = is_sent_as(event, answer_message(check_answers(events[:index], message)))
-    delta = without_temp(request.state_delta)
+    delta = {} if any_state else without_temp(request.state_delta)
     if not same or any(stored_delta.get(key) != value for key, value in delta.items()):
         raise InvalidRequestError(
             f"invocation_id {request.invocation_id!r} was already used for another "

@@ -22,7 +22,7 @@ from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.client.streaming import FeedItem, with_partials
 from durable_adk.conversation.answers import Answer, answer_message
 from durable_adk.conversation.pending_calls import PendingCall
-from durable_adk.conversation.sent_message import is_sent_as
+from durable_adk.conversation.sent_message import differing_field
 from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
@@ -31,6 +31,7 @@ from durable_adk.errors import (
     SessionNotFoundError,
     as_raised,
 )
+from durable_adk.events.event import Event
 from durable_adk.partials import PartialChannel, Subscription
 from durable_adk.sessions.records import InvocationRecord, StoredEvent
 from durable_adk.sessions.session import SessionKey
@@ -123,6 +124,9 @@ class InvocationClient:
     )
     """What an error says to do about a missing session."""
 
+    derives_state: bool = False
+    """Whether `state_delta` depends on the session's state, so that a repeat may have another."""
+
     def send(
         self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
     ) -> Feed:
@@ -154,7 +158,8 @@ class InvocationClient:
         )
         async with aclosing(self._follow(start)) as items:
             async for item in items:
-                _require_sent(item, name, request)
+                if isinstance(item, StoredEvent) and item.event.id == f"{name}.0":
+                    self._check_same(item.event, name, request)
                 yield item
 
     async def attach(
@@ -224,7 +229,9 @@ class InvocationClient:
             refusal = error
         # Looked for after the check, which the same answer fails once it is stored.
         if request.invocation_id and (
-            first := await sent_before(self.sessions, key, request, answer_id)
+            first := await sent_before(
+                self.sessions, key, request, answer_id, any_state=self.derives_state
+            )
         ):
             name = first.event.invocation_id
             record = await self.sessions.get_invocation(key, name)
@@ -306,15 +313,32 @@ class InvocationClient:
     async def _start_of(
         self, key: SessionKey, record: InvocationRecord, request: InvocationRequest
     ) -> int:
-        """The cursor before an invocation's user event, which must have the request's message."""
+        """The cursor before an invocation's user event, which must be that of the request."""
         start = record.start_seq - 1
-        stored = await self.sessions.read_events(key, after=start, upto=record.start_seq)
-        if not stored or not is_sent_as(stored[0].event, request.user_content()):
-            raise EventConflictError(
-                f"Invocation {record.invocation_id!r} was started with another message; "
-                "use a new invocation_id, or none."
-            )
+        for stored in await self.sessions.read_events(key, after=start, upto=record.start_seq):
+            self._check_same(stored.event, record.invocation_id, request)
         return start
+
+    def _check_same(self, event: Event, invocation_id: str, request: InvocationRequest) -> None:
+        """Check that a user's event is what a request would store.
+
+        Raises:
+            EventConflictError: An earlier request with the same id was another one.
+        """
+        field = differing_field(
+            event,
+            message=request.user_content(),
+            state_delta=None if self.derives_state else request.state_delta,
+            custom_metadata=request.run_config.custom_metadata,
+        )
+        if field is None:
+            return
+        told = "started" if event.invocation_id == invocation_id else "delivered"
+        raise EventConflictError(
+            f"{invocation_id!r} was {told} with another {field.removeprefix('new_')}, which was "
+            "kept. Use a new invocation_id or Idempotency-Key, or none.",
+            field=field,
+        )
 
     async def _follow(self, start: _Start) -> Feed:
         """Begin or find an invocation, and yield what happens in it."""
@@ -406,22 +430,6 @@ def _not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:
 
 def _is_event(item: FeedItem, event_id: str) -> bool:
     return isinstance(item, StoredEvent) and item.event.id == event_id
-
-
-def _require_sent(item: FeedItem, invocation_id: str, request: InvocationRequest) -> None:
-    """Check that the message delivered under this id is the request's message.
-
-    Raises:
-        EventConflictError: It is a different message.
-    """
-    if not isinstance(item, StoredEvent) or item.event.id != f"{invocation_id}.0":
-        return
-    event = item.event
-    if event.invocation_id != invocation_id and not is_sent_as(event, request.user_content()):
-        raise EventConflictError(
-            f"A different message {invocation_id!r} was delivered to invocation "
-            f"{event.invocation_id!r}; use a new invocation_id, or none."
-        )
 
 
 def is_answer(message: str | types.Content) -> bool:

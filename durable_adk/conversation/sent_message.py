@@ -1,7 +1,8 @@
 """Recognizes a user's message although plugins changed it before it was stored.
 
 A client that repeats a request must be told from one that reuses an invocation id for another
-message (DUR-13). The stored message alone cannot tell, so a digest of the original is kept with it.
+message or state (DUR-13). What is stored alone cannot tell, so a digest of the original is kept
+with it.
 """
 
 import hashlib
@@ -9,23 +10,63 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.events.event import Event
+from durable_adk.events.event import RUNTIME_METADATA, Event
 from durable_adk.json_values import canonical
+from durable_adk.sessions.state import without_temp
 
 AS_SENT = "adk_message_as_sent"
 """Key of a user event's `custom_metadata`: the digest of the message that the client sent."""
+STATE_AS_SENT = "adk_state_as_sent"
+"""The same for the state delta, without temporary keys."""
 
 
-def with_digest(metadata: dict[str, Any] | None, *, sent: types.Content | None) -> dict[str, Any]:
-    """Return a user event's metadata with the digest of the message that the client sent."""
-    return {**(metadata or {}), AS_SENT: _digest(sent)}
+def with_digests(changed: Event, *, sent: Event) -> dict[str, Any] | None:
+    """Return a user event's metadata with the digests of what the client sent.
+
+    Args:
+        changed: The event as it is stored.
+        sent: The event before plugins changed it.
+    """
+    digests = dict[str, str]()
+    if changed.content != sent.content:
+        digests[AS_SENT] = _message_digest(sent.content)
+    if changed.actions.state_delta != sent.actions.state_delta:
+        digests[STATE_AS_SENT] = _state_digest(sent.actions.state_delta)
+    return {**(sent.custom_metadata or {}), **digests} if digests else sent.custom_metadata
+
+
+def differing_field(
+    event: Event,
+    *,
+    message: types.Content,
+    state_delta: dict[str, Any] | None,
+    custom_metadata: dict[str, Any] | None,
+) -> str | None:
+    """Return the field of a request that differs from what an invocation was started with.
+
+    Args:
+        event: The invocation's user event.
+        message: The request's message.
+        state_delta: Its changes of the state; None: any.
+        custom_metadata: That of its run.
+    """
+    if not is_sent_as(event, message):
+        return "new_message"
+    stored = event.custom_metadata or {}
+    digest = stored.get(STATE_AS_SENT) or _state_digest(event.actions.state_delta)
+    if state_delta is not None and digest != _state_digest(state_delta):
+        return "state_delta"
+    own = {key: value for key, value in stored.items() if not key.startswith(RUNTIME_METADATA)}
+    if canonical(own) != canonical(custom_metadata or {}):
+        return "custom_metadata"
+    return None
 
 
 def is_sent_as(event: Event, message: types.Content) -> bool:
     """Return whether the client sent this message, whether or not plugins changed it."""
     digest = (event.custom_metadata or {}).get(AS_SENT)
     said = event.content or types.Content(role="user")  # agents that only continue: no content
-    return said == message or digest == _digest(message)
+    return said == message or digest == _message_digest(message)
 
 
 def is_same_message(event: Event, message: types.Content, metadata: dict[str, Any] | None) -> bool:
@@ -34,13 +75,20 @@ def is_same_message(event: Event, message: types.Content, metadata: dict[str, An
     Args:
         event: The stored event.
         message: The message after the plugins of this attempt.
-        metadata: The metadata from `with_digest`, if plugins changed the message.
+        metadata: The metadata from `with_digests`, if plugins changed the message.
     """
     digest = (metadata or {}).get(AS_SENT)
     same = digest is not None and (event.custom_metadata or {}).get(AS_SENT) == digest
     return same or is_sent_as(event, message)
 
 
-def _digest(message: types.Content | None) -> str:
-    content = message.model_dump(mode="json", exclude_none=True) if message else None
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+def _message_digest(message: types.Content | None) -> str:
+    return _digest(message.model_dump(mode="json", exclude_none=True) if message else None)
+
+
+def _state_digest(delta: dict[str, Any]) -> str:
+    return _digest(without_temp(delta))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()

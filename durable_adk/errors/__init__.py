@@ -262,7 +262,20 @@ class DeterminismError(RunError):
 
 
 class EventConflictError(RunError):
-    """Another event with the same id is stored already."""
+    """Another event with the same id is stored already.
+
+    `field` is the field of a request that is not as in an earlier one with the same id, or None.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        field: str | None = None,
+        error_type: str | None = None,
+    ) -> None:
+        super().__init__(message, error_type=error_type)
+        self.field = field
 
 
 class StateConflictError(RunError):

@@ -531,15 +531,22 @@ async def test_without_temporal_the_address_is_named() -> None:
 
 
 async def test_the_same_id_with_another_message_is_refused(make_runner: MakeRunner) -> None:
-    """SSN-12, I12: an invocation id names one message only."""
+    """SSN-12, I12: an invocation id names one message only, with one change of the state."""
     runner = await make_runner(LlmAgent(name="a", model=ScriptedModel(replies=["one", "two"])))
     name = uuid.uuid4().hex
-    first = await send(runner, "hello", invocation_id=name)
-    again = await send(runner, "hello", invocation_id=name)
+    same = {"invocation_id": name, "state_delta": {"a": 1, "temp:b": 2}}
+    same |= {"run_config": RunConfig(custom_metadata={"c": 3})}
+    first = await send(runner, "hello", **same)
+    again = await send(runner, "hello", **same)
     assert [gist(event) for event in first] == ["a text one"]
     assert [shape(event) for event in again] == [shape(event) for event in first]
     with pytest.raises(EventConflictError, match="another message"):
-        await send(runner, "good-bye", invocation_id=name)
+        await send(runner, "good-bye", **same)
+    for delta in ({}, {"a": True}, {"a": 1, "d": 4}):
+        with pytest.raises(EventConflictError, match="another state_delta, which was kept"):
+            await send(runner, "hello", **same | {"state_delta": delta})
+    with pytest.raises(EventConflictError, match="another custom_metadata"):
+        await send(runner, "hello", **same | {"run_config": None})
     assert len(await stored(runner)) == 2
 
 

@@ -499,14 +499,23 @@ async def test_an_answer_is_taken_once_the_hook_that_refused_it_is_mended(
 
 
 async def test_the_same_request_again_is_the_first_one(make_runner: MakeRunner) -> None:
-    """DUR-13: also when plugins have changed its message; another message is refused."""
-    spy = only("on_user_message", on_user_message=text("changed", "user"))
+    """DUR-13: also when plugins have changed its message and state; another one is refused."""
+
+    def change(invocation_context: Any, **_: Any) -> types.Content:
+        invocation_context.state["by"] = "plugin"
+        return text("changed", "user")
+
+    spy = only("on_user_message", on_user_message=change)
     runner, name = await make_runner(echoing(), plugins=[spy]), uuid.uuid4().hex
-    first = await send(runner, "this", invocation_id=name)
-    assert await send(runner, "this", invocation_id=name) == first
+    same = {"invocation_id": name, "state_delta": {"by": "user"}}
+    first = await send(runner, "this", **same)
+    assert await state(runner) == {"by": "plugin"}
+    assert await send(runner, "this", **same) == first
     assert spy.seen == ["on_user_message"]
-    with pytest.raises(EventConflictError):
-        await send(runner, "that", invocation_id=name)
+    with pytest.raises(EventConflictError, match="another message"):
+        await send(runner, "that", **same)
+    with pytest.raises(EventConflictError, match="another state_delta"):
+        await send(runner, "this", invocation_id=name, state_delta={"by": "plugin"})
 
 
 @asynccontextmanager

@@ -95,12 +95,17 @@ def look(city: str, tool_context: ToolContext) -> str:
 
 
 async def test_calls_results_and_state_are_shown(client, tmp_path):
-    """A call with its arguments, its result, and the state that the session has then."""
+    """A call with its arguments, its result, and the state that the session has then.
+
+    The same request follows the run, although the session has the front end's state by then.
+    """
     model = ScriptedModel(replies=[call("look", city="Lima"), "It rains."])
     agent = LlmAgent(name="a", model=model, tools=[look])
     async with placed(client, tmp_path, agent) as place:
         sent = body(state={"mine": [1]})
-        found = await events(await place.server(), sent)
+        http = await place.server()
+        found, again = await events(http, sent), await events(http, sent)
+    assert again[-1] == found[-1]
     start = next(one for one in found if one.type == "TOOL_CALL_START")
     arguments = next(one for one in found if one.type == "TOOL_CALL_ARGS")
     result = next(one for one in found if one.type == "TOOL_CALL_RESULT")

@@ -77,7 +77,7 @@ async def reached(http: httpx.AsyncClient, name: str, status: str) -> dict:
 
 
 async def test_a_start_returns_at_once_and_once(client, tmp_path):
-    """The same idempotency key starts nothing again; another message with it is refused."""
+    """The same idempotency key starts nothing again; another request with it is refused."""
     async with place_of(client, tmp_path, "Hello.") as place:
         http = await place.server()
         await session(http)
@@ -89,6 +89,11 @@ async def test_a_start_returns_at_once_and_once(client, tmp_path):
             "/invocations", json=message("other"), headers={"Idempotency-Key": "k1"}
         )
         assert other.status_code == 409
+        for more in ({"stateDelta": {"a": 1}}, {"customMetadata": {"a": 1}}):
+            other = await http.post(
+                "/invocations", json=message("hi", **more), headers={"Idempotency-Key": "k1"}
+            )
+            assert (other.status_code, other.json()["error"]["field"]) == (409, *more)
         done = await reached(http, first["invocationId"], "completed")
         assert done["events"] == 2
         listed = (await http.get("/invocations")).json()["invocations"]

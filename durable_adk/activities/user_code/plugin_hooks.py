@@ -13,7 +13,7 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
-from durable_adk.conversation.sent_message import with_digest
+from durable_adk.conversation.sent_message import with_digests
 from durable_adk.errors import (
     CallbackError,
     InvalidRequestError,
@@ -103,8 +103,7 @@ async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) ->
         content = saved or content
     context.state.collect_delta()
     event = sent.model_copy(update={"content": content, "actions": context.actions})
-    if content != sent.content:
-        event.custom_metadata = with_digest(event.custom_metadata, sent=sent.content)
+    event.custom_metadata = with_digests(event, sent=sent)
     _check(event, "The message that on_user_message_callback has changed")
     return StepResult(event=None if event == sent else event)
 

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -121,7 +122,10 @@ def add_handlers(app: FastAPI) -> None:
 async def _refused(_: Request, error: Exception) -> Response:
     if not isinstance(error, DurableAdkError):
         raise error
-    return error_response(status_of(error), class_name(error), error.message)
+    field = error.field if isinstance(error, EventConflictError) else None
+    return error_response(
+        status_of(error), class_name(error), error.message, field=field and to_camel(field)
+    )
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

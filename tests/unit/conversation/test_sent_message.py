@@ -2,7 +2,7 @@
 
 from google.genai import types
 
-from durable_adk.conversation.sent_message import is_sent_as, with_digest
+from durable_adk.conversation.sent_message import is_sent_as, with_digests
 from durable_adk.events import Event
 
 
@@ -13,8 +13,10 @@ def message(text: str) -> types.Content:
 
 def test_a_changed_message_is_known_by_what_was_sent() -> None:
     """DUR-13: the same request again is the first one, whatever plugins made of it."""
-    metadata = with_digest({"own": 1}, sent=message("sent"))
-    event = Event(content=message("changed"), custom_metadata=metadata)
+    sent = Event(content=message("sent"), custom_metadata={"own": 1})
+    event = Event(content=message("changed"))
+    metadata = event.custom_metadata = with_digests(event, sent=sent)
+    assert metadata is not None
     assert metadata["own"] == 1
     assert "sent" not in metadata.values()
     assert is_sent_as(event, message("sent"))

@@ -7,6 +7,7 @@ answers them, and shows the same invocation from there on.
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
@@ -74,6 +75,7 @@ async def _events(
         render.earlier = await sessions.read_events(key, after=0)
         request = await request_of(sessions, key, body, state)
         client = services.invocations(key.app_name, creates_sessions=True)
+        client = replace(client, derives_state=True)  # the request's is compared with the session's
         entries = entries_of(key, client.send(request, answered_by=caller.answered_by))
         async with aclosing(entries):
             async for entry in entries:
