@@ -18,7 +18,7 @@ from durable_adk.server.authentication import (
     TrustedProxy,
     require_authentication,
 )
-from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys
+from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys, discovery_url
 from durable_adk.server.requests import (
     BodyLimit,
     KnownHosts,
@@ -37,6 +37,11 @@ _HEADERS = (
     *("A2A-Version", "A2A-Extensions"),
 )
 """Headers that pages of other origins may send."""
+
+
+def is_open(path: str) -> bool:
+    """Whether a path of the API is served to those who are not authenticated."""
+    return path in PUBLIC or path.startswith(PUBLIC_FOLDERS)
 
 
 class AccessSettings(BaseSettings):
@@ -104,6 +109,20 @@ class AccessSettings(BaseSettings):
             found.append(OidcTokens(self.oidc, ProviderKeys(self.oidc)))
         return found
 
+    def security_schemes(self) -> dict[str, dict[str, str]]:
+        """Return the ways to authenticate that are set as OpenAPI describes them, by a name."""
+        found = dict[str, dict[str, str]]()
+        if self.proxy_header is not None:
+            told = "The user. The proxy that authenticates users sets it, and not the client."
+            found["proxy"] = {"type": "apiKey", "in": "header", "name": self.proxy_header}
+            found["proxy"]["description"] = told
+        if self.tokens or self.tokens_file is not None:
+            found["bearer"] = {"type": "http", "scheme": "bearer"}
+        if self.oidc is not None:
+            url = discovery_url(self.oidc)
+            found["oidc"] = {"type": "openIdConnect", "openIdConnectUrl": url}
+        return found
+
     def hosts_of(self, host: str) -> list[str]:
         """Return the host names that requests to an address may have; ``*`` for any."""
         names = [name.strip("[]").lower() for name in (*self.hosts, *LOOPBACK)]
@@ -142,7 +161,7 @@ def protect(
         Authentication,
         means=means,
         operators=frozenset(settings.operators),
-        is_public=lambda path: path in PUBLIC or path.startswith(PUBLIC_FOLDERS) or is_public(path),
+        is_public=lambda path: is_open(path) or is_public(path),
     )
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(KnownOrigins, origins=frozenset(settings.origins))

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
+from typing import Any
 
 from fastapi import Depends, FastAPI
 from temporalio.client import Client
@@ -16,7 +17,7 @@ from durable_adk.extras import installed
 from durable_adk.memory import BaseMemoryService
 from durable_adk.ops.app_declaration import AppDescription, described
 from durable_adk.partials import PartialChannel
-from durable_adk.server.access import protect
+from durable_adk.server.access import is_open, protect
 from durable_adk.server.access_log import AccessLog
 from durable_adk.server.adk import agents, apps as adk_apps, artifacts, runs, sessions, traces
 from durable_adk.server.adk.page import add_adk_page
@@ -107,8 +108,25 @@ def app(
     )
 
 
+class _Application(FastAPI):
+    """Describes how to authenticate, too; its state has the services."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description of the routes."""
+        known, found = self.openapi_schema, super().openapi()
+        services: ServerServices = self.state.services
+        schemes = services.settings.security_schemes()
+        if known is None and schemes:
+            found["components"]["securitySchemes"] = schemes
+            for path, operations in found["paths"].items():
+                if not (is_open(path) or _is_public(path)):
+                    for operation in operations.values():
+                        operation["security"] = [{name: []} for name in schemes]
+        return found
+
+
 def _application(services: ServerServices) -> FastAPI:
-    made = FastAPI(
+    made = _Application(
         title="durable_adk",
         version=__version__,
         docs_url=None,  # FastAPI's pages need scripts of another server

@@ -73,6 +73,11 @@ class Oidc(BaseModel):
         raise ValueError("use https: who can change the keys on their way can be anybody")
 
 
+def discovery_url(options: Oidc) -> str:
+    """Return where the provider describes itself."""
+    return options.issuer.rstrip("/") + DISCOVERY
+
+
 @dataclass
 class ProviderKeys:
     """The provider's keys, fetched when they are needed and kept for an hour."""
@@ -121,7 +126,7 @@ class ProviderKeys:
         self._fetched = self.now()
 
     async def _discovered(self, client: httpx.AsyncClient) -> str:
-        found = await _json_at(client, self.options.issuer.rstrip("/") + DISCOVERY)
+        found = await _json_at(client, discovery_url(self.options))
         if found["issuer"] != self.options.issuer:
             raise ValueError("another issuer")
         return (

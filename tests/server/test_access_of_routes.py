@@ -256,6 +256,35 @@ async def test_the_description_says_what_is_sent(app: FastAPI) -> None:
     assert ErrorResponse.model_validate(refused).error.field == "appName"
 
 
+def test_the_description_says_how_to_authenticate() -> None:
+    """By each way that is set, and for each route but the public ones; by none if none is."""
+
+    def described(**settings: Any) -> dict[str, Any]:
+        return server(
+            session_service=InMemorySessionService(),
+            client=cast("Any", None),
+            settings=ServerSettings.model_validate(settings),
+        ).openapi()
+
+    known = settings_for().model_dump(include={"tokens"})
+    oidc = {"issuer": "https://id.example.com/", "audience": "agents"}
+    proxy = {"proxy_header": "X-User", "trusted_proxies": ["10.0.0.1"]}
+    found = described(**known, **proxy, oidc=oidc)
+    schemes = found["components"]["securitySchemes"]
+    assert schemes["bearer"] == {"type": "http", "scheme": "bearer"}
+    assert schemes["oidc"] == {
+        "type": "openIdConnect",
+        "openIdConnectUrl": "https://id.example.com/.well-known/openid-configuration",
+    }
+    assert (schemes["proxy"]["in"], schemes["proxy"]["name"]) == ("header", "X-User")
+    for path, operations in found["paths"].items():
+        for operation in operations.values():
+            named = [name for one in operation.get("security", ()) for name in one]
+            assert sorted(named) == ([] if path in PUBLIC else ["bearer", "oidc", "proxy"]), path
+    assert list(described(**known)["components"]["securitySchemes"]) == ["bearer"]
+    assert "securitySchemes" not in described()["components"]
+
+
 async def test_apps_that_are_being_loaded_are_waited_for(app: FastAPI) -> None:
     """A page that is told of none does not ask again; who waits for the server waits longer."""
     services = app.state.services

@@ -16,6 +16,7 @@ from a2a.types import (
 
 from durable_adk import __version__
 from durable_adk.ops.app_declaration import AgentDescription, AppDescription
+from durable_adk.server.oidc import discovery_url
 from durable_adk.server.settings import ServerSettings
 
 
@@ -82,7 +83,6 @@ def _schemes(settings: ServerSettings) -> dict[str, SecurityScheme]:
         bearer = HTTPAuthSecurityScheme(scheme="Bearer")
         found["bearer"] = SecurityScheme(http_auth_security_scheme=bearer)
     if settings.oidc is not None:
-        url = f"{settings.oidc.issuer.rstrip('/')}/.well-known/openid-configuration"
-        oidc = OpenIdConnectSecurityScheme(open_id_connect_url=url)
+        oidc = OpenIdConnectSecurityScheme(open_id_connect_url=discovery_url(settings.oidc))
         found["oidc"] = SecurityScheme(open_id_connect_security_scheme=oidc)
     return found
