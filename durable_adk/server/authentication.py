@@ -17,6 +17,7 @@ from durable_adk.errors import (
     DurableAdkError,
     IdentityProviderError,
     InvalidRequestError,
+    PermissionDeniedError,
 )
 from durable_adk.json_values import MAX_ID
 from durable_adk.log import get_logger
@@ -25,6 +26,7 @@ from durable_adk.server.caller import ANYBODY, Caller, identify
 from durable_adk.server.responses import path_of, refuse, values_of
 
 CHALLENGE = {"www-authenticate": "Bearer"}
+_WAYS = "DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or DURABLE_ADK_SERVER_OIDC"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
 
 logger = get_logger(__name__)
@@ -160,7 +162,7 @@ class TrustedProxy:
 
     def _trusts(self, scope: Mapping[str, Any]) -> bool:
         try:
-            address = ipaddress.ip_address((scope.get("client") or ("",))[0])
+            address = ipaddress.ip_address(_address_of(scope))
         except ValueError:
             return False
         address = getattr(address, "ipv4_mapped", None) or address
@@ -173,6 +175,11 @@ class TrustedProxy:
             raise InvalidRequestError(f"A trusted proxy has no such address: {error}") from None
 
 
+def _address_of(scope: Mapping[str, Any]) -> str:
+    """Return the address that a request is from; nothing if it is from a socket without one."""
+    return (scope.get("client") or ("",))[0]
+
+
 def require_authentication(host: str, means: Collection[Authenticator]) -> None:
     """Check that a server which others can reach asks who they are.
 
@@ -182,8 +189,7 @@ def require_authentication(host: str, means: Collection[Authenticator]) -> None:
     if not means and not is_loopback(host):
         raise InvalidRequestError(
             f"The server would listen on {host}, where others can reach it, and ask nobody who "
-            "they are. Set DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or "
-            "DURABLE_ADK_SERVER_OIDC, or listen on 127.0.0.1."
+            f"they are. Set {_WAYS}, or listen on 127.0.0.1."
         )
 
 
@@ -193,7 +199,7 @@ class Authentication:
 
     app: ASGIApp
     means: Sequence[Authenticator]
-    """Asked in turn; none: everybody is an operator."""
+    """Asked in turn; none: everybody on this machine is an operator, and nobody else is served."""
     operators: Collection[str] = ()
     """Ids of the users who may act for all users."""
     is_public: Callable[[str], bool] = lambda _: False
@@ -209,6 +215,9 @@ class Authentication:
         except AuthenticationError as error:
             logger.warning("server.refused", reason=error.message)
             await refuse(send, 401, error, CHALLENGE)
+        except PermissionDeniedError as error:
+            logger.warning("server.refused", reason=error.message)
+            await refuse(send, 403, error)
         except IdentityProviderError as error:
             await refuse(send, 503, error, {"retry-after": "5"})
         except DurableAdkError:  # the file of tokens
@@ -219,10 +228,15 @@ class Authentication:
             await self.app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Caller:
-        if not self.means:
+        if not self.means and is_loopback(_address_of(scope)):
             return ANYBODY
         if self.is_public(path_of(scope)):
             return Caller()
+        if not self.means:  # mounted in an application that listens elsewhere, too
+            raise PermissionDeniedError(
+                "The server asks nobody who they are, so it serves only this machine, by its "
+                f"loopback addresses. To serve others, set {_WAYS}."
+            )
         for one in self.means:
             user = await one.user_of(scope)
             if user is not None:

@@ -259,7 +259,18 @@ async def test_off_the_loopback_somebody_must_be_asked() -> None:
         with pytest.raises(InvalidRequestError, match="DURABLE_ADK_SERVER_TOKENS_FILE"):
             small_app(AccessSettings(), host)
     app = small_app(AccessSettings(), "127.0.0.1")
-    assert (await ask(app, "/who")).json() == {"user": None, "operator": True}
+    for peer in ("127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"):
+        assert (await ask(app, "/who", peer=peer)).json() == {"user": None, "operator": True}
+
+
+async def test_without_authentication_nobody_else_is_served() -> None:
+    """Wherever the application is mounted, and whatever name a request has; but for probes."""
+    app = small_app(AccessSettings(), "127.0.0.1")
+    for peer in ("10.1.2.3", "::ffff:10.1.2.3", "fd00::1", "", "testclient"):
+        refused = await ask(app, "/who", {"Host": "localhost"}, peer=peer)
+        assert refused.status_code == 403, peer
+        assert "DURABLE_ADK_SERVER_TOKENS_FILE" in refused.json()["error"]["message"]
+        assert (await ask(app, "/health", peer=peer)).status_code == 200
 
 
 async def test_the_environment_says_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
