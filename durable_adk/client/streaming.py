@@ -3,9 +3,9 @@
 Every committed event is yielded, in order. Partial events are dropped if they come after their
 committed event, belong to an attempt that was given up, or follow a missing one, because text with
 a gap is worse than text that stops. They are held back until the events that the model had read are
-yielded. A channel may repeat chunks: those that a reader has are dropped, and one that was missing
-may still come. The committed event always has the whole text, so viewers replace, never append
-(EVT-15).
+yielded. A channel may repeat chunks, also several as one: those that a reader has are dropped, and
+one that was missing may still come. The committed event always has the whole text, so viewers
+replace, never append (EVT-15).
 """
 
 import asyncio
@@ -48,8 +48,9 @@ class ChunkSource(Protocol):
 async def events_of(feed: AsyncGenerator[FeedItem]) -> AsyncGenerator[Event]:
     """Yield the events of a feed, and close it.
 
-    Chunks carry ``custom_metadata["partial"] == {"attempt": n, "index": i}``. With a greater
-    attempt the text of the event begins anew (TRAP-6).
+    Chunks carry ``custom_metadata["partial"] == {"attempt": n, "index": i}``; several that were
+    merged carry their number, ``chunks``, and the index of the last one. With a greater attempt the
+    text of the event begins anew (TRAP-6).
     """
     async with aclosing(feed):
         async for item in feed:
@@ -158,17 +159,18 @@ class _Chunks:
             partial = self._waiting.popleft()
             if partial.revision > upto:
                 self._waiting.append(partial)
-            elif self._fits(partial):
-                yield partial
+            elif news := self._news(partial):
+                yield news
 
-    def _fits(self, partial: PartialEvent) -> bool:
+    def _news(self, partial: PartialEvent) -> PartialEvent | None:
+        """Return what comes next of its event's text; None: it has nothing of that."""
         name = partial.event.id
         place = self._progress.get(name)
         if name in self._whole or (place and partial.attempt < place.attempt):
-            return False
+            return None
         if place is None or partial.attempt > place.attempt:
             place = self._progress[name] = _Progress(partial.attempt)
-        fits = partial.index == place.next
-        if fits:
-            place.next += 1
-        return fits
+        news = partial.rest(place.next) if partial.first <= place.next else None
+        if news is not None:
+            place.next = news.index + 1
+        return news

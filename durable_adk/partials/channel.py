@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ class PartialChannel(ABC):
 
     @abstractmethod
     def publish(
-        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+        self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
     ) -> None:
         """Send a chunk to all current viewers; callable from any thread.
 
@@ -35,8 +35,8 @@ class PartialChannel(ABC):
 
         Args:
             partial: The chunk.
-            earlier: The chunks of the same attempt before it, for viewers that came after them. A
-                viewer may get chunks again that it has.
+            earlier: The chunks of the same attempt before it, for viewers that came after them;
+                iterated for each. A viewer may get chunks again that it has.
             again: Whether the chunk was published before, and is only for viewers that came since.
         """
 

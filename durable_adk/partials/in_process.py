@@ -1,6 +1,6 @@
 """Partial events within one process."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from threading import Lock
 
@@ -20,7 +20,7 @@ class InProcessPartials(PartialChannel):
         self._viewers: dict[tuple[SessionKey, str], tuple[Subscription, ...]] = {}
 
     def publish(
-        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+        self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
     ) -> None:
         """See `PartialChannel.publish`."""
         for viewer in self._viewers.get((partial.key, partial.invocation_id), ()):

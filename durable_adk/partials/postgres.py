@@ -1,7 +1,7 @@
 """Partial events between processes that share a PostgreSQL database."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from threading import Lock
 
@@ -40,7 +40,7 @@ class PostgresPartials(PartialChannel):
         self._hears = False
 
     def publish(
-        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+        self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
     ) -> None:
         """See `PartialChannel.publish`."""
         with suppress(DurableAdkError):  # without a driver there are no sessions either

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -127,7 +127,7 @@ class RedisPartials(PartialChannel):
         self._subscribing = _Attempts("subscribe", failing)
 
     def publish(
-        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+        self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
     ) -> None:
         """See `PartialChannel.publish`."""
         with self._lock:

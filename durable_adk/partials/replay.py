@@ -1,14 +1,11 @@
 """Which viewers need the chunks that were published before they came."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from threading import Lock
 
 from durable_adk.partials.partial import PartialEvent
 
-MAX_KEPT = 800
-"""Chunks of an attempt that a step keeps: fewer than a viewer's buffer takes at once. Of a longer
-text, a viewer that comes late sees these."""
 _REMEMBERED = 4096
 """Viewers and attempts; one that was forgotten gets all again, and drops what it has."""
 
@@ -34,7 +31,7 @@ class Replays:
         self,
         viewer: Hashable,
         partial: PartialEvent,
-        earlier: Sequence[PartialEvent],
+        earlier: Iterable[PartialEvent],
         *,
         again: bool,
     ) -> Sequence[PartialEvent]:

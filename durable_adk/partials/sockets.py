@@ -11,7 +11,7 @@ import hashlib
 import secrets
 import socket
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -57,7 +57,7 @@ class SocketPartials(PartialChannel):
         self._replays = Replays()
 
     def publish(
-        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+        self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
     ) -> None:
         """See `PartialChannel.publish`; chunks for a full socket are sent with the next one."""
         with suppress(OSError):  # e.g. out of file descriptors
@@ -66,10 +66,8 @@ class SocketPartials(PartialChannel):
                 return
             with self._lock, _datagram_socket() as sender:
                 for viewer in viewers:
-                    for data in _joined(
-                        self._replays.chunks(viewer, partial, earlier, again=again)
-                    ):
-                        self._send(sender, viewer, data)
+                    chunks = self._replays.chunks(viewer, partial, earlier, again=again)
+                    self._send(sender, viewer, _joined(chunks))
                 for viewer in list(self._backlogs)[:-MAX_BACKLOGS]:
                     del self._backlogs[viewer]
 
@@ -78,9 +76,10 @@ class SocketPartials(PartialChannel):
         folder = self._folder(partial.key, partial.invocation_id)
         return [path for path in folder.iterdir() if not path.name.startswith(".")]
 
-    def _send(self, sender: socket.socket, viewer: Path, data: bytes) -> None:
+    def _send(self, sender: socket.socket, viewer: Path, news: Iterable[bytes]) -> None:
+        """Send what waits for a viewer, and then what is new."""
         waiting = self._backlogs.pop(viewer, None) or deque(maxlen=BACKLOG)
-        waiting.append(data)
+        waiting.extend(news)
         try:
             while waiting:
                 sender.sendto(waiting[0], str(viewer))

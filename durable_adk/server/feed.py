@@ -35,7 +35,7 @@ class EventItem(JsonModel):
 
 
 class PartialItem(JsonModel):
-    """A chunk of an answer that is being written."""
+    """A chunk of an answer that is being written, or several whose text was merged."""
 
     type: Literal["partial"] = "partial"
     invocation_id: str
@@ -44,7 +44,9 @@ class PartialItem(JsonModel):
     attempt: int
     """With a greater one the text of the event begins anew."""
     position: int
-    """0, 1, 2 ... within the attempt."""
+    """0, 1, 2 ... within the attempt; of merged chunks that of the last one."""
+    chunks: int = 1
+    """Number of chunks that it has the text of."""
     event: Event
 
 
@@ -246,6 +248,7 @@ def _entry(key: SessionKey, found: FeedItem, seq: int) -> FeedEntry:
                 event_id=name,
                 attempt=found.attempt,
                 position=found.index,
+                chunks=found.index - found.first + 1,
                 event=found.as_event(),
             )
             return FeedEntry(FeedPosition(seq=seq, chunk=chunk), item)

@@ -54,14 +54,16 @@ async def test_a_reader_goes_on_amid_an_answer(client, tmp_path, cut):
         name = (await first.post("/invocations", json=message("count"))).json()["invocationId"]
         path = f"/invocations/{name}/events"
         reading = asyncio.create_task(read(second, path))  # keeps all, from another server
-        before = [one for one in await some(first, path, 2 + cut) if one.id]
+        before: list[Sent] = []
+        async with streamed(first, path) as stream:
+            while not before or before[-1].data.get("position", -1) < cut - 1:
+                before += [one] if (one := await anext(stream)).id else []
         gate.set()
         after = await read(second, path, last_event_id=before[-1].id or "")
         texts = [brief(one) for one in [*before, *after] if one.data["type"] != "status"]
-        chunks = [text for text in texts if text.startswith("~")]
-        expected = [f"~{word}" for word in words]
+        chunks = [text[1:] for text in texts if text.startswith("~")]
         # The rest of the chunks may come too late; none is missing in between.
-        assert chunks == expected[: len(chunks)]
+        assert whole.startswith("".join(chunks))
         assert [text for text in texts if not text.startswith("~")] == ["count", whole]
         assert [brief(one) for one in await reading][-1] == "(completed)"
 
@@ -84,11 +86,69 @@ async def test_who_comes_late_sees_the_text_so_far(client, tmp_path):
                     gates[0].set()  # it has subscribed: the feed has begun
                     continue
                 seen.append(brief(one))
-                if seen[-1] == "~now ":
+                if seen[-1].endswith("now "):
                     gates[1].set()
                 if "It is now three." in seen:
                     break
-        assert seen[:5] == ["add", "~It ", "~is ", "~now ", "~three."]
+        first, *chunks, whole = seen
+        assert (first, whole) == ("add", "It is now three.")
+        assert "".join(chunks).replace("~", "") == whole
+
+
+async def test_who_comes_after_thousands_of_chunks_has_all(client, tmp_path):
+    """On every stream the text so far, or what is behind the reader's chunk, and then the rest."""
+    gates = [asyncio.Event(), asyncio.Event()]
+    words = [f"{number} " for number in range(2_000)]
+    turn = [*words, gates[0], "the ", "end", gates[1], "whole"]
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[turn], pause=0))
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+        http, other = await place.server(), await place.server()
+        await session(http)
+        name = f"long-{uuid.uuid4()}"
+        body = message("count", invocationId=name, streaming=True)
+        follow = IDS | {"invocationId": name}
+        async with streamed(http, "/run_sse", body) as stream:
+            await anext(stream)
+        path = f"/invocations/{name}/events"
+        last = await until_chunk(other, path, 1_999)
+        chunk, _ = (last.id or "").rsplit(":", 1)
+        ways = [(path, None), (f"{USERS}/s/events", None), ("/run_sse", body), ("/run_sse", follow)]
+        have = [(way, has) for way in ways for has in (None, 1, 777, 1_998)]
+        begun = asyncio.Barrier(len(have) + 1)
+        readers = [
+            asyncio.create_task(text_from(other, way, has and f"{chunk}:{has}", begun))
+            for way, has in have
+        ]
+        await begun.wait()  # all have the text so far
+        gates[0].set()
+        for (way, has), text in zip(have, await asyncio.gather(*readers), strict=True):
+            rest = words if has is None else words[has + 1 :]
+            assert text == "".join(rest) + "the end", (way, has)
+        gates[1].set()
+
+
+async def until_chunk(http, path, position):
+    """The item that a new reader gets once there is a chunk."""
+    while True:
+        async with streamed(http, path) as stream:
+            chunk = await anext(one async for one in stream if one.event == "partial")
+        if chunk.data["position"] >= position:
+            return chunk
+
+
+async def text_from(http, way, position, begun):
+    """What a reader gets behind its chunk, up to the last one before the whole answer."""
+    found, headers = "", {"last_event_id": position or "0"}
+    async with streamed(http, *way, **headers) as stream:
+        async for one in stream:
+            event = one.data.get("event", one.data)
+            if event.get("partial"):
+                if not found:
+                    await begun.wait()
+                found += "".join(part["text"] for part in event["content"]["parts"])
+            if found.endswith("the end"):
+                return found
+    raise AssertionError(found[-100:])
 
 
 @pytest.mark.parametrize("path", ["/invocations/{name}/events", USERS + "/s/events"])

@@ -42,6 +42,8 @@ class StreamingModel(BaseLlm):
     turns: Annotated[Sequence[Sequence[Piece] | Callable[[], Sequence[Piece]]], SkipValidation]
     asked: list[bool] = Field(default_factory=list[bool])
     """For each time it was asked, whether for chunks too."""
+    pause: float = 0.005
+    """Seconds before each chunk."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -57,7 +59,7 @@ class StreamingModel(BaseLlm):
                 while not piece.is_set():  # of another event loop
                     await asyncio.sleep(0.01)
             else:
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(self.pause)
                 yield LlmResponse(content=content(piece), partial=True)
         yield LlmResponse(content=content(whole), finish_reason=types.FinishReason.STOP)
 

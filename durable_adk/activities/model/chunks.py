@@ -14,8 +14,8 @@ from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
+from durable_adk.partials.chunks import KeptChunks
 from durable_adk.partials.partial import PartialEvent
-from durable_adk.partials.replay import MAX_KEPT
 from durable_adk.plugins.plugin_manager import PluginManager, replaced
 from durable_adk.plugins.run_context import RunContext
 from durable_adk.wire.steps import ModelStep
@@ -76,8 +76,7 @@ class Chunks:
         self._metadata = scope.run_config.custom_metadata or {}
         self._ids = CallIds.of_step(step, scope.has_call)
         self._count = 0
-        self._published: list[PartialEvent] = []
-        """The first of them, for viewers that come later."""
+        self._published = KeptChunks()
 
     @asynccontextmanager
     async def repeated(self) -> AsyncGenerator[None]:
@@ -91,9 +90,9 @@ class Chunks:
     async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(_REPEAT)
-            if self._published and self._world.partials is not None:
-                *earlier, last = self._published
-                self._world.partials.publish(last, earlier, again=True)
+            published = list(self._published)
+            if published and self._world.partials is not None:
+                self._world.partials.publish(published[-1], published[:-1], again=True)
 
     async def show(self, response: LlmResponse) -> None:
         """Let callbacks and plugins change a chunk, then publish it.
@@ -136,5 +135,4 @@ class Chunks:
             revision=self._step.revision,
         )
         self._world.partials.publish(partial, self._published)
-        if index < MAX_KEPT:
-            self._published.append(partial)
+        self._published.add(partial)

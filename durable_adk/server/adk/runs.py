@@ -15,15 +15,16 @@ from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
 from durable_adk.client.invocation_client import Feed, is_answer
+from durable_adk.client.streaming import FeedItem
 from durable_adk.errors import InvalidRequestError, SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
+from durable_adk.partials import PartialEvent
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.feed import (
     EventItem,
     FeedEntry,
     FeedPosition,
-    Item,
     PartialItem,
     StatusItem,
     entries_of,
@@ -32,7 +33,7 @@ from durable_adk.server.routes.body import From, RequestBody
 from durable_adk.server.routes.errors import error_response
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import EventStream, Reading, Renderer, left, sent
-from durable_adk.sessions.records import Status
+from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy
 
@@ -182,7 +183,7 @@ async def run_sse(
         name = check_id(body.invocation_id, "invocation_id")
         entries = services.feed.invocation(body.key, name, after, until_pause=True)
     else:
-        entries = _behind(_started(services, caller, body, when_busy), after)
+        entries = _started(services, caller, body, when_busy, after=after)
     reading = Reading(entries)
     await reading.first()
     render = Renderer[FeedEntry](
@@ -198,6 +199,7 @@ def _started(
     when_busy: WhenBusy | None,
     *,
     new_id: str | None = None,
+    after: FeedPosition | None = None,
 ) -> AsyncGenerator[FeedEntry]:
     """Start or answer an invocation, or attach to it, as `Runner.run_async` does.
 
@@ -207,20 +209,22 @@ def _started(
         body: The request.
         when_busy: What the header says.
         new_id: Id of an invocation that is started; None: any.
+        after: The position of who sends the request again; None: all is yielded.
     """
+    after = after or FeedPosition()
     invocations = services.invocations(body.app_name)
     if body.new_message is None and body.invocation_id:
         name = check_id(body.invocation_id, "invocation_id")
-        return _found(body, invocations.attach(body.key, name))
+        return _found(body, invocations.attach(body.key, name), after)
     request = body.request(when_busy)
     if new_id and not is_answer(request.message):
         request = request.model_copy(update={"invocation_id": check_id(new_id, "invocation_id")})
-    return _found(body, invocations.send(request, answered_by=caller.answered_by))
+    return _found(body, invocations.send(request, answered_by=caller.answered_by), after)
 
 
-async def _found(body: RunBody, feed: Feed) -> AsyncGenerator[FeedEntry]:
-    """Yield a feed's entries; of a session that is missing, say so as ADK does."""
-    async with aclosing(entries_of(body.key, feed)) as entries:
+async def _found(body: RunBody, feed: Feed, after: FeedPosition) -> AsyncGenerator[FeedEntry]:
+    """Yield a feed's entries behind a position; of a missing session, say so as ADK does."""
+    async with aclosing(entries_of(body.key, _behind(feed, after), after)) as entries:
         try:
             async for entry in entries:
                 yield entry
@@ -228,26 +232,26 @@ async def _found(body: RunBody, feed: Feed) -> AsyncGenerator[FeedEntry]:
             raise SessionNotFoundError(f"Session not found: {body.session_id}") from None
 
 
-async def _behind(
-    entries: AsyncGenerator[FeedEntry], after: FeedPosition
-) -> AsyncGenerator[FeedEntry]:
-    """Yield the entries behind a position, for who sends a request again."""
-    async with aclosing(entries):
-        async for entry in entries:
-            if not _is_before(entry.item, after):
-                yield entry
+async def _behind(feed: Feed, after: FeedPosition) -> Feed:
+    """Yield what a feed has behind a position, and close it."""
+    async with aclosing(feed):
+        async for item in feed:
+            if (news := _news(item, after)) is not None:
+                yield news
 
 
-def _is_before(item: Item, after: FeedPosition) -> bool:
-    """Whether a reader who is at a position has an item."""
+def _news(item: FeedItem, after: FeedPosition) -> FeedItem | None:
+    """Return what a reader who is at a position lacks of an item; None: nothing."""
+    shown = after.chunk
     match item:
-        case EventItem(seq=seq):
-            return seq <= after.seq
-        case PartialItem(event_id=event_id, attempt=attempt, position=place) if after.chunk:
-            chunk = after.chunk
-            return event_id == chunk.event_id and (attempt, place) <= (chunk.attempt, chunk.index)
+        case StoredEvent(seq=seq):
+            return item if seq > after.seq else None
+        case PartialEvent(event=event, attempt=attempt) if shown and event.id == shown.event_id:
+            if attempt == shown.attempt:
+                return item.rest(shown.index + 1)
+            return item if attempt > shown.attempt else None
         case _:
-            return False
+            return item
 
 
 def _shown(event: Event) -> Iterable[Event]:

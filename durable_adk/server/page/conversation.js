@@ -95,20 +95,24 @@ export class Conversation {
     return true;
   }
 
-  #chunk({ invocationId, eventId, attempt, position, event }) {
+  #chunk({ invocationId, eventId, attempt, position, chunks = 1, event }) {
     if (this.#ids.has(eventId)) return false;
     this.#run(invocationId, Number.MAX_SAFE_INTEGER);
     let answer = this.#partials.get(eventId);
     if (answer && attempt < answer.attempt) return false;
     if (!answer || attempt > answer.attempt) {
       answer = { invocationId, eventId, attempt, next: 0, missing: false };
-      Object.assign(answer, { text: "", thought: "", author: event.author, version: 0 });
+      Object.assign(answer, { text: "", thought: "", author: event.author, version: 0, starts: new Map() });
       this.#partials.set(eventId, answer);
     }
     if (position < answer.next) return false;
-    answer.missing ||= position > answer.next;
+    const first = position - chunks + 1;
+    answer.missing ||= first > answer.next;
     answer.next = position + 1;
     answer.version += 1;
+    const start = answer.starts.get(first); // of chunks that came one by one before
+    if (start) Object.assign(answer, start);
+    else answer.starts.set(first, { text: answer.text, thought: answer.thought });
     for (const part of event.content?.parts ?? []) {
       if (part.text) answer[part.thought ? "thought" : "text"] += part.text;
     }

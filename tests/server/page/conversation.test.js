@@ -32,6 +32,17 @@ test("chunks become one text, in which none is twice", () => {
   assert.equal(partial.missing, false);
 });
 
+test("merged chunks replace those of them that came before", () => {
+  const merged = (position, chunks, content) => ({ ...chunk(position, ""), chunks, event: { author: "agent", content } });
+  const items = [user, merged(1, 2, text("Hm. So. ", { thought: true })), chunk(2, "Good "), chunk(3, "day"), chunk(4, "!")];
+  const again = [merged(1, 2, text("Hm. So. ", { thought: true })), merged(5, 4, text("Good day! Bye")), chunk(6, ".")];
+  for (const sent of [[...items, ...again], [user, ...again], [...items.slice(0, 3), ...again]]) {
+    const [, partial] = entries(sent);
+    assert.deepEqual([partial.thought, partial.text, partial.missing], ["Hm. So. ", "Good day! Bye.", false]);
+  }
+  assert.equal(entries([user, merged(5, 4, text("day"))])[1].missing, true);
+});
+
 test("a chunk that is missing is noticed", () => {
   const [, partial] = entries([user, chunk(0, "a"), chunk(2, "c")]);
   assert.equal(partial.missing, true);

@@ -129,6 +129,32 @@ async def test_a_reader_goes_on_after_the_chunk_it_has():
     assert texts(events) == ["~<2>", "~<3>", "~new", "whole"]
 
 
+def merged(*words, index):
+    """Several chunks as one; the index is that of the last."""
+    lengths = [len(word) for word in words]
+    return chunk("".join(words), index).model_copy(update={"lengths": lengths})
+
+
+@pytest.mark.parametrize("index", [None, 0, 1, 2, 3])
+async def test_a_reader_goes_on_amid_merged_chunks(index):
+    """It gets what is behind the chunk that it has, wherever that is, and then the others."""
+    words = ["ha", "ha", "", "ho", "end"]
+    has = None if index is None else ShownChunk(event_id="e-1.1", attempt=1, index=index)
+    script = [merged(*words[:4], index=3), chunk(words[4], 4), stored(2, "whole")]
+    events = await play(*script, after=1, shown=has)
+    rest = words if index is None else words[index + 1 :]
+    assert "".join(event.text for event in events if event.partial) == "".join(rest)
+    marks = [event.custom_metadata["partial"] for event in events if event.partial]
+    assert [mark["index"] for mark in marks] == [3, 4][-len(marks) :]
+
+
+async def test_merged_chunks_behind_a_hole_are_left_out():
+    """Until the missing one comes, alone or merged; then each is shown once."""
+    pieces = [chunk("a", 0), merged("c", "d", index=3), merged("b", "c", index=2), chunk("d", 3)]
+    events = await play(USER, *pieces, stored(2, "abcd"))
+    assert texts(events) == ["hi", "~a", "~bc", "~d", "abcd"]
+
+
 async def test_who_comes_late_gets_no_headless_text():
     """A viewer that comes amid an event sees the next attempt or the whole."""
     late = [chunk("rld", 5), chunk("!", 6), chunk("Again", 0, attempt=2)]

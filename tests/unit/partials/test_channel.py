@@ -7,6 +7,7 @@ import time
 import pytest
 
 from durable_adk.partials import PostgresPartials, RedisPartials
+from durable_adk.partials.chunks import KeptChunks
 from durable_adk.partials.partial import decode
 from durable_adk.partials.subscription import BUFFER, BUFFER_BYTES
 from durable_adk.sessions import SessionKey
@@ -204,11 +205,46 @@ async def test_who_comes_late_gets_all_so_far(channel):
             assert await shown(late, 200) == sent
 
 
+async def test_who_comes_late_gets_the_whole_of_a_long_text(channel):
+    """Of 2,000 chunks, 400 KB, it gets all before the next one, also where the model waits then."""
+    words = [f"{n:<200}" for n in range(2000)]
+    kept = KeptChunks()
+    for number, word in enumerate(words):
+        kept.add(chunk(word, number))
+    *earlier, last = kept
+    channel.publish(last, earlier, again=True)  # to nobody
+    async with (
+        channel.subscribe(KEY, INVOCATION) as first,
+        channel.subscribe(KEY, INVOCATION) as second,
+        asyncio.timeout(20),
+    ):
+        for viewer in (first, second):
+            found = []
+            while not found or found[-1].index < len(words) - 1:
+                channel.publish(last, earlier, again=True)
+                await asyncio.sleep(0.01)
+                found += news(viewer.drain(), found)
+            assert "".join(one.event.text for one in found) == "".join(words)
+        channel.publish(chunk("end", len(words)), kept)
+        while not (rest := news(first.drain(), found)):
+            await asyncio.sleep(0.01)
+        assert rest == [chunk("end", len(words))]
+
+
 async def shown(subscription, number):
     """Chunks as a reader shows them: each once, and behind the one before it."""
     found = []
     async with asyncio.timeout(10):
         while len(found) < number:
-            one = await subscription.get()
-            found += [one] if one.index == len(found) else []
+            found += news([await subscription.get()], found)
     return found
+
+
+def news(arrived, found):
+    """What is behind the chunks that were found."""
+    place, more = found[-1].index + 1 if found else 0, []
+    for one in arrived:
+        if one.first <= place and (rest := one.rest(place)):
+            more.append(rest)
+            place = one.index + 1
+    return more
