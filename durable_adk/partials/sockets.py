@@ -200,10 +200,16 @@ def _discard(path: Path) -> None:
 def _sweep(root: Path) -> None:
     """Remove the sockets of viewers that were killed after their invocation's last chunk."""
     with _datagram_socket() as probe:
-        for path in root.glob("*/*"):
-            try:
-                probe.connect(str(path))
-            except ConnectionRefusedError:
-                _discard(path)
-            except OSError:  # the viewer has just removed it
-                continue
+        for folder in root.iterdir():
+            with suppress(OSError):  # the viewer has just left, and removed it
+                for path in folder.iterdir():
+                    _sweep_one(probe, path)
+
+
+def _sweep_one(probe: socket.socket, path: Path) -> None:
+    try:
+        probe.connect(str(path))
+    except ConnectionRefusedError:
+        _discard(path)
+    except OSError:  # the viewer has just removed it
+        pass

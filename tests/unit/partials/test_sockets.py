@@ -109,6 +109,24 @@ async def test_a_killed_viewer_is_forgotten(channel, temp):
         assert await viewer.get() == chunk("a")
 
 
+async def test_a_viewer_that_leaves_disturbs_no_sweep(channel, temp, monkeypatch):
+    """Its folder goes while another process looks through all; that one's viewer hears all."""
+    listed = Path.iterdir
+
+    def vanish(folder):
+        if folder.name == "gone":
+            folder.rmdir()
+        return listed(folder)
+
+    async with channel.subscribe(KEY, "e-2"):
+        (sockets_in(temp)[0].parents[1] / "gone").mkdir()
+        monkeypatch.setattr(Path, "iterdir", vanish)
+        other = SocketPartials(temp / "sessions.db")
+        async with other.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(5):
+            channel.publish(chunk("a"))
+            assert await viewer.get() == chunk("a")
+
+
 async def test_the_first_viewer_sweeps(channel, temp):
     """Sockets of killed viewers go also when nothing is published there any more."""
     async with channel.subscribe(KEY, INVOCATION):
