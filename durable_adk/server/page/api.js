@@ -60,8 +60,8 @@ export const post = (segments, body, more) => request("POST", segments, { body, 
 /** The query that names a session. */
 export const inSession = ({ appName, userId, sessionId }) => ({ app_name: appName, user_id: userId, session_id: sessionId });
 
-/** What the server says of an invocation. Another session may have one of the same id. */
-export const getInvocation = (key, id) => get(["invocations", id], inSession(key));
+/** What the server says of an invocation, or of a part of it. Another session may have one of the same id. */
+export const getInvocation = (key, id, ...more) => get(["invocations", id, ...more], inSession(key));
 
 /** Do something to an invocation of a session. */
 export const postInvocation = (key, id, path, body) => post(["invocations", id, path], body, { query: inSession(key) });

@@ -260,9 +260,9 @@ function addEvent(entries, calls, seq, event) {
 }
 
 /** Whether a model made an event. Not all models say which they are, or what they count. */
-function isAnswer({ content, modelVersion, usageMetadata }) {
+function isAnswer({ content, finishReason, modelVersion, usageMetadata }) {
   const called = ({ functionCall }) => functionCall && ![REQUEST_CONFIRMATION, REQUEST_CREDENTIAL].includes(functionCall.name);
-  return Boolean(modelVersion || usageMetadata || content?.parts?.some(called));
+  return Boolean(finishReason || modelVersion || usageMetadata || content?.parts?.some(called));
 }
 
 function callEntry(base, call, index) {

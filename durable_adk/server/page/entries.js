@@ -6,6 +6,7 @@ import { button, h, icon } from "./dom.js";
 import { ABORTED, HAND_OVER } from "./conversation.js";
 import { argumentsLine, brief, clock, count, duration, exact, pretty, unwrapped } from "./format.js";
 import { prose } from "./prose.js";
+import { requestOf } from "./request.js";
 
 /** What decides how an entry looks; an element is made anew only if it is another. */
 export function looksOf(entry, context) {
@@ -181,6 +182,7 @@ function details(entry, context) {
   const last = entry.responses?.at(-1) ?? entry;
   const delta = last.event?.actions?.stateDelta ?? {};
   return [
+    entry.answers && section("Request", requestOf(entry.event, context.key)),
     Object.keys(entry.args ?? {}).length > 0 && section("Arguments", json(entry.args)),
     (entry.responses ?? []).map((each, index, all) => section(all.length > 1 ? `Response ${index + 1}` : "Response", json(each.response))),
     entry.kind === "message" && entry.role === "agent" && section("Response", json(entry.event.content)),

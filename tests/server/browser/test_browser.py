@@ -170,11 +170,15 @@ async def test_a_failure_is_told_once_and_without_colours(browser, web) -> None:
 
 
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
-    """A model's answer that only calls a tool has its agent, model and tokens."""
+    """A model's answer that only calls a tool has its agent, model and tokens, and its request."""
     async with tab(browser, web) as page:
         await say(page, "pay")
         await page.locator(".entry.call").get_by_text("words-1 · 15 tokens").wait_for()
         assert await page.locator(".entry.call .author").all_inner_texts() == ["desk"]
+        await page.locator(".entry.call .more").click()
+        await page.get_by_text("What the model was asked").click()
+        await page.get_by_text("1 message", exact=True).click()
+        await page.locator(".asked pre").get_by_text("pay", exact=True).wait_for()
 
 
 async def test_a_session_is_taken_back(browser, web) -> None:
