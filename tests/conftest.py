@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
@@ -21,6 +22,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
 from tests.support import s3 as s3_support
+from tests.support.made_tables import tables_copied
 from tests.support.postgres import Databases, running
 from tests.support.redis import RedisServer, running as redis_running
 from tests.support.replay import replay_all
@@ -39,15 +41,23 @@ FIRST = (
 REPLAYING = 900.0
 """Seconds for all of a run's histories; two minutes are too few on a busy machine."""
 
+# For Temporal servers, which are started for a test or two: a tenth of their CPU time.
+os.environ.setdefault("GOGC", "400")
+
+
+# What is collected lives as long as the tests: modules, and thousands of tests.
+gc.disable()
+
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what lives as long as the tests: modules, and thousands of tests.
+    """Spare the garbage collector what lives as long as the tests.
 
     Looking through all of it takes half a second, on a busy machine four times as long; a workflow
     that is stopped for two seconds is taken for blocked.
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -131,6 +141,13 @@ def loggers() -> Iterator[None]:
         logger.setLevel(level)
 
 
+@pytest.fixture(scope="session", autouse=True)
+async def _tables(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
+    """A SQLite store has its tables from the start."""
+    async with tables_copied(tmp_path_factory.mktemp("tables")):
+        yield
+
+
 @pytest.fixture(scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TemporalServer]:
     """The embedded server, tuned as users get it."""
@@ -196,7 +213,14 @@ async def make_runner(
             queue = f"test-{uuid.uuid4().hex}"
             limits = {"limits": options.pop("limits")} if "limits" in options else {}
             cache = 0 if request.param == "temporal-uncached" else 1000
-            worker_options = WorkerOptions(task_queue=queue, max_cached_workflows=cache, **limits)
+            worker_options = WorkerOptions(
+                task_queue=queue,
+                max_cached_workflows=cache,
+                # It takes half of the CPU time; once for each test is enough, and the other tests
+                # with workers have it, too.
+                sandboxed=cache == 0,
+                **limits,
+            )
             stores = {name: store for name, store in options.items() if name.endswith("_service")}
             await stack.enter_async_context(
                 worker(

@@ -15,8 +15,8 @@ _REPLAYED: set[str] = set()
 async def replay_all(client: Client) -> int:
     """Replay every history of our types that the server has; returns how many there are.
 
-    All by one worker and without the sandbox, which has watched them when they ran: a run of all
-    tests leaves thousands. A closed run is replayed once, also where tests ask for all before that.
+    All by one worker and without the sandbox, in which each kind has run: a run of all tests leaves
+    thousands. A closed run is replayed once, also where tests ask for all before that.
     Nor is a workflow that is late taken for blocked, after which the replay may not end: on a busy
     machine the process itself may have been kept from running.
 

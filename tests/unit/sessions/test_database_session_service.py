@@ -28,6 +28,7 @@ from durable_adk.sessions.sql import sqlite as sqlite_store
 from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.statements import page_query
 from durable_adk.sql import migrate, schema
+from tests.support import made_tables
 
 KEY = SessionKey("app", "user", "session")
 NAMES = KEY._asdict()
@@ -531,8 +532,9 @@ async def test_driver_in_the_url_does_not_matter(path):
     assert path.exists()
 
 
-async def test_stores_of_one_process_are_made_at_the_same_time(tmp_path):
+async def test_stores_of_one_process_are_made_at_the_same_time(tmp_path, monkeypatch):
     """Eight files, first used at once: the migrations do not get into each other's way."""
+    monkeypatch.setattr(sqlite_store, "_create", made_tables.CREATE)
     stores = [SqliteSessionService(tmp_path / f"{number}.db") for number in range(8)]
     keys = {"app_name": "app", "user_id": "u", "session_id": "s"}
     await asyncio.gather(*(store.create_session(**keys) for store in stores))
