@@ -11,8 +11,10 @@ from google.genai import types
 from pydantic import TypeAdapter
 
 from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
 from durable_adk.errors import ModelUnavailableError
 from durable_adk.models import ScriptedModel
+from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import AGUIToolset, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
@@ -117,6 +119,54 @@ async def test_calls_results_and_state_are_shown(client, tmp_path):
     state = [one.snapshot for one in found if one.type == "STATE_SNAPSHOT"]
     assert state[0] == {}
     assert state[-1] == {"mine": [1], "city": "Lima", "a/b": 1, "user:home": "Lima"}
+
+
+class Reads(SqliteSessionService):
+    """A store that notes the positions from which events are read."""
+
+    positions: list[int]
+
+    async def read_events(self, key: Any, *, after: int = 0, **window: Any) -> Any:
+        self.positions.append(after)
+        return await super().read_events(key, after=after, **window)
+
+    async def read_page(self, key: Any, *, after: int, **window: Any) -> Any:
+        self.positions.append(after)
+        return await super().read_page(key, after=after, **window)
+
+
+async def test_a_run_reads_nothing_of_earlier_runs(client, tmp_path):
+    """But for who has lost a stream, and needs all messages; a long session costs no more."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=lambda _: "hi"))
+    async with placed(client, tmp_path, agent) as place:
+        await place.sessions.list_apps()  # makes the file
+        (file,) = tmp_path.glob("*.db")
+        async with Reads(file) as store:
+            store.positions = []
+            place.sessions, _ = store, place.sessions
+            http = await place.server(apps=[App(name="app", root_agent=agent)])
+            last = body("4", run=uuid.uuid4().hex)
+            for sent in (body("1"), body("2"), body("3"), last):
+                store.positions.clear()
+                found = await events(http, sent)
+                assert found[-1].type == "RUN_FINISHED"
+            assert min(store.positions) == 6
+            again = await events(http, last)
+            assert 0 in store.positions
+    (snapshot,) = (one for one in again if one.type == "MESSAGES_SNAPSHOT")
+    said = [one.content for one in snapshot.messages if one.role == "user"]
+    assert said == ["1", "2", "3", "4"]
+
+
+async def test_a_new_thread_begins_with_the_users_state(client, tmp_path):
+    """As the session that the run creates has it; the app's is not shown, as in any snapshot."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=lambda _: "hi"))
+    async with placed(client, tmp_path, agent) as place:
+        state = {"user:home": "Lima", "app:price": 1, "own": 2}
+        await place.sessions.create_session(app_name="app", user_id="user", state=state)
+        found = await events(await place.server(), body())
+    snapshots = [one.snapshot for one in found if one.type == "STATE_SNAPSHOT"]
+    assert snapshots == [{"user:home": "Lima"}] * 2
 
 
 def refund(amount: int) -> str:

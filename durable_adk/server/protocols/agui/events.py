@@ -49,7 +49,7 @@ from durable_adk.server.protocols.agui.messages import (
     results_of,
     text_of,
 )
-from durable_adk.sessions.records import Status, StoredEvent
+from durable_adk.sessions.records import Status
 from durable_adk.sessions.state import APP_PREFIX, TEMP_PREFIX
 from durable_adk.tools.agui_toolset import FRONT_END_TOOLS
 
@@ -87,35 +87,47 @@ class RunRenderer:
     Args:
         thread_id: The session.
         run_id: The run that the front end has started.
-        root: The root agent, which works for the run itself; None: the first of the session.
+        root: The root agent, which works for the run itself; None: the first that speaks.
         tools: Names of the front end's own tools, whose calls are no interrupts to it.
-        earlier: The committed events of the session, when the run was asked for.
+        revision: Sequence number of the session's last event, when the run was asked for.
     """
 
     thread_id: str
     run_id: str
     root: str | None = None
     tools: frozenset[str] = frozenset()
-    earlier: list[StoredEvent] = field(default_factory=list[StoredEvent])
+    revision: int = 0
     status: StatusItem | None = None
     """The last status that the feed had."""
+    first: int | None = None
+    """Sequence number of the run's first event; None: it has none yet."""
     _messages: list[Message] = field(default_factory=list[Message])
-    """The committed ones."""
-    _has_begun: bool = False
-    """Whether the run has an event."""
+    """The committed ones of the run."""
     _long_running: set[str] = field(default_factory=set[str])
     _subagents: list[str] = field(default_factory=list[str])
     _streamed: dict[str, _Streamed] = field(default_factory=dict[str, _Streamed])
     _usage: dict[str, TokenUsage] = field(default_factory=dict[str, TokenUsage])
 
+    def resumes(self, before: Sequence[Event]) -> None:
+        """Note the events that the invocation has had before the run, which resumes it."""
+        for event in before:
+            self._long_running |= event.long_running_tool_ids or set()
+
+    def messages(self, events: Sequence[Event]) -> list[Message]:
+        """Return the messages of events."""
+        return [one for event in events for one in messages_of(event, self._subagent_of(event))]
+
     def rendered(self, item: Item) -> Iterator[BaseEvent]:
-        """Yield what an item of the feed is for a front end."""
+        """Yield what an item of the feed is for a front end.
+
+        A snapshot has the messages of the run only; those of earlier ones come before them.
+        """
         match item:
             case EventItem():
-                is_first = not self._has_begun
-                self._read_earlier(item.seq)
+                is_first = self.first is None
+                self.first = item.seq if self.first is None else self.first
                 yield from self._committed(item.event)
-                if is_first and any(one.seq >= item.seq for one in self.earlier):
+                if is_first and item.seq <= self.revision:
                     # The front end has lost the run's stream, and has parts of its messages.
                     yield self._snapshot()
             case PartialItem():
@@ -159,19 +171,11 @@ class RunRenderer:
         usage = list(self._usage.values()) or None
         return RunErrorEvent(message=message, code=kind, usage=usage)
 
-    def _read_earlier(self, seq: int) -> None:
-        """Read the events before that of a sequence number, once."""
-        if not self._has_begun:
-            self._has_begun = True
-            for stored in self.earlier:
-                if stored.seq < seq:
-                    self._remember(stored.event)
-
     def _remember(self, event: Event) -> None:
         if event.author != USER:
             self.root = self.root or event.author
         self._long_running |= event.long_running_tool_ids or set()
-        self._messages.extend(messages_of(event, self._subagent_of(event)))
+        self._messages.extend(self.messages([event]))
 
     def _subagent_of(self, event: Event) -> str | None:
         """Return the run of an event's sub-agent; None: it is the root's, or the user's."""

@@ -8,10 +8,12 @@ answers them, and shows the same invocation from there on.
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
+    MessagesSnapshotEvent,
     RunAgentInput,
     RunStartedEvent,
     StateSnapshotEvent,
@@ -21,20 +23,26 @@ from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
 from durable_adk.client.queries import pending_calls_of
+from durable_adk.conversation.history import USER
 from durable_adk.errors import DurableAdkError, SessionNotFoundError, class_name
+from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller, CurrentCaller
-from durable_adk.server.feed import entries_of
+from durable_adk.server.feed import EventItem, entries_of
 from durable_adk.server.protocols.agui.events import RunRenderer, shown_state
 from durable_adk.server.protocols.agui.requests import request_of
 from durable_adk.server.routes.listing import OfUser
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import EventStream, Reading, Renderer, sent
 from durable_adk.sessions.session import SessionKey, checked_key
+from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.state import USER_PREFIX
 
 router = APIRouter(tags=["AG-UI"])
 ANONYMOUS = "user"
 """The user of a request that names none, to a server without authentication; as of ADK's page."""
+_FEW = 16
+"""Events to read at once, of which the second is mostly the one."""
 
 
 @router.post("/agui/{app_name}", response_class=EventStream)
@@ -59,45 +67,83 @@ async def _events(
     services: ServerServices, caller: Caller, key: SessionKey, body: RunAgentInput
 ) -> AsyncGenerator[BaseEvent]:
     """Yield all events of a run; what fails is its last one."""
-    sessions, known = services.session_service, services.apps.get(key.app_name)
+    sessions = services.session_service
     render = RunRenderer(
         thread_id=body.thread_id,
         run_id=body.run_id,
-        root=known.root_agent.name if known else None,
         tools=frozenset(tool.name for tool in body.tools or ()),
     )
     yield RunStartedEvent(
         thread_id=body.thread_id, run_id=body.run_id, protocol_version=PROTOCOL_VERSION
     )
     try:
-        state = await _state(services, key)
+        render.revision, state = await _state(sessions, key)
+        render.root = await _root(services, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
-        render.earlier = await sessions.read_events(key, after=0)
         request = await request_of(sessions, key, body, state)
         client = services.invocations(key.app_name, creates_sessions=True)
         client = replace(client, derives_state=True)  # the request's is compared with the session's
         entries = entries_of(key, client.send(request, answered_by=caller.answered_by))
         async with aclosing(entries):
             async for entry in entries:
+                if render.first is None and isinstance(entry.item, EventItem):
+                    render.resumes(await _before(sessions, key, entry.item))
                 for event in render.rendered(entry.item):
-                    yield event
-        yield StateSnapshotEvent(snapshot=shown_state(await _state(services, key)))
+                    yield await _whole(sessions, key, render, event)
+        _, state = await _state(sessions, key)
+        yield StateSnapshotEvent(snapshot=shown_state(state))
         name = render.status.invocation_id if render.status else body.run_id
         waiting = await pending_calls_of(sessions, key, name)
+        ends = [await _whole(sessions, key, render, event) for event in render.finished(waiting)]
     except DurableAdkError as error:
         yield render.failed(class_name(error), error.message)
         return
-    for event in render.finished(waiting):
+    for event in ends:
         yield event
 
 
-async def _state(services: ServerServices, key: SessionKey) -> dict[str, object]:
-    """Return the state of a session; {} if it is missing, as the run creates it then."""
+async def _state(sessions: SessionLog, key: SessionKey) -> tuple[int, dict[str, Any]]:
+    """Return revision and state of a session; if it is missing, those with which it is created."""
     try:
-        _, state = await services.session_service.read_state(key)
+        return await sessions.read_state(key)
     except SessionNotFoundError:
-        return {}
-    return state
+        app, user, _ = key
+        own = await sessions.get_user_state(app_name=app, user_id=user)
+        return 0, {f"{USER_PREFIX}{name}": value for name, value in own.items()}
+
+
+async def _root(services: ServerServices, key: SessionKey) -> str | None:
+    """Return the root agent of an app; if its code is not here, the session's first agent."""
+    if known := services.apps.get(key.app_name):
+        return known.root_agent.name
+    after = 0
+    while found := await services.session_service.read_events(key, after=after, limit=_FEW):
+        for stored in found:
+            after = stored.seq
+            if stored.event.author != USER:
+                return stored.event.author
+    return None
+
+
+async def _before(sessions: SessionLog, key: SessionKey, item: EventItem) -> list[Event]:
+    """Return the events that the invocation of an event has had before it."""
+    record = await sessions.get_invocation(key, item.event.invocation_id)
+    first = record.start_seq if record else item.seq
+    if first >= item.seq:
+        return []
+    stored = await sessions.read_events(key, after=first - 1, upto=item.seq - 1)
+    return [one.event for one in stored if one.event.invocation_id == item.event.invocation_id]
+
+
+async def _whole(
+    sessions: SessionLog, key: SessionKey, render: RunRenderer, event: BaseEvent
+) -> BaseEvent:
+    """Return an event; a snapshot of messages with those before the run, which few runs need."""
+    if not isinstance(event, MessagesSnapshotEvent):
+        return event
+    last = render.revision if render.first is None else render.first - 1
+    earlier = [one.event for one in await sessions.read_events(key, upto=last)] if last else []
+    return MessagesSnapshotEvent(messages=[*render.messages(earlier), *event.messages])
 
 
 def _sent(event: BaseEvent) -> Iterable[ServerSentEvent]:
