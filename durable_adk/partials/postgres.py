@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from threading import Lock
 
 from durable_adk.errors import DurableAdkError
@@ -19,6 +20,9 @@ MAX_CHUNK = 32 * 1024
 _PIECE = MAX_BYTES // 4 - 4
 """Characters per piece; with its mark a piece never exceeds `MAX_BYTES`, whatever the text."""
 _LAST, _MORE = ".", "+"
+_WHOLE = "00" + _LAST
+"""What precedes a chunk in one piece."""
+_SERIALS = count()
 _READY_TIMEOUT = 1.0
 """Seconds to wait until a subscription is active; streaming must not hold up the run."""
 
@@ -84,26 +88,36 @@ class _Pieces:
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
-        self._begun: dict[int, list[str]] = {}
-        """Incomplete chunks by the connection that sends them."""
+        self._begun: dict[int, tuple[str, list[str]]] = {}
+        """Serial number and pieces of incomplete chunks by the connection that sends them."""
 
     def add(self, sender: int, text: str) -> None:
-        place, mark, piece = int(text[:2], 16), text[2:3], text[3:]
-        begun = self._begun.pop(sender, [])
-        if len(begun) != place:
+        serial, begun = self._begun.pop(sender, ("", []))
+        if text.startswith(_WHOLE):
+            self._subscription.put(text.removeprefix(_WHOLE).encode())
+            return
+        place, mark, number, piece = int(text[:2], 16), text[2:3], text[3:7], text[7:]
+        if len(begun) != place or (begun and number != serial):
             return  # an earlier piece was lost
         begun.append(piece)
         if mark == _MORE:
-            self._begun[sender] = begun
+            self._begun[sender] = number, begun
         else:
             self._subscription.put("".join(begun).encode())
 
 
 def _pieces(text: str) -> list[str]:
-    """Split text into numbered pieces: PostgreSQL would deliver identical ones only once."""
+    """Split text into pieces that differ: PostgreSQL delivers equal ones only once.
+
+    Each has its place, and the serial number of its chunk: another long chunk may have the same
+    text in the same place. A chunk in one piece differs from others by its index.
+    """
+    if len(text) <= _PIECE:
+        return [_WHOLE + text]
+    serial = next(_SERIALS) % 16**4
     cut = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
     marks = [_MORE] * (len(cut) - 1) + [_LAST]
     return [
-        f"{place:02x}{mark}{piece}"
+        f"{place:02x}{mark}{serial:04x}{piece}"
         for place, (mark, piece) in enumerate(zip(marks, cut, strict=True))
     ]

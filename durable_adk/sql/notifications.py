@@ -126,7 +126,8 @@ class Notifications:
 
     def send(self, channel: str, *texts: str) -> None:
         """Send messages of at most `MAX_BYTES` each; thread-safe, never blocks or raises."""
-        self._outgoing.extend(Message(channel, text) for text in texts)
+        # As a list, so that those of another thread do not come between them.
+        self._outgoing.extend([Message(channel, text) for text in texts])
         self._wake()
 
     def listen(self, listener: Listener) -> None:

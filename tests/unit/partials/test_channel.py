@@ -28,6 +28,16 @@ async def test_a_viewer_gets_what_was_published_in_order(channel):
         assert await arrivals(viewer, 10) == sent
 
 
+@pytest.mark.parametrize("length", [1, 5_000])
+async def test_a_text_that_is_said_again_arrives_again(channel, length):
+    """Chunks that are equal but for their place are all delivered, short or long, from one step."""
+    sent = [chunk("ha" * length, n) for n in range(8)]
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        for partial in sent:
+            channel.publish(partial)
+        assert await arrivals(viewer, 8) == sent
+
+
 async def test_every_viewer_gets_everything(channel):
     """Any number may watch, and one that leaves takes nothing from the others (D8)."""
     async with channel.subscribe(KEY, INVOCATION) as stays:
