@@ -53,7 +53,7 @@ class ModelRequest(JsonModel):
     rebuilt: bool = True
     """Always: it is not stored, but built of the committed events when somebody looks."""
     event_id: str
-    """The first event that the call made."""
+    """The event that was asked about."""
     agent: str
     model: str | None = None
     system_instruction: str | None = None

@@ -1,6 +1,7 @@
 """ADK's other routes: sessions, artifacts, memory, graphs, traces and its page."""
 
 import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,13 @@ async def test_traces_are_made_of_what_is_stored(http):
     assert all(one["logs"] == [] and one["start_time"] <= one["end_time"] for one in spans)
     ids = [one["attributes"]["gcp.vertex.agent.event_id"] for one in steps]
     assert ids == [event["id"] for event in events]
+    asked = [json.loads(steps[at]["attributes"]["gcp.vertex.agent.llm_request"]) for at in (0, 2)]
+    assert [len(each["contents"]) for each in asked] == [1, 3]
+    config = asked[0]["config"]
+    assert config["system_instruction"].startswith("Add.")
+    assert config["tools"][0]["function_declarations"][-1]["name"] == "add"
     one = (await http.get(f"/dev/apps/app/debug/trace/{ids[0]}")).json()
+    assert json.loads(one["gcp.vertex.agent.llm_request"]) == asked[0]
     assert one["span_id"] == steps[0]["span_id"]
     assert "add" in one["gcp.vertex.agent.llm_response"]
     assert (await http.get("/dev/apps/app/debug/trace/no.1")).status_code == 404

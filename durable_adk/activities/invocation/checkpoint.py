@@ -1,6 +1,7 @@
 """Stores and loads what a loop continues with: checkpoint, journals, state for its bodies."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
@@ -13,6 +14,7 @@ from durable_adk.errors import (
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import canonical
+from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.checkpoint import (
     CHECKPOINT,
@@ -204,15 +206,31 @@ async def state_as_of(
     """
     _, state = await deps.sessions.read_state(key)
     later = await deps.sessions.read_events(key, after=revision)
-    undone = {one.seq for one in later if invocation_id in (None, one.event.invocation_id)}
-    changed = {
-        name for item in later if item.seq in undone for name in item.event.actions.state_delta
+    if not any(one.event.actions.state_delta for one in later):
+        return state
+    initial = await deps.sessions.read_initial_state(key)
+    log = await deps.sessions.read_events(key)
+    return without_later(state, initial, log, revision=revision, invocation_id=invocation_id)
+
+
+def without_later(
+    state: Mapping[str, Any],
+    initial: Mapping[str, Any],
+    log: Sequence[StoredEvent],
+    *,
+    revision: int,
+    invocation_id: str | None = None,
+) -> dict[str, Any]:
+    """Return `state_as_of` from the state, what it began with, and the events read after both."""
+    undone = {
+        one.seq
+        for one in log
+        if one.seq > revision and invocation_id in (None, one.event.invocation_id)
     }
-    if changed:
-        before = await deps.sessions.read_initial_state(key)
-        for item in await deps.sessions.read_events(key):
-            if item.seq not in undone:
-                before |= item.event.actions.state_delta
-        state = {name: value for name, value in state.items() if name not in changed}
-        state |= {name: before[name] for name in changed if name in before}
-    return state
+    changed = {name for one in log if one.seq in undone for name in one.event.actions.state_delta}
+    before = dict(initial)
+    for one in log if changed else ():
+        if one.seq not in undone:
+            before |= one.event.actions.state_delta
+    kept = {name: value for name, value in state.items() if name not in changed}
+    return kept | {name: before[name] for name in changed if name in before}

@@ -6,14 +6,15 @@ run any number of times for a call anyway, because an attempt may be lost. What 
 dropped. Callbacks and plugins may have effects of any kind, so they do not run.
 """
 
+import copy
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from google.genai import types
 
 from durable_adk.activities.commit.session_cache import KnownEvents
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.invocation.checkpoint import state_as_of
+from durable_adk.activities.invocation.checkpoint import without_later
 from durable_adk.activities.model.request import build_request, label
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
@@ -29,6 +30,8 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import MISSING_TOOLSETS, MODEL_CALL, Event
 from durable_adk.models.llm_request import SET_MODEL_RESPONSE, LlmRequest
+from durable_adk.sessions.records import StoredEvent
+from durable_adk.sessions.session import SessionKey
 from durable_adk.tools.base_toolset import missed_toolsets
 from durable_adk.tools.output_schema import json_schema_of
 from durable_adk.wire.effect import EffectAttempt
@@ -38,6 +41,25 @@ from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadMode
 from durable_adk.wire.steps import ModelStep
 
 _ELSEWHERE = ("http_options", "system_instruction", "tools", "response_schema")
+
+
+class StoredSession(NamedTuple):
+    """What requests are rebuilt from; the events are read last, so none is missing (D3)."""
+
+    state: dict[str, Any]
+    initial: dict[str, Any]
+    log: list[StoredEvent]
+
+    @classmethod
+    async def read(cls, deps: Dependencies, key: SessionKey) -> Self:
+        """Read a session as it is now.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        _, state = await deps.sessions.read_state(key)
+        initial = await deps.sessions.read_initial_state(key)
+        return cls(state, initial, await deps.sessions.read_events(key))
 
 
 class RebuiltRequest(NamedTuple):
@@ -64,10 +86,12 @@ async def read_model_requests(
     """
     del attempt  # it changes nothing
     deps.registry.app(step.app)
+    session = await StoredSession.read(deps, step.key)
     page, room = ModelRequests(), MAX_PAGE_BYTES
     for event_id in step.event_ids:
         try:
-            found = _shown(deps, step, await rebuild_request(deps, step, event_id))
+            found = _shown(deps, step, await rebuild_request(deps, step, session, event_id))
+            found.event_id = event_id
         except (NotFoundError, RequestNotRebuiltError):
             if step.skips:
                 continue
@@ -82,7 +106,7 @@ async def read_model_requests(
 
 
 async def rebuild_request(
-    deps: Dependencies, step: ReadModelRequestsStep, event_id: str
+    deps: Dependencies, step: ReadModelRequestsStep, session: StoredSession, event_id: str
 ) -> RebuiltRequest:
     """Build the request whose answer is an event, as of the event before it.
 
@@ -90,12 +114,12 @@ async def rebuild_request(
         NotFoundError: There is no such event, or no model made it.
         RequestNotRebuiltError: The agents' present code cannot build the request.
     """
-    event, revision = await _answer(deps, step, event_id)
+    event, revision = _answer(session, event_id)
     try:
         agent = deps.registry.agent(step.app, event.author)
         if not isinstance(agent, LlmAgent):
             raise NotFoundError(f"Event {event_id!r} was made by {event.author}, not by a model.")
-        scope = await _scope(deps, step, event, revision)
+        scope = _scope(deps, step, session, event, revision=revision)
         scope.agent = agent
         async with time_limit(step.attempt_timeout):
             with missed_toolsets(waits=False) as missed:
@@ -113,8 +137,13 @@ async def rebuild_request(
     return RebuiltRequest(request, agent, event, [error.message for error in missed])
 
 
-async def _scope(
-    deps: Dependencies, step: ReadModelRequestsStep, event: Event, revision: int
+def _scope(
+    deps: Dependencies,
+    step: ReadModelRequestsStep,
+    session: StoredSession,
+    event: Event,
+    *,
+    revision: int,
 ) -> StepScope:
     """Return the scope of the call that made an event, as of a revision."""
     call = ModelStep(
@@ -128,25 +157,23 @@ async def _scope(
         attempt_timeout=step.attempt_timeout,
         run_config=step.run_configs.get(event.invocation_id),
     )
-    state = await state_as_of(deps, step.key, revision=revision)
-    before = await deps.sessions.read_events(step.key, upto=revision)
-    known = KnownEvents.of([one.event for one in before], event.invocation_id)
+    state = without_later(session.state, session.initial, session.log, revision=revision)
+    before = [one.event for one in session.log if one.seq <= revision]
+    known = KnownEvents.of(before, event.invocation_id)
     if _is_text_of_call(event, known.events[known.start :]):
         raise NotFoundError(f"Event {event.id!r} was made of the call before it.")
-    return deps.scope_over(call, state, known)
+    return deps.scope_over(call, copy.deepcopy(state), known)
 
 
-async def _answer(
-    deps: Dependencies, step: ReadModelRequestsStep, event_id: str
-) -> tuple[Event, int]:
+def _answer(session: StoredSession, event_id: str) -> tuple[Event, int]:
     """Return the first event that a model call made, and the revision before it."""
-    stored = await deps.sessions.find_event(step.key, event_id)
-    if stored is None:
-        raise NotFoundError(f"Session {step.session!r} has no event {event_id!r}.")
+    known = {one.event.id: one for one in session.log}
+    if event_id not in known:
+        raise NotFoundError(f"The session has no event {event_id!r}.")
+    stored = known[event_id]
+    first = (stored.event.custom_metadata or {}).get(MODEL_CALL)
+    stored = known.get(str(first), stored)
     event = stored.event
-    first = (event.custom_metadata or {}).get(MODEL_CALL)
-    if isinstance(first, str) and first != event_id:
-        return await _answer(deps, step, first)
     calls = event.get_function_calls()
     if (
         event.author == USER

@@ -3,23 +3,31 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby, pairwise
 from typing import Any
 
 from fastapi import APIRouter
+from google.genai import types
 
-from durable_adk.errors import AmbiguousInvocationError, NotFoundError
+from durable_adk.errors import AmbiguousInvocationError, DurableAdkError, NotFoundError
 from durable_adk.events.event import Event
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.routes.listing import OfSession, OfUser
+from durable_adk.server.routes.model_requests import rebuilt_requests
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.model_request import MAX_CALLS, ModelRequest
 
 router = APIRouter(prefix="/dev/apps/{app_name}/debug/trace", tags=["traces"])
 _NANOSECONDS = 1_000_000_000
 _PAGES = 200
 """Sessions that are looked at for one of an id, in a page."""
+_CALL = "call_llm"
+_REQUEST = "gcp.vertex.agent.llm_request"
+_REBUILDING = 5.0
+"""Seconds for a worker to rebuild what was asked; google-adk's page waits for it."""
 
 
 @router.get("/session/{session_id}")
@@ -34,7 +42,10 @@ async def session_trace(
     spans = list[dict[str, Any]]()
     for key in await _sessions(services, caller, app_name, session_id, user_id):
         stored = await services.session_service.read_events(key)
-        spans += _spans(key, stored)
+        found = list(_spans(key, stored))
+        calls = [one["attributes"] for one in found if one["name"] == _CALL]
+        await _add_requests(services, key, calls)
+        spans += found
     return spans
 
 
@@ -66,7 +77,51 @@ async def event_trace(  # noqa: PLR0917 - FastAPI passes them by name
         )
     ((key, event),) = found
     span = _step(key, event, started=event.timestamp, parent=event.invocation_id)
+    if span["name"] == _CALL:
+        await _add_requests(services, key, [span["attributes"]])
     return {**span["attributes"], "trace_id": span["trace_id"], "span_id": span["span_id"]}
+
+
+async def _add_requests(
+    services: ServerServices, key: SessionKey, calls: Sequence[dict[str, Any]]
+) -> None:
+    """Put into the attributes of the last model calls what was asked, if a worker rebuilds it."""
+    newest = list(reversed(calls))[:MAX_CALLS]
+    if not newest:
+        return
+    by_event = {one["gcp.vertex.agent.event_id"]: one for one in newest}
+    names = {one["gcp.vertex.agent.invocation_id"] for one in newest}
+    records = [await services.session_service.get_invocation(key, name) for name in names]
+    runs = {one.invocation_id: one.lease_owner for one in records if one is not None}
+    try:
+        found = await rebuilt_requests(
+            services, key, list(by_event), runs=runs, skips=True, seconds=_REBUILDING
+        )
+    except DurableAdkError:
+        return  # the trace is of use without them
+    for request in found:
+        with suppress(ValueError):  # a tool of a kind that google-genai does not know
+            by_event[request.event_id][_REQUEST] = _as_adk(request)
+
+
+def _as_adk(request: ModelRequest) -> str:
+    """Return a request as google-adk writes it into a span."""
+    config = types.GenerateContentConfig.model_validate(
+        {
+            **{name: one for name, one in request.config.items() if name != "responseSchema"},
+            "systemInstruction": request.system_instruction,
+            "tools": request.tools or None,
+        }
+    )
+    contents = [types.Content.model_validate(one) for one in request.contents]
+    return json.dumps(
+        {
+            "model": request.model,
+            "config": config.model_dump(mode="json", exclude_none=True),
+            "contents": [one.model_dump(mode="json", exclude_none=True) for one in contents],
+        },
+        ensure_ascii=False,
+    )
 
 
 async def _sessions(
@@ -134,14 +189,14 @@ def _step(key: SessionKey, event: Event, *, started: float, parent: str) -> dict
             "gcp.vertex.agent.tool_response": "\n".join(texts),
         }
     else:
-        name = "call_llm"
+        name = _CALL
         answer = event.model_dump_json(
             by_alias=True, exclude_none=True, include={"content", "finish_reason"}
         )
         attributes |= {
             "gen_ai.operation.name": "generate_content",
             "gen_ai.request.model": event.model_version or "",
-            "gcp.vertex.agent.llm_request": "{}",  # prompts are not stored
+            _REQUEST: "{}",
             "gcp.vertex.agent.llm_response": answer,
             **_tokens(event),
         }

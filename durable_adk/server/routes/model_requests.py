@@ -34,7 +34,8 @@ from durable_adk.wire.run_config import RunConfig
 from durable_adk.workflows.model_requests import MODEL_REQUESTS
 
 router = APIRouter(prefix="/invocations", tags=["invocations"])
-_LONGEST = timedelta(seconds=30)
+_LONGEST = 30.0
+"""Seconds for a worker to rebuild requests."""
 
 
 @router.get("/{invocation_id}/requests/{event_id}", response_model=ModelRequest)
@@ -62,6 +63,7 @@ async def rebuilt_requests(
     *,
     runs: Mapping[str, str],
     skips: bool = False,
+    seconds: float = _LONGEST,
 ) -> Sequence[ModelRequest]:
     """Have a worker rebuild requests.
 
@@ -71,6 +73,7 @@ async def rebuilt_requests(
         event_ids: Events that model calls have made, at most `MAX_CALLS`.
         runs: The lease owners of their invocations, by invocation id.
         skips: Whether those that cannot be rebuilt are left out.
+        seconds: How long a worker may take.
 
     Raises:
         NotFoundError: No model made an event.
@@ -91,7 +94,7 @@ async def rebuilt_requests(
             step.model_dump(mode="json", by_alias=True, exclude_defaults=True),
             id=f"model-requests-{uuid.uuid4()}",
             task_queue=queue,
-            execution_timeout=_LONGEST,
+            execution_timeout=timedelta(seconds=seconds),
         )
     except WorkflowFailureError as error:
         raise _reason(error) from error
@@ -111,8 +114,8 @@ def _reason(error: WorkflowFailureError) -> DurableAdkError:
     if isinstance(detail, dict):
         return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
     return NoWorkerError(
-        f"No worker has rebuilt the request within {_LONGEST.total_seconds():g} s. Try again, or "
-        "look whether the workers are of this release."
+        "No worker has rebuilt the request in time. Try again, or look whether the workers are of "
+        "this release."
     )
 
 

@@ -9,7 +9,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.model.rebuild import read_model_requests, rebuild_request
+from durable_adk.activities.model.rebuild import StoredSession, read_model_requests, rebuild_request
 from durable_adk.agents import LlmAgent, LoopAgent, ParallelAgent, RunConfig, SequentialAgent
 from durable_adk.agents.run_config import StreamingMode
 from durable_adk.apps import App, AppRegistry
@@ -77,11 +77,12 @@ async def assert_rebuilt(
 ) -> int:
     """Check that each request that the models got is rebuilt; how many there are."""
     deps = Dependencies(registry=AppRegistry([app]), sessions=runner.session_service)
+    session = await StoredSession.read(deps, KEY)
     rebuilt: dict[str, tuple[str, LlmRequest]] = {}
     for event in await stored(runner):
         configs = {event.invocation_id: run_config} if run_config else {}
         try:
-            found = await rebuild_request(deps, step_of([event.id], configs), event.id)
+            found = await rebuild_request(deps, step_of([event.id], configs), session, event.id)
         except NotFoundError:
             continue
         rebuilt[found.event.id] = (event.author, found.request)
