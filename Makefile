@@ -86,11 +86,11 @@ chaos-long: $(STAMP) ## The same for HOURS=3, and a restored store
 	$(CAMPAIGN) --hours $(HOURS) --restore
 
 simulate: $(STAMP) ## Run each single fault, then random schedules of faults for a minute
-	SIMULATION=all $(BIN)/python -m pytest tests/simulation -k "single_fault" --numprocesses 2
+	DURABLE_ADK_TESTS_SAMPLE=all $(BIN)/python -m pytest tests/simulation -k "single_fault" --numprocesses 2
 	$(BIN)/python -m simulation --seconds 60 --jobs $$(getconf _NPROCESSORS_ONLN)
 
 matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores
-	FAILPOINT_MATRIX=all $(BIN)/python -m pytest tests/chaos/test_failpoint_matrix.py
+	DURABLE_ADK_TESTS_SAMPLE=all $(BIN)/python -m pytest tests/chaos/test_failpoint_matrix.py
 
 dist: $(STAMP) ## Build wheel and sdist into dist/
 	$(BIN)/python -m hatchling build --directory dist --target sdist --target wheel
@@ -106,7 +106,7 @@ corpus: $(STAMP) ## Record the histories of RELEASE=0.2.0, which all later code 
 	$(BIN)/python -m tests.replay.record $(RELEASE)
 
 mutants: $(STAMP) ## Show that seeded bugs are noticed
-	$(BIN)/python -m pytest tests/mutants -q --confcutdir=tests/mutants
+	DURABLE_ADK_TESTS_SAMPLE=all $(BIN)/python -m pytest tests/mutants -q
 
 clean: ## Remove .venv, dist and what the demo left
 	rm -rf $(VENV) dist .durable-adk

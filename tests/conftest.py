@@ -4,7 +4,6 @@ import gc
 import logging
 import os
 import uuid
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.support.made_tables import tables_copied
 from tests.support.postgres import Databases, running
 from tests.support.redis import RedisServer, running as redis_running
 from tests.support.replay import replay_all
+from tests.support.sampling import SAMPLE, VARIABLE, is_taken
 
 BUSY: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 """For properties of a process that may be kept from running: slow is not wrong."""
@@ -60,6 +60,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_report_header() -> str:
+    """Say how to take the same tests again."""
+    return f"sample: {VARIABLE}={SAMPLE}"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have `make test` run an app on Temporal only, and each property with fewer examples."""
     items.sort(key=_place_in_line)
@@ -67,21 +72,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.property)
         callspec = getattr(item, "callspec", None)
-        if callspec and callspec.params.get("make_runner") in ("local", "temporal-uncached"):
+        runner = callspec and callspec.params.get("make_runner")
+        if runner in ("local", "temporal-uncached"):
             item.add_marker(pytest.mark.thorough)
-    spared = {item for item in items if _is_spared(item)}
+        if runner == "temporal-uncached":
+            item.add_marker(pytest.mark.sampled(3))
+    if any("::" in argument for argument in config.args):
+        return  # what is named is taken
+    spared = {item for item in items if not _is_taken(item)}
     config.hook.pytest_deselected(items=list(spared))
     items[:] = [item for item in items if item not in spared]
 
 
-def _is_spared(item: pytest.Item) -> bool:
-    """Whether it is one of the two thirds of those that are sampled.
-
-    These are tests with the cache at zero, whose histories are replayed at the end as all are, and
-    seeded bugs, all of which `make mutants` plants.
-    """
-    is_sampled = "[temporal-uncached" in item.name or "is_noticed_by_its_check[" in item.name
-    return is_sampled and zlib.crc32(item.name.encode()) % 3 > 0
+def _is_taken(item: pytest.Item) -> bool:
+    return all(is_taken(item.name, *mark.args) for mark in item.iter_markers("sampled"))
 
 
 def _place_in_line(item: pytest.Item) -> int:

@@ -1,12 +1,10 @@
 """Every failpoint, with all that can be done there, on either store (reliability 7, layer 2).
 
-A run of the tests takes a third of the cells: every failpoint on both stores, with an action that a
-seed draws. ``FAILPOINT_MATRIX=<seed>`` does the same again, ``make matrix`` does all.
+A run of the tests takes a third of the cells: every failpoint on both stores, with an action that
+is drawn (tests/support/sampling.py). ``make matrix`` does all.
 """
 
 import asyncio
-import os
-import random
 import re
 import tempfile
 from collections import Counter
@@ -27,13 +25,11 @@ from tests.support.matrix_cases import SCENES, STORES, Case, Due, Rival, Scene, 
 from tests.support.matrix_runs import Outcome, Place, run
 from tests.support.replay import replay_all
 from tests.support.required import module
+from tests.support.sampling import SAMPLE
 from tests.support.scripts import gist, shape
 from tests.support.worker_pool import WorkerPool
 
-# Processes that share the tests have to draw the same ones.
-RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(random.randrange(10_000))
-CHOICE = os.environ.get("FAILPOINT_MATRIX") or RUN
-CASES = cases(CHOICE)
+CASES = cases(SAMPLE)
 CONCURRENT = 12
 """Cases at a time; most of a case's time somebody waits for a timeout."""
 
@@ -205,7 +201,6 @@ async def test_whatever_happens_at_a_failpoint_the_outcome_is_due(
 
     But for the few cells that `matrix_cases.DUE` names, whose sessions are left in order as well.
     """
-    print(f"FAILPOINT_MATRIX={CHOICE}")  # noqa: T201
     outcome = await outcomes[case]
     _check(case, outcome, controls[outcome.scene, case.store])
 

@@ -21,8 +21,8 @@ def test_conversations_with_google_adks_objects_survive_kills() -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(1200)
 def test_more_conversations_with_google_adks_objects_survive_kills() -> None:
-    """The worker is killed after an event of each fourth, and another one goes on.
+    """The worker is killed after an event of one in four, and another one goes on.
 
     All of them are played with objects of ours; what differs is converted before an event is made.
     """
-    run_tests("tests/scenarios", "-k", "killed", timeout=1180, SCENARIOS_EVERY="4", **OBJECTS)
+    run_tests("tests/scenarios", "-k", "killed", timeout=1180, **OBJECTS)

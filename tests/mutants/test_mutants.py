@@ -20,6 +20,7 @@ def test_every_seeded_bug_can_be_planted() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_is_noticed_by_its_check(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch

@@ -191,6 +191,7 @@ async def test_samples_load_after_a_change_of_the_root_of_their_imports(
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_sample_says_here_what_it_says_there(name: str, original: Path, ported: Path):
     """On Temporal, as it is and with the imports changed: google-adk's events, field by field."""

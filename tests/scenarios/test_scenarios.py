@@ -22,25 +22,26 @@ MODES = ("in_process", "temporal", "uncached", "rolled", "killed")
 SEED = "SCENARIO_SEED"
 """Variable that draws the same moments for the kills again."""
 
-EVERY = "SCENARIOS_EVERY"
-"""Variable: `4` plays each fourth scenario only."""
-
 QUICK = {"in_process": len(SCENARIOS), "temporal": len(SCENARIOS), "killed": 8}
 """How many of each mode's scenarios are part of `make test`."""
 
-HALVES = {"uncached": 0, "rolled": 1}
-"""Modes that share the scenarios: each replays every event of its own from the history."""
+SHARES = {"temporal": 2, "uncached": 4, "rolled": 4, "killed": 4}
+"""Of how many scenarios a mode plays one; and, killed, those of `make test`."""
+
+
+def _marks(mode: str, index: int) -> list[pytest.MarkDecorator]:
+    quick = index < QUICK.get(mode, 0)
+    sampled = mode in SHARES and not (quick and mode == "killed")
+    return [
+        *([] if quick else [pytest.mark.thorough]),
+        *([pytest.mark.sampled(SHARES[mode])] if sampled else []),
+    ]
+
 
 PAIRS = [
-    pytest.param(
-        mode,
-        scenario,
-        id=f"{mode}-{scenario.name}",
-        marks=() if index < QUICK.get(mode, 0) else pytest.mark.thorough,
-    )
+    pytest.param(mode, scenario, id=f"{mode}-{scenario.name}", marks=_marks(mode, index))
     for mode in MODES
-    for index, scenario in enumerate(SCENARIOS[:: int(os.environ.get(EVERY) or 1)])
-    if HALVES.get(mode, index % 2) == index % 2
+    for index, scenario in enumerate(SCENARIOS)
 ]
 
 

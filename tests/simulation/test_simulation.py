@@ -1,10 +1,8 @@
 """The loop under a simulated Temporal, with faults everywhere; see docs/durability.md."""
 
-import os
 import re
 import subprocess
 import sys
-import zlib
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
@@ -17,13 +15,14 @@ from simulation.scenario import Scenario
 from simulation.schedule import Listed, Point, Seeded
 from simulation.server import Item
 from simulation.simulation import Simulation, label
+from tests.support import sampling
 
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 6
 KINDS = ("die", "dropack")
-EVERY = 1 if os.environ.get("SIMULATION") == "all" else 3
+EVERY = 1 if sampling.ALL else 9
 """Of how many single faults one is tried; `make simulate` tries them all."""
 
 
@@ -41,7 +40,7 @@ def _violations(verdicts: Iterable[Verdict]) -> list[str]:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_no_single_fault_at_any_point_shows(scenario: Scenario) -> None:
     """I1..I15: whatever goes wrong once, wherever, the outcome is that of the undisturbed run."""
-    share = Share(zlib.crc32(scenario.name.encode()) % EVERY, EVERY)
+    share = Share(sampling.turn(scenario.name, EVERY), EVERY)
     assert _violations(Explorer(scenario).singles(share)) == []
 
 
