@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote_to_bytes
 
 import httpx
 import pytest
@@ -50,14 +51,9 @@ IMPERSONAL = {
             "/a2a/{app_name}/message:send",
             "/a2a/{app_name}/message:stream",
             "/a2a/{app_name}/tasks",
-            "/a2a/{app_name}/tasks/{id}",
-            "/a2a/{app_name}/tasks/{id}:cancel",
-            "/a2a/{app_name}/tasks/{id}:subscribe",
-            "/a2a/{app_name}/tasks/{id}/pushNotificationConfigs",
-            "/a2a/{app_name}/tasks/{id}/pushNotificationConfigs/{push_id}",
             "/a2a/{app_name}/extendedAgentCard",
         ),
-        "the tasks are those of the sender: tried by test_a2a*.py",
+        "the tasks are those of the sender: see test_another_users_task_is_none",
     ),
     "/agui/{app_name}": "sessions are those of the sender: tried by test_agui.py",
     "/openapi.json": "describes the routes",
@@ -66,6 +62,8 @@ IMPERSONAL = {
 ENDLESS = {"/changes"}
 """Streams of a sender's own things, without an end: tried by test_invocations.py."""
 INVOCATION = "bobs-invocation"
+TASK_NAMES = ("invocation_id", "id")
+"""How routes name an invocation."""
 
 
 def ask(text: str) -> None:
@@ -114,7 +112,7 @@ def routes(app: FastAPI) -> Iterator[tuple[str, str, RouteContext]]:
 def filled(path: str, user: str) -> str:
     """A path with Bob's things, or with a user's."""
     values = {"app_name": "app", "app": "app", "session_id": "s", "session": "s"}
-    values |= dict.fromkeys(USER_NAMES, user) | {"invocation_id": INVOCATION}
+    values |= dict.fromkeys(USER_NAMES, user) | dict.fromkeys(TASK_NAMES, INVOCATION)
     values["event_id"] = f"{INVOCATION}.1"
     for name, value in values.items():
         path = path.replace(f"{{{name}}}", value)
@@ -154,7 +152,7 @@ async def send(
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         more = {} if body is None or method == "GET" else {"json": body}
-        headers = bearer(token) if token else {}
+        headers = {"A2A-Version": "1.0"} | (bearer(token) if token else {})
         return await client.request(method, path, headers=headers, **more)
 
 
@@ -190,7 +188,7 @@ async def test_another_users_session_is_reached_by_no_route(app: FastAPI) -> Non
             for name in USER_NAMES:
                 response = await send(app, method, place, TOKEN, {name: "bob", "appName": "app"})
                 assert response.status_code == 403, (method, path, response.text)
-        elif "invocation_id" in route.param_convertors:
+        elif set(TASK_NAMES) & set(route.param_convertors):
             response = await send(app, method, place, TOKEN, {})
             missing = await send(app, method, place.replace(INVOCATION, "none"), TOKEN, {})
             assert response.status_code == missing.status_code == 404, (method, path)
@@ -206,6 +204,41 @@ async def test_another_users_session_is_reached_by_no_route(app: FastAPI) -> Non
         assert "bobs secret" not in response.text
         tried += 1
     assert tried > 15
+
+
+SPELLINGS = [
+    *("bob", "%62ob", "%62%6F%62", "%2562ob", "BOB", "bo%00b", "bob%00", "bob%2500"),
+    *("bob%20", "%20bob", "bob%09", "bob%C2%A0", "bob%E3%80%80", "bob%C2%AD", "bob%E2%80%8B"),
+    *("bob%2F", "%2Fbob", "alice%2F..%2Fbob", "alice%2Fbob", "%2E%2E%2Fbob", "bob%5C", "bob%3B"),
+    *("%EF%BD%82%EF%BD%8F%EF%BD%82", "%D0%ACob", "b%CC%80ob", "bob%FF", "bob%ED%A0%80", "alice%20"),
+]
+"""Of Bob's id and of what may be taken for it, in a URL."""
+
+
+@pytest.mark.parametrize("target", ["/apps/app/users/{}/sessions/s", "/pending?user_id={}"])
+async def test_no_spelling_of_a_user_is_anybody_elses(app: FastAPI, target: str) -> None:
+    """Encoded once or twice, with blanks, separators or letters that look or compare alike."""
+    for spelling in SPELLINGS:
+        response = await send(app, "GET", target.format(spelling), TOKEN)
+        assert response.status_code in (400, 403, 404), (spelling, response.text)
+        assert "bobs" not in response.text
+
+
+async def test_a_user_who_is_called_alike_is_another(app: FastAPI) -> None:
+    """Ids are compared as they are, by the same rule wherever they come from."""
+    settings = {"proxy_header": "X-User", "trusted_proxies": ["127.0.0.1"], "burst": 1000}
+    other = server(
+        session_service=app.state.services.session_service,
+        client=cast("Any", None),
+        settings=ServerSettings.model_validate(settings),
+    )
+    transport = httpx.ASGITransport(other)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for name in map(unquote_to_bytes, SPELLINGS):
+            for path in ("/apps/app/users/bob/sessions/s", f"/invocations/{INVOCATION}"):
+                response = await client.get(path, headers={"X-User": name})
+                is_bob = name.strip(b" \t") == b"bob"
+                assert (response.status_code == 200) is is_bob, (name, path, response.text)
 
 
 @pytest.mark.parametrize("path", ["/invocations", "/pending", "/invocations/counts"])
