@@ -89,6 +89,8 @@ class Attempt:
     gates: list[Gate]
     """Where its gates queue up."""
     worker: int
+    others: "Sequence[Attempt]" = ()
+    """All attempts of the simulation."""
     step: Any = None
     lost: bool = False
     """Whether the server has given it up, so that its report is discarded."""
@@ -98,8 +100,6 @@ class Attempt:
     """When it wakes up again, if it is frozen: ``late`` or ``ghost``."""
     parked_at: int = 0
     """How long the history was then."""
-    shares: bool = False
-    """Whether an earlier attempt may still be writing, so that others come between its reads."""
     in_vain: bool = False
     """Whether the event it is to make was stored when it began (I8, I10)."""
     told: bool = False
@@ -116,11 +116,10 @@ class Attempt:
             return True
         return len(activity.run.history) > self.parked_at if activity.local else activity.done
 
-    def may_write(self, activity: Scheduled) -> bool:
-        """Whether it has not ended although it was given up, and does what an activity is to do."""
-        under_way = self.lost and not self.dead and self.outcome is None
-        same = self.activity.name == activity.name
-        return under_way and same and self.activity.payloads == activity.payloads
+    @property
+    def under_way(self) -> bool:
+        """Whether it may still write, perhaps although the server has given it up."""
+        return not self.dead and self.outcome is None
 
     async def stop_at(self, name: str) -> None:
         """Wait at a gate."""
@@ -157,8 +156,9 @@ class _Store:
 
     async def read(self, work: Callable[[Tables], T]) -> T:
         attempt = _CURRENT.get(None)
-        if attempt is not None and attempt.shares:
-            await attempt.stop_at("read")
+        others = attempt.others if attempt is not None else ()
+        if attempt is not None and any(one.under_way for one in others if one is not attempt):
+            await attempt.stop_at("read")  # what another one writes may come between two reads
         return await self._store.read(work)
 
     async def write(self, work: Callable[[Tables], T]) -> T:
@@ -231,7 +231,7 @@ class Executor:
         """Begin the next attempt of an activity."""
         scheduled.attempts += 1
         attempt = Attempt(scheduled, scheduled.attempts, self.gates, number)
-        attempt.shares = any(one.may_write(scheduled) for one in self.all)
+        attempt.others = self.all
         scheduled.current = attempt
         self.all.append(attempt)
         context = copy_context()

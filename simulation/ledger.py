@@ -26,6 +26,8 @@ class Ran(NamedTuple):
     key: str
     call_id: str
     args: str
+    revision: int = 0
+    """How many events the session had when the loop asked for it."""
 
 
 @dataclass
@@ -116,7 +118,8 @@ async def run_tool(context: ToolContext, ask: int, answer: Any = None) -> dict[s
     event_id = attempt.step.event_id if attempt else "?"
     if attempt and attempt.in_vain:
         ledger().problems.append(f"I8: ran again for {event_id}, which is stored")
-    ledger().runs.append(Ran(context.idempotency_key, context.function_call_id, str(ask)))
+    revision = attempt.step.revision if attempt else 0
+    ledger().runs.append(Ran(context.idempotency_key, context.function_call_id, str(ask), revision))
     await gate("run.after")
     return {"ask": ask, "done": answer}
 

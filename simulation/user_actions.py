@@ -19,17 +19,21 @@ def asks(result: Result) -> bool:
 
 
 def denied(result: Result) -> Iterator[str]:
-    """A call that was denied has not run, on whatever release (I16)."""
+    """A call that was denied has not run afterwards, on whatever release (I16).
+
+    It may have run before, on a release that does not ask, by a worker that died of it.
+    """
     about = {
         call["id"]: call["args"]["originalFunctionCall"]["id"]
         for call in calls(result.events)
         if call["name"] == REQUEST_CONFIRMATION
     }
-    ran = {run.call_id for run in result.ledger.runs}
-    for response in responses(result.events):
-        refused = response["response"].get("confirmed") is False
-        if refused and about.get(response["id"]) in ran:
-            yield f"I16: {about[response['id']]} was denied, and ran"
+    for seq, event in enumerate(result.events, start=1):
+        ran = {run.call_id for run in result.ledger.runs if run.revision >= seq}
+        for response in responses([event]):
+            refused = response["response"].get("confirmed") is False
+            if refused and about.get(response["id"]) in ran:
+                yield f"I16: {about[response['id']]} was denied, and ran"
 
 
 def cleared(result: Result, control: Result) -> Iterator[str]:
