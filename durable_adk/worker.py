@@ -42,6 +42,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings, Webhooks
 from durable_adk.storage.payload_driver import OwnedStorage
 from durable_adk.storage.result_upload import ResultUpload
+from durable_adk.task_queues import polled_by
 from durable_adk.telemetry.headers import BindsTrace, PropagatesTrace
 from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
@@ -281,7 +282,8 @@ class WorkerApps:
             try:
                 names = [app.name for app in self._apps]
                 logger.info("worker.started", task_queue=task_queue, apps=names)
-                yield
+                with polled_by(worker):
+                    yield
             finally:
                 leaving.cancel()
                 await self._closed()

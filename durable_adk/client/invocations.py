@@ -8,9 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.api.deployment.v1 import WorkerDeploymentOptions, WorkerDeploymentVersion
-from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
-from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue, TaskQueueVersioningInfo
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.enums.v1 import WorkerVersioningMode
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueueVersioningInfo
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
@@ -50,6 +49,7 @@ from durable_adk.errors import (
 from durable_adk.json_values import canonical
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.task_queues import described, starts_here
 from durable_adk.telemetry.headers import traced
 from durable_adk.wire import run_config
 from durable_adk.wire.messages import (
@@ -235,6 +235,7 @@ class Invocations:
             static_summary=f"{request.app}: {invocation_id}",
             search_attributes=attributes,
             priority=priority_of(request),
+            request_eager_start=await starts_here(self.client, self.task_queue),
         )
 
     def handle(
@@ -282,14 +283,7 @@ class Invocations:
             opened: Whether it was opened. With Worker Versioning, the current version takes only
                 those that were not.
         """
-        request = DescribeTaskQueueRequest(
-            namespace=self.client.namespace,
-            task_queue=TaskQueue(name=self.task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
-        answer = await self.client.workflow_service.describe_task_queue(
-            request, timeout=timedelta(seconds=5)
-        )
+        answer = await described(self.client, self.task_queue)
         known = [
             poller
             for poller in answer.pollers

@@ -1,0 +1,105 @@
+"""Task queues of Temporal, and which of them a worker of this process polls.
+
+Temporal hands the first task of an eager start to a worker on the client's own connection, without
+the way over the task queue. It asks for no version then: a build would run before an operator lets
+it, or after another one was made current. So only workers without Worker Versioning get eager
+starts, and only while new workflows are not routed to a version.
+"""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue, TaskQueueVersioningInfo
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.client import Client
+from temporalio.service import RPCError, ServiceClient
+from temporalio.worker import Worker
+
+KNOWN_FOR = 5.0
+"""Seconds for which it is known whether a task queue routes new workflows to a version."""
+_TIMEOUT = timedelta(seconds=5)
+
+
+@dataclass
+class _Polled:
+    """A task queue that workers of this process poll."""
+
+    workers: int = 0
+    versioned: int = 0
+    routes: bool = True
+    """Whether new workflows went to a version when that was read."""
+    read_at: float = -KNOWN_FOR
+
+
+_Key = tuple[ServiceClient, str, str]
+_polled: dict[_Key, _Polled] = {}
+"""By connection, namespace and name."""
+
+
+@contextmanager
+def polled_by(worker: Worker) -> Generator[None]:
+    """Note that a worker of this process polls its task queue while the block runs."""
+    key = _key(worker.client, worker.task_queue)
+    here = _polled.setdefault(key, _Polled())
+    versioned = _is_versioned(worker)
+    here.workers += 1
+    here.versioned += versioned
+    try:
+        yield
+    finally:
+        here.workers -= 1
+        here.versioned -= versioned
+        if not here.workers:
+            _polled.pop(key, None)
+
+
+async def starts_here(client: Client, task_queue: str) -> bool:
+    """Whether an eager start is right: any worker may take it, and one of this process can."""
+    here = _polled.get(_key(client, task_queue))
+    if here is None or here.versioned:
+        return False
+    if time.monotonic() - here.read_at > KNOWN_FOR:
+        try:
+            found = await described(client, task_queue)
+        except RPCError:
+            return False
+        here.routes = _routes(found.versioning_info)
+        here.read_at = time.monotonic()
+    return not here.routes
+
+
+async def described(client: Client, task_queue: str) -> DescribeTaskQueueResponse:
+    """Return what Temporal knows of the workers that poll a task queue for workflows.
+
+    Raises:
+        RPCError: It does not say so.
+    """
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    return await client.workflow_service.describe_task_queue(request, timeout=_TIMEOUT)
+
+
+def _key(client: Client, task_queue: str) -> _Key:
+    return client.service_client, client.namespace, task_queue
+
+
+def _is_versioned(worker: Worker) -> bool:
+    config = cast(
+        "dict[str, Any]", worker.config(active_config=True)
+    )  # the SDK's type has unknowns
+    deployment = config.get("deployment_config")
+    by_deployment = deployment is not None and deployment.use_worker_versioning
+    return by_deployment or bool(config.get("use_worker_versioning"))
+
+
+def _routes(routing: TaskQueueVersioningInfo) -> bool:
+    ramping = routing.ramping_version_percentage > 0
+    return bool(routing.current_deployment_version.build_id or ramping)
