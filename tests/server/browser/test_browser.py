@@ -361,3 +361,27 @@ async def test_adks_own_page_works_on_this_server(browser, web) -> None:
         for what in ("draw", "pay", "ask"):
             await done(what)
             assert await page.get_by_text(f"{what} is done.").count() == 1
+
+
+@pytest.mark.parametrize("who", ["nobody", "server", "worker"])
+async def test_adks_own_page_shows_each_event_once_after_a_cut(browser, web, who) -> None:
+    """Loaded again in mid-answer, or a process killed: the run goes on, and the page has it all."""
+    async with tab(browser, web, "/dev-ui/?app=desk", ours=False) as page:
+        await page.get_by_role("button", name="More options").click()
+        await page.get_by_text("Streaming", exact=True).click()
+        await page.keyboard.press("Escape")
+        await page.locator("textarea").first.fill("talk")
+        await page.locator("textarea").first.press("Enter")
+        await page.get_by_text("word3").first.wait_for()
+        if who == "server":
+            web.kill()
+            web.start()
+        elif who == "worker":
+            web.kill_worker()
+        shown: list[str] = []
+        while WORDS[-1] not in shown:
+            await page.reload()
+            panel = page.locator("app-chat-panel")
+            await panel.get_by_text("talk").first.wait_for()
+            shown = re.findall(r"#\d+|talk|word\d+", await panel.inner_text())
+            assert shown in (["#1", "talk"], ["#1", "talk", "#2", *WORDS])
