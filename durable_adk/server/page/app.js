@@ -33,6 +33,8 @@ const inbox = new Inbox((number) => {
   document.title = number ? `(${number}) durable_adk` : "durable_adk";
 });
 const live = h("span", { class: "live" });
+const small = matchMedia("(max-width: 760px)"); // as in style.css
+const sideTitle = h("h1", { class: "sr", hidden: true }, "Runs");
 let view = null;
 let shownKey = "";
 let apps = [];
@@ -46,6 +48,7 @@ function drawSide() {
   const themeButton = button("Dark or light", turn, { only: isDark() ? "sun" : "moon", "aria-keyshortcuts": "t" });
   fill(
     side,
+    sideTitle,
     h(
       "header",
       { class: "brand" },
@@ -99,6 +102,13 @@ function narrow() {
   inbox.narrow(where);
 }
 
+/** On a small screen the list of runs takes the place of the main part. */
+function nameParts() {
+  const isMain = small.matches && document.body.dataset.view === "runs";
+  side.setAttribute("role", isMain ? "main" : "complementary");
+  sideTitle.hidden = !isMain;
+}
+
 // --- what is shown ---
 
 function route() {
@@ -106,6 +116,7 @@ function route() {
   const [kind, ...names] = path.split("/").map(decodeURIComponent);
   const run = new URLSearchParams(query).get("run");
   document.body.dataset.view = kind || "runs";
+  nameParts();
   if (kind === "s" && names.length === 3) return showSession(names, run);
   leave();
   runs.mark("", "");
@@ -301,6 +312,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the fragment says what is shown
   main.focus();
 });
+small.addEventListener("change", nameParts);
 addEventListener("hashchange", route);
 addEventListener("keydown", pressed);
 addEventListener("durable-adk:unauthorized", askForToken);

@@ -1,27 +1,29 @@
 // What a person chose, kept in this browser: theme, app and user, prices of tokens.
 
-function read(name, otherwise) {
+function read(storage, name, otherwise) {
   try {
-    return JSON.parse(localStorage.getItem(`durable-adk.${name}`)) ?? otherwise;
+    return JSON.parse(globalThis[storage].getItem(`durable-adk.${name}`)) ?? otherwise;
   } catch {
     return otherwise;
   }
 }
 
-function write(name, value) {
+function write(storage, name, value) {
   try {
-    localStorage.setItem(`durable-adk.${name}`, JSON.stringify(value));
+    globalThis[storage].setItem(`durable-adk.${name}`, JSON.stringify(value));
   } catch {
     // not kept, then
   }
 }
 
-const kept = (name, otherwise) => ({ get: () => read(name, otherwise), set: (value) => write(name, value) });
+const kept = (name, otherwise, storage = "localStorage") => ({ get: () => read(storage, name, otherwise), set: (value) => write(storage, name, value) });
 
 /** Dollars per million tokens: `{model: [prompt, answer]}`; `*` stands for all others. */
 export const prices = kept("prices", {});
 export const place = kept("place", { app: "", user: "" });
 export const theme = kept("theme", "");
+/** The messages that wait for a session, `{invocation id: text}`; kept until the tab is closed. */
+export const queuedIn = ({ appName, userId, sessionId }) => kept(`queued.${JSON.stringify([appName, userId, sessionId])}`, {}, "sessionStorage");
 
 /** Have the page look as chosen; without a choice, as the system does. */
 export function applyTheme() {

@@ -8,7 +8,7 @@ import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { entryElement, errorText, looksOf } from "./entries.js";
 import { brief, clock, costOf, count, duration, money } from "./format.js";
 import { artifactsPanel, empty, statePanel } from "./panels.js";
-import { prices } from "./preferences.js";
+import { prices, queuedIn } from "./preferences.js";
 import { Stream } from "./stream.js";
 
 /** The tabs, and the id of the element that each shows. */
@@ -25,7 +25,7 @@ export class SessionView {
   #runs = new Map(); // invocation id -> {element, head, list, entries}
   #about = new Map(); // invocation id -> what the server says of it
   #asking = new Map(); // invocation id -> timer
-  #queued = new Map(); // invocation id -> the message that it starts with
+  #queued; // invocation id -> the message that it starts with
   #session = null;
   #tab = "Timeline";
   #chosen = { name: null, version: null };
@@ -48,6 +48,7 @@ export class SessionView {
   constructor(key, run) {
     this.#key = key;
     this.#goal = run;
+    this.#queued = new Map(Object.entries(queuedIn(key).get()));
     this.#composer = new Composer((content, options) => this.#send(content, options));
     this.#latest = button("Latest", () => this.#toEnd(), { kind: "latest small", hidden: true });
     this.#scroller = h("div", { class: "scroller", onscroll: () => this.#scrolled() }, this.#timeline, this.#panel);
@@ -83,6 +84,7 @@ export class SessionView {
 
   /** Read again what waits in the session. */
   async refresh() {
+    this.#lookAtQueue();
     try {
       const pending = await get(["pending"], inSession(this.#key));
       this.#pending = new Map(pending.map((each) => [each.callId, each]));
@@ -346,9 +348,42 @@ export class SessionView {
     return started;
   }
 
+  /** Ask the server which of the messages that were sent still wait; it has no list of them. */
+  async #lookAtQueue() {
+    const look = async (id) => {
+      try {
+        if ((await getInvocation(this.#key, id)).queued) return;
+      } catch (error) {
+        if (error.status !== 404) return;
+      }
+      this.#queued.delete(id);
+    };
+    await Promise.all([...this.#queued.keys()].map(look));
+    this.#drawQueue();
+  }
+
   /** The messages that were sent and stand in no run yet. */
   #drawQueue() {
-    fill(this.#queue, [...this.#queued.values()].map((text) => h("p", { class: "quiet" }, "Waits until the run before it has ended: ", brief(text, 80))));
+    const looks = JSON.stringify([...this.#queued]);
+    if (looks === (this.#queue.dataset.looks ?? "[]")) return;
+    this.#queue.dataset.looks = looks;
+    queuedIn(this.#key).set(Object.fromEntries(this.#queued));
+    const line = ([id, text]) => h("p", { class: "quiet" }, "Waits until the run before it has ended: ", brief(text, 80), " ", button("Cancel", () => this.#takeBack(id), { kind: "quiet-button", "aria-label": `Cancel ${brief(text, 80)}` }));
+    fill(this.#queue, [...this.#queued].map(line));
+  }
+
+  async #takeBack(id) {
+    try {
+      await postInvocation(this.#key, id, "cancel", {});
+      announce("The message was cancelled.");
+      this.#queued.delete(id);
+    } catch (error) {
+      if (error.status !== 404) {
+        this.#queue.append(failure(error));
+        return;
+      }
+    }
+    this.#lookAtQueue();
   }
 
   // --- tabs ---

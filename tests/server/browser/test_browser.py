@@ -199,6 +199,26 @@ async def test_a_session_is_taken_back(browser, web) -> None:
         assert len({path for path in asked if re.match("/invocations/e-", path)}) == 1
 
 
+async def test_a_message_that_waits_is_shown_again_and_cancelled(browser, web) -> None:
+    """A page that is loaded again lists it; once it is cancelled no run comes of it."""
+    async with tab(browser, web) as page:
+        await say(page, "talk talk talk")
+        await page.get_by_text("word1").first.wait_for()
+        await page.get_by_role("textbox", name="Message").fill("draw")
+        await page.get_by_role("textbox", name="Message").press("Enter")
+        waits = page.get_by_text("Waits until the run before it has ended: draw")
+        await waits.wait_for()
+        await page.reload()
+        await waits.wait_for()
+        await page.get_by_role("button", name="Cancel draw").click()
+        await playwright.expect(waits).to_have_count(0)
+        await ended(page)
+        await page.reload()
+        await ended(page)
+        assert await page.locator(".run").count() == 1
+        assert await waits.count() == 0
+
+
 async def test_an_empty_answer_is_not_sent(browser, web) -> None:
     """What a form marks as needed is needed; the field says so."""
     async with tab(browser, web) as page:
@@ -287,7 +307,12 @@ async def test_the_page_serves_a_phone_and_the_dark(browser, web) -> None:
         assert width <= 390
         where = await page.locator(".session-head .where").bounding_box()
         assert where["height"] < 30  # one line, however long the session's id is
+        await page.get_by_role("link", name="Back to the runs").click()
+        for role in ({"role": "main"}, {"role": "heading", "level": 1}):
+            await playwright.expect(page.get_by_role(**role)).to_have_count(1)
+        await page.go_back()
         await page.set_viewport_size({"width": 1000, "height": 700})
+        await playwright.expect(page.get_by_role("main")).to_have_count(1)
         await page.locator(".run-list .badge").first.wait_for()
         over = "all => all.some((one) => one.getBoundingClientRect().right > 320)"
         assert await page.locator(".chips .chip").evaluate_all(over) is False

@@ -32,7 +32,7 @@ class Words(BaseLlm):
             yield whole(types.Part(text=f"{last.function_response.name} is done."))
         elif "talk" in last.text:
             for word in WORDS if stream else ():
-                await asyncio.sleep(0.15)
+                await asyncio.sleep(0.15 * last.text.count("talk"))
                 content = types.Content(role="model", parts=[types.Part(text=word)])
                 yield LlmResponse(content=content, partial=True)
             yield whole(types.Part(text="".join(WORDS)))
