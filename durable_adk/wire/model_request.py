@@ -7,6 +7,7 @@ from pydantic import Field
 from durable_adk.json_values import JsonModel, check_id
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.effect import Effect
+from durable_adk.wire.event_page import MAX_PAGE_BYTES
 from durable_adk.wire.messages import parsed
 from durable_adk.wire.run_config import RunConfig
 
@@ -26,6 +27,8 @@ class ReadModelRequestsStep(JsonModel, Effect["ModelRequests"]):
     """By invocation id, the options of a run, as far as they are still known."""
     skips: bool = False
     """Whether those that cannot be rebuilt are left out; otherwise they are an error."""
+    max_bytes: int = Field(default=MAX_PAGE_BYTES, ge=1_000, le=MAX_PAGE_BYTES)
+    """Maximum size of the requests as JSON."""
     attempt_timeout: float = Field(default=20.0, gt=0, le=60)
     """Seconds that the agents' code may take."""
 

@@ -35,7 +35,6 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.tools.base_toolset import missed_toolsets
 from durable_adk.tools.output_schema import json_schema_of
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.event_page import MAX_PAGE_BYTES
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.steps import ModelStep
@@ -76,18 +75,18 @@ class RebuiltRequest(NamedTuple):
 async def read_model_requests(
     deps: Dependencies, step: ReadModelRequestsStep, attempt: EffectAttempt
 ) -> ModelRequests:
-    """Rebuild the requests of a step, as many as fit into a payload.
+    """Rebuild the requests of a step, with `skips` as many as fit.
 
     Raises:
         UnknownAppError: The app is not served here.
         NotFoundError: There is no such event, or no model made it.
         RequestNotRebuiltError: The agents' present code cannot build the request.
-        PayloadTooLargeError: The first one does not fit into a payload.
+        PayloadTooLargeError: One does not fit, and none is to be left out.
     """
     del attempt  # it changes nothing
     deps.registry.app(step.app)
     session = await StoredSession.read(deps, step.key)
-    page, room = ModelRequests(), MAX_PAGE_BYTES
+    page, room = ModelRequests(), step.max_bytes
     for event_id in step.event_ids:
         try:
             found = _shown(deps, step, await rebuild_request(deps, step, session, event_id))
@@ -98,9 +97,9 @@ async def read_model_requests(
             raise
         text = found.to_json()
         room -= len(text.encode())
-        if room < 0 and page.requests:
+        if room < 0 and step.skips:
             break
-        check_size(text, f"The request of {event_id}", MAX_PAGE_BYTES)
+        check_size(text, f"The request of {event_id}", step.max_bytes)
         page.requests.append(found)
     return page
 

@@ -26,6 +26,8 @@ _PAGES = 200
 """Sessions that are looked at for one of an id, in a page."""
 _CALL = "call_llm"
 _REQUEST = "gcp.vertex.agent.llm_request"
+_REQUESTS_BYTES = 200_000
+"""Size of the requests in a trace: google-adk's page asks for it after each run."""
 _REBUILDING = 5.0
 """Seconds for a worker to rebuild what was asked; google-adk's page waits for it."""
 
@@ -95,7 +97,7 @@ async def _add_requests(
     runs = {one.invocation_id: one.lease_owner for one in records if one is not None}
     try:
         found = await rebuilt_requests(
-            services, key, list(by_event), runs=runs, skips=True, seconds=_REBUILDING
+            services, key, list(by_event), runs=runs, max_bytes=_REQUESTS_BYTES, seconds=_REBUILDING
         )
     except DurableAdkError:
         return  # the trace is of use without them

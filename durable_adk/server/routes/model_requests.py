@@ -62,7 +62,7 @@ async def rebuilt_requests(
     event_ids: Sequence[str],
     *,
     runs: Mapping[str, str],
-    skips: bool = False,
+    max_bytes: int | None = None,
     seconds: float = _LONGEST,
 ) -> Sequence[ModelRequest]:
     """Have a worker rebuild requests.
@@ -72,7 +72,8 @@ async def rebuilt_requests(
         key: The session.
         event_ids: Events that model calls have made, at most `MAX_CALLS`.
         runs: The lease owners of their invocations, by invocation id.
-        skips: Whether those that cannot be rebuilt are left out.
+        max_bytes: Size of the requests as JSON; those that do not fit, or cannot be rebuilt, are
+            left out. None: each is wanted.
         seconds: How long a worker may take.
 
     Raises:
@@ -81,21 +82,15 @@ async def rebuilt_requests(
         NoWorkerError: No worker does it.
         TemporalUnavailableError: Temporal does not answer.
     """
-    client, queue = services.client, services.task_queue(key.app_name)
     app, user, session = key
-    step = ReadModelRequestsStep(
-        app=app, user=user, session=session, event_ids=list(event_ids), skips=skips
-    )
+    step = ReadModelRequestsStep(app=app, user=user, session=session, event_ids=list(event_ids))
+    if max_bytes is not None:
+        step.skips, step.max_bytes = True, max_bytes
+    client, queue = services.client, services.task_queue(app)
     try:
         await Invocations(client, queue).check_worker("", opened=True)
         step.run_configs = await _run_configs(client, runs)
-        found: Any = await client.execute_workflow(
-            MODEL_REQUESTS,
-            step.model_dump(mode="json", by_alias=True, exclude_defaults=True),
-            id=f"model-requests-{uuid.uuid4()}",
-            task_queue=queue,
-            execution_timeout=timedelta(seconds=seconds),
-        )
+        return (await _rebuilt(client, queue, step, seconds)).requests
     except WorkflowFailureError as error:
         raise _reason(error) from error
     except NoWorkerError:
@@ -105,7 +100,19 @@ async def rebuilt_requests(
         ) from None
     except RPCError as error:
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    return ModelRequests.read(found).requests
+
+
+async def _rebuilt(
+    client: Client, task_queue: str, step: ReadModelRequestsStep, seconds: float
+) -> ModelRequests:
+    found: Any = await client.execute_workflow(
+        MODEL_REQUESTS,
+        step.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        id=f"model-requests-{uuid.uuid4()}",
+        task_queue=task_queue,
+        execution_timeout=timedelta(seconds=seconds),
+    )
+    return ModelRequests.read(found)
 
 
 def _reason(error: WorkflowFailureError) -> DurableAdkError:

@@ -385,6 +385,8 @@ async def test_what_cannot_be_rebuilt_is_refused() -> None:
             await shown(app, runner, said, attempt_timeout=0.01)
         with pytest.raises(RequestNotRebuiltError, match="no agent 'a'"):
             await shown(app_of(LlmAgent(name="b", model=model)), runner, said)
-        agent.instruction = "x" * 2_000_000
-        with pytest.raises(PayloadTooLargeError):
-            await shown(app, runner, said)
+        agent.instruction = "x" * 2_000
+        with pytest.raises(PayloadTooLargeError, match="at most 1,000"):
+            await shown(app, runner, said, max_bytes=1_000)
+        found = await shown(app, runner, said, said, said, max_bytes=5_000, skips=True)
+        assert len(found) == 2
