@@ -152,6 +152,17 @@ async def _tables(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Non
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _sandbox() -> Iterator[None]:
+    """Workers of this process have none unless a test asks for it: it takes CPU time.
+
+    Those with the cache at zero have it, and so have the processes that tests start.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(WorkerOptions.__init__.__kwdefaults__, "sandboxed", False)
+        yield
+
+
 @pytest.fixture(scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TemporalServer]:
     """The embedded server, tuned as users get it."""
@@ -218,12 +229,7 @@ async def make_runner(
             limits = {"limits": options.pop("limits")} if "limits" in options else {}
             cache = 0 if request.param == "temporal-uncached" else 1000
             worker_options = WorkerOptions(
-                task_queue=queue,
-                max_cached_workflows=cache,
-                # It takes half of the CPU time; once for each test is enough, and the other tests
-                # with workers have it, too.
-                sandboxed=cache == 0,
-                **limits,
+                task_queue=queue, max_cached_workflows=cache, sandboxed=cache == 0, **limits
             )
             stores = {name: store for name, store in options.items() if name.endswith("_service")}
             await stack.enter_async_context(

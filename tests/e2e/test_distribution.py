@@ -64,9 +64,11 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(built, tmp_path):
 
     An extra that is installed later by its name comes without another package of ours.
     """
-    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    # With the pip of this environment, and compiling what is used only: a third of the time.
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     scripts = tmp_path / "venv" / "bin"
-    run(scripts / "pip", "install", "--quiet", "--disable-pip-version-check", built[0])
+    pip = (sys.executable, "-m", "pip", "--python", scripts / "python", "install")
+    run(*pip, "--quiet", "--disable-pip-version-check", "--no-compile", built[0])
     home = tmp_path / "home"
     home.mkdir()
     kept = {name: text for name, text in os.environ.items() if name.startswith("PIP_")}
@@ -74,7 +76,7 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(built, tmp_path):
     out = run(scripts / "durable-adk", "demo", cwd=home, env=environment)
     assert "0  duplicates" in out
     assert "1  trips booked" in out
-    more = run(scripts / "pip", "install", "--dry-run", "durable-adk[redis]")
+    more = run(*pip, "--dry-run", "durable-adk[redis]")
     (added,) = (line for line in more.splitlines() if line.startswith("Would install"))
     assert "redis-" in added
     assert "durable" not in added

@@ -205,6 +205,7 @@ def _author(line: str) -> str:
     return line.split(maxsplit=1)[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_deploy_in_mid_flight_has_the_documented_outcome(
     name: str, client: Client, tmp_path: Path
