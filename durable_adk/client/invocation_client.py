@@ -159,7 +159,7 @@ class InvocationClient:
         async with aclosing(self._follow(start)) as items:
             async for item in items:
                 if isinstance(item, StoredEvent) and item.event.id == f"{name}.0":
-                    self._check_same(item.event, name, request)
+                    self.check_same(item.event, name, request)
                 yield item
 
     async def attach(
@@ -316,11 +316,11 @@ class InvocationClient:
         """The cursor before an invocation's user event, which must be that of the request."""
         start = record.start_seq - 1
         for stored in await self.sessions.read_events(key, after=start, upto=record.start_seq):
-            self._check_same(stored.event, record.invocation_id, request)
+            self.check_same(stored.event, record.invocation_id, request)
         return start
 
-    def _check_same(self, event: Event, invocation_id: str, request: InvocationRequest) -> None:
-        """Check that a user's event is what a request would store.
+    def check_same(self, event: Event, invocation_id: str, request: InvocationRequest) -> None:
+        """Check that a user's event is what a request with its id would store.
 
         Raises:
             EventConflictError: An earlier request with the same id was another one.

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.deployment.v1 import WorkerDeploymentOptions, WorkerDeploymentVersion
 from temporalio.api.enums.v1 import WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueueVersioningInfo
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryRequest
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
@@ -24,6 +26,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.exceptions import (
     ApplicationError,
     WorkflowAlreadyStartedError,
@@ -34,6 +37,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from durable_adk.client.connect import reached
 from durable_adk.client.search_attributes import forget, search_attributes
 from durable_adk.errors import (
+    DurableAdkError,
     InvalidRequestError,
     InvocationCancelledError,
     InvocationNotFoundError,
@@ -331,6 +335,34 @@ def _version_of(options: WorkerDeploymentOptions) -> _Version:
 
 def _version(version: WorkerDeploymentVersion) -> _Version:
     return (version.deployment_name, version.build_id) if version.build_id else None
+
+
+async def started_with(
+    client: Client, workflow: str, run_id: str | None = None
+) -> InvocationRequest | None:
+    """Return the request that a workflow run was started with.
+
+    Args:
+        client: A Temporal client.
+        workflow: The workflow's id.
+        run_id: The run; None: the latest.
+
+    Returns:
+        None if the run or its payload is deleted, or it has continued another run.
+    """
+    execution = WorkflowExecution(workflow_id=workflow, run_id=run_id or "")
+    asked = GetWorkflowExecutionHistoryRequest(
+        namespace=client.namespace, execution=execution, maximum_page_size=1
+    )
+    context = WorkflowSerializationContext(client.namespace, workflow)
+    try:
+        history = await client.workflow_service.get_workflow_execution_history(asked)
+        started = history.history.events[0].workflow_execution_started_event_attributes
+        converter = client.data_converter.with_context(context)
+        (argument,) = await converter.decode(started.input.payloads)
+        return InvocationRequest.read(argument)
+    except (RPCError, DurableAdkError, ValueError, IndexError):
+        return None
 
 
 def as_argument(request: InvocationRequest) -> dict[str, Any]:

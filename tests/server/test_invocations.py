@@ -396,7 +396,10 @@ async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_p
 
 
 async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, monkeypatch):
-    """It is in the store only once it has begun, so the query has to name its session."""
+    """It is in the store only once it has begun, so the query has to name its session.
+
+    Another one with its key is refused meanwhile, too.
+    """
     monkeypatch.setattr(invocations, "_STARTED", 0.3)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
@@ -406,7 +409,16 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
         await start(http, "first")
         while not (await http.get("/invocations")).json()["invocations"]:
             await asyncio.sleep(0.02)
-        names = [(await start(http, text))["invocationId"] for text in ("second", "third")]
+        names = [
+            (await start(http, text, key=text))["invocationId"] for text in ("second", "third")
+        ]
+        assert (await start(http, "second", key="second"))["invocationId"] == names[0]
+        for text, delta, field in (("third", {}, "newMessage"), ("second", {"a": 1}, "stateDelta")):
+            other = message(text, stateDelta=delta)
+            sent = await http.post(
+                "/invocations", json=other, headers={"Idempotency-Key": "second"}
+            )
+            assert (sent.status_code, sent.json()["error"]["field"]) == (409, field)
         here = "app_name=app&user_id=u&session_id=s"
         second, third = (f"/invocations/{name}" for name in names)
         found = (await http.get(f"{second}?{here}")).json()

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.client.invocation_client import Feed
+from durable_adk.client.invocation_client import Feed, InvocationClient
+from durable_adk.client.invocations import started_with
 from durable_adk.errors import (
     AmbiguousInvocationError,
     InvalidRequestError,
@@ -19,6 +20,7 @@ from durable_adk.errors import (
     TemporalUnavailableError,
 )
 from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.feed import EventItem, FeedEntry, entries_of
@@ -196,7 +198,10 @@ async def start_invocation(
     )
     client = services.invocations(key.app_name, creates_sessions=body.create_session, chunks=False)
     feed = client.send(request, answered_by=caller.answered_by)
-    response = as_json(await _opened(key, name, feed) or await _started(services, key, name))
+    summary = await _opened(key, name, feed) or await _started(services, key, name)
+    if summary.queued and idempotency_key is not None:
+        await _check_waiting(services, client, key, request)
+    response = as_json(summary)
     response.status_code = 202
     return response
 
@@ -392,6 +397,26 @@ async def _is_open(services: ServerServices, key: SessionKey, name: str) -> bool
             return False
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
     return found.status is WorkflowExecutionStatus.RUNNING
+
+
+async def _check_waiting(
+    services: ServerServices, client: InvocationClient, key: SessionKey, request: InvocationRequest
+) -> None:
+    """Check that a message which waits is that of a request.
+
+    Raises:
+        EventConflictError: It is another one, which has come first.
+    """
+    name = request.invocation_id or ""
+    first = await started_with(services.client, workflow_id(key, name))
+    if first is not None:
+        event = Event(
+            invocation_id=name,
+            content=first.user_content(),
+            custom_metadata=first.run_config.custom_metadata,
+            actions=EventActions(state_delta=first.state_delta),
+        )
+        client.check_same(event, name, request)
 
 
 async def _require_taken(services: ServerServices, key: SessionKey, name: str) -> None:

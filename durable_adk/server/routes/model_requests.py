@@ -8,14 +8,11 @@ from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryRequest
 from temporalio.client import Client, WorkflowFailureError
-from temporalio.converter import WorkflowSerializationContext
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from durable_adk.client.invocations import Invocations
+from durable_adk.client.invocations import Invocations, started_with
 from durable_adk.errors import (
     DurableAdkError,
     NotFoundError,
@@ -28,7 +25,6 @@ from durable_adk.server.routes.invocations import ThisInvocation
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.session import SessionKey
-from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.workflows.model_requests import MODEL_REQUESTS
@@ -136,18 +132,8 @@ async def _run_config(client: Client, lease_owner: str) -> RunConfig | None:
     owner = TemporalLeaseOwner.parse(lease_owner)
     if owner is None or owner.namespace != client.namespace:
         return None
-    execution = WorkflowExecution(workflow_id=owner.workflow_id, run_id=owner.first_run_id)
-    asked = GetWorkflowExecutionHistoryRequest(
-        namespace=client.namespace, execution=execution, maximum_page_size=1
-    )
-    context = WorkflowSerializationContext(client.namespace, owner.workflow_id)
-    try:
-        history = await client.workflow_service.get_workflow_execution_history(asked)
-        started = history.history.events[0].workflow_execution_started_event_attributes
-        converter = client.data_converter.with_context(context)
-        (argument,) = await converter.decode(started.input.payloads)
-        given = InvocationRequest.read(argument).run_config
-    except (RPCError, DurableAdkError, ValueError, IndexError):
-        return None  # it is deleted, or its payload is
+    request = await started_with(client, owner.workflow_id, owner.first_run_id)
+    if request is None:
+        return None
     # Its headers may be credentials, and are not shown.
-    return given.model_copy(update={"http_options": None})
+    return request.run_config.model_copy(update={"http_options": None})
