@@ -1,7 +1,7 @@
 """What the HTTP server adds, and what its streams hold: ``make bench``.
 
 Prints a table. Everything is on loopback; the worker and the server of runs are one process, as of
-``durable-adk web``, and the server that holds idle streams is ``durable-adk serve``.
+a mounted application, and the server that holds idle streams is ``durable-adk serve``.
 """
 
 import argparse

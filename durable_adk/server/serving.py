@@ -36,6 +36,7 @@ async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> No
     with listener(settings.host, settings.port) as accepting:
         config = Config(
             application,
+            http="h11",  # httptools, if it is installed, limits no request's head
             log_config=None,
             access_log=False,
             ws="none",
