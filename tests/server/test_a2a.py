@@ -26,8 +26,9 @@ from google.genai import types
 from durable_adk.activities.invocation.take_over import NOTIFIED
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.errors import ModelUnavailableError
+from durable_adk.errors import LeaseLostError, ModelUnavailableError
 from durable_adk.models import ScriptedModel
+from durable_adk.server.protocols.a2a import operations
 from durable_adk.tools import FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.integration.test_credentials import SECRET, sender
@@ -442,6 +443,12 @@ async def guarded(client, tmp_path) -> AsyncIterator[Place]:
     """A place whose servers ask who one is."""
     async with place_of(client, tmp_path, call("ask", question="secret"), "Done.") as place:
         yield place
+
+
+def test_a_task_of_a_deleted_context_does_not_exist():
+    """Also for who has waited for it; the server has no fault, which InternalError would say."""
+    with pytest.raises(TaskNotFoundError, match="was deleted"), operations._reported():
+        raise LeaseLostError("The session 's' was deleted.")
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])

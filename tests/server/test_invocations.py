@@ -428,6 +428,8 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
             assert (await http.get(missing)).status_code == 404
         cancelled = (await http.post(f"{third}/cancel?{here}")).json()
         assert cancelled["status"] == "cancelled"
+        while (await http.get(f"{third}?{here}")).status_code != 404:  # else it may begin, yet
+            await asyncio.sleep(0.02)
         async with streamed(http, f"{second}/events?{here}") as stream:
             gate.set()
             seen = [brief(one) async for one in stream if not one.data.get("position")]
