@@ -359,6 +359,52 @@ async def test_a_field_is_called_what_it_shows(browser, web) -> None:
             assert await page.get_by_role("textbox", name=name, exact=True).count() == 1
 
 
+async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
+    """Items are added and removed at each level; what is read is what the fields show."""
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const { formOf } = await import(new URL("page/form.js", location.href));
+                const { fieldOf } = await import(new URL("page/schema.js", location.href));
+                const kids = { type: "array", items: { type: "string", minLength: 1 } };
+                const guest = { properties: { name: { type: "string" }, kids } };
+                window.form = formOf(fieldOf({ type: "array", items: guest }));
+                document.body.replaceChildren(window.form.element);
+            }"""
+        )
+        add = page.get_by_role("button", name="Add")
+        for guest, kids in enumerate((["Cy"], ["Di", "Ed", "Flo"])):
+            await add.last.click()
+            await page.get_by_role("textbox", name="name").nth(guest).fill(f"guest {guest}")
+            for kid, name in enumerate(kids):
+                await add.nth(guest).click()
+                await page.locator(f"[data-path='{guest}.kids.{kid}'] input").fill(name)
+        await page.get_by_role("button", name="Remove kids 2").click()
+        await page.get_by_role("button", name="Remove item 1").click()
+        read = {"value": [{"name": "guest 1", "kids": ["Di", "Flo"]}]}
+        assert await page.evaluate("window.form.read()") == read
+        await page.locator("[data-path='0.kids.1'] input").fill("")
+        assert await page.evaluate("window.form.read()") is None
+        wrong = page.locator("[data-path='0.kids.1'] [aria-invalid]")
+        await playwright.expect(wrong).to_be_focused()
+
+
+async def test_a_session_is_shown_once_it_is_created(browser, web) -> None:
+    """A worker may take its time to create it; meanwhile the page says so, and loses nothing."""
+    asked: list[str] = []
+
+    async def refuse(route) -> None:
+        asked.append(urlsplit(route.request.url).path.rsplit("/", 1)[-1])
+        await (route.fulfill(status=404, json={}) if len(asked) <= 2 else route.continue_())
+
+    async with tab(browser, web, ours=False) as page:
+        await page.route(re.compile(r"/sessions/[^/]+(/events)?$"), refuse)
+        await say(page, "draw")
+        await page.get_by_text("Waiting for a worker to begin").wait_for()
+        await seen(page, "draw is done.")
+        assert "events" not in asked[:3]
+
+
 async def test_adks_own_page_works_on_this_server(browser, web) -> None:
     """google-adk's page: chat, an artifact, a confirmation, a long call, and all after a reload."""
     async with tab(browser, web, "/dev-ui/?app=desk", ours=False) as page:
