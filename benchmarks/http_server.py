@@ -292,7 +292,7 @@ async def many_runs(address: str, store: str, place: Place, runs: int) -> dict[s
         items, _ = _whole_items(await _to_end(reader))
         writer.close()
         whole += _is_whole(items)
-        chunks += sum(item["type"] == "partial" for item in items)
+        chunks += sum(item["chunks"] for item in items if item["type"] == "partial")
 
     async with serving_alone(address, store) as server, asyncio.TaskGroup() as group:
         for run in written:
@@ -323,7 +323,9 @@ def _is_whole(found: list[dict[str, Any]]) -> bool:
     chunks: dict[tuple[str, int], list[int]] = {}
     for item in found:
         if item["type"] == "partial":
-            chunks.setdefault((item["eventId"], item["attempt"]), []).append(item["position"])
+            end = item["position"] + 1
+            places = chunks.setdefault((item["eventId"], item["attempt"]), [])
+            places += range(end - item["chunks"], end)
     whole = all(each == list(range(len(each))) for each in chunks.values())
     return whole and seqs == list(range(1, len(seqs) + 1)) and found[-1]["type"] == "status"
 

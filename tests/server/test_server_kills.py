@@ -57,14 +57,14 @@ async def test_a_reader_goes_on_when_its_server_is_killed(client, server, termin
                 with suppress(httpx.TransportError):  # it is killed
                     async for one in stream:
                         before += [one] if one.id else []
-                        if brief(one) == "~2 ":
+                        if brief(one).startswith("~") and brief(one).endswith("2 "):
                             first.send_signal(signal.SIGKILL)
         assert first.wait() == -signal.SIGKILL
         gate.set()
         async with httpx.AsyncClient(base_url=there, timeout=20) as http:
             after = await read(http, path, last_event_id=before[-1].id or "")
     texts = [brief(one) for one in [*before, *after] if one.id]
-    chunks = [text for text in texts if text.startswith("~")]
-    assert chunks == [f"~{word}" for word in WORDS][: len(chunks)]
+    chunks = [text[1:] for text in texts if text.startswith("~")]
+    assert "".join(WORDS).startswith("".join(chunks))
     assert [text for text in texts if not text.startswith("~")] == ["count", "".join(WORDS)]
     assert brief(after[-1]) == "(completed)"
