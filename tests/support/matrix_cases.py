@@ -123,7 +123,7 @@ class Case:
 
 
 def cases(choice: str) -> list[Case]:
-    """All cells, or a third of them: for every failpoint and store the action that a seed draws.
+    """All cells, or a sixth of them: for every failpoint an action and a store that a seed draws.
 
     Args:
         choice: ``all``, or a seed.
@@ -132,5 +132,5 @@ def cases(choice: str) -> list[Case]:
     if choice == ALL:
         return every
     drawn = random.Random(choice)
-    actions = {cell: drawn.choice(ACTIONS) for cell in product(failpoints(), STORES)}
-    return [case for case in every if actions[case.failpoint, case.store] == case.action]
+    chosen = {name: (drawn.choice(ACTIONS), drawn.choice(STORES)) for name in failpoints()}
+    return [case for case in every if chosen[case.failpoint] == (case.action, case.store)]
