@@ -19,6 +19,7 @@ from tests.support.http_server import Place, placed
 from tests.support.required import ROOT, interpreter
 from tests.support.streams import StreamingModel
 
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 CARD = "/a2a/app/.well-known/agent-card.json"
 
 
@@ -48,7 +49,6 @@ async def asked(place: Place) -> int:
     return sum((await place.sessions.count_invocations(app_name="app")).values())
 
 
-@pytest.mark.timeout(120)
 async def test_a_remote_agent_asks_our_server(client, tmp_path):
     """It gets the answer; the second message goes on in the same context there."""
     agent = LlmAgent(name="there", model=ScriptedModel(replies=["First.", "Second."]))
@@ -62,7 +62,6 @@ async def test_a_remote_agent_asks_our_server(client, tmp_path):
     assert len({key for key, _ in runs}) == 1
 
 
-@pytest.mark.timeout(120)
 async def test_a_remote_agent_is_a_tool(client, tmp_path):
     """Its answer is the tool's result."""
     agent = LlmAgent(name="there", model=ScriptedModel(replies=["First."]))
@@ -73,8 +72,6 @@ async def test_a_remote_agent_is_a_tool(client, tmp_path):
     assert json.loads(output.splitlines()[-1]) == [{"result": "First."}, "It said so."]
 
 
-@pytest.mark.thorough
-@pytest.mark.timeout(120)
 async def test_a_killed_worker_asks_the_remote_agent_once(elsewhere, tmp_path):
     """Another worker follows the run that the first one has started there."""
     server, client = elsewhere

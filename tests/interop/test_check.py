@@ -1,14 +1,14 @@
 """``durable-adk check`` of projects, and what it says of google-adk's objects."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.required import ROOT, interpreter
+from tests.support.commands import Terminal
+from tests.support.required import interpreter
 
 THEIRS = '''
 import time
@@ -62,8 +62,7 @@ def check(python: str, folder: Path, code: str) -> tuple[int, list[dict[str, Any
     """The exit code, the parts and the errors of a check of a project."""
     folder.mkdir()
     (folder / "agent.py").write_text(code)
-    command = [python, "-m", "durable_adk.cli", "check", str(folder), "--json"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    run = Terminal(folder, Path(python)).run("check", str(folder), "--json")
     return run.returncode, [json.loads(line) for line in run.stdout.splitlines()], run.stderr
 
 

@@ -3,8 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.required import ROOT, interpreter
 
+pytestmark = pytest.mark.thorough
 LOADED = "import sys, durable_adk.cli, durable_adk.runners; print('google.adk' in sys.modules)"
 
 

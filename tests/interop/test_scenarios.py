@@ -11,6 +11,7 @@ from tests.support.google_adk import run_tests
 OBJECTS = {"SCENARIOS_OF_GOOGLE_ADK": "1"}
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_conversations_with_google_adks_objects_survive_kills() -> None:
     """In process, on Temporal and with the worker killed after an event: the same comes of them."""
@@ -25,4 +26,4 @@ def test_more_conversations_with_google_adks_objects_survive_kills() -> None:
 
     All of them are played with objects of ours; what differs is converted before an event is made.
     """
-    run_tests("tests/scenarios", "-k", "killed", timeout=1180, **OBJECTS)
+    run_tests("tests/scenarios", "-m", "thorough", "-k", "killed", timeout=1180, **OBJECTS)

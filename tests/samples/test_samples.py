@@ -173,6 +173,7 @@ def test_each_sample_has_its_talk() -> None:
     assert sorted(TALKS) == NAMES
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("environment", [".", "adk"])
 async def test_samples_load_after_a_change_of_the_root_of_their_imports(
     environment: str, tmp_path: Path
