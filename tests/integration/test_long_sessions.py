@@ -18,7 +18,7 @@ from durable_adk.sessions.records import StoredEvent
 
 pytestmark = pytest.mark.thorough
 
-EVENTS = 50_000
+EVENTS = 20_000
 
 
 def said(number: int) -> Event:
@@ -49,7 +49,7 @@ class Counting(BaseLlm):
 
 
 @pytest.mark.timeout(300)
-async def test_a_session_of_50000_events_keeps_answering(tmp_path: Path) -> None:
+async def test_a_session_of_20000_events_keeps_answering(tmp_path: Path) -> None:
     """D10: the model is shown all of it, or what it wants; the turns are stored behind.
 
     The first turn of a process reads the session, the next ones only its tail.

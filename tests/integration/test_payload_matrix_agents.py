@@ -36,7 +36,7 @@ from tests.support.payload_matrix import (
 )
 from tests.support.scripts import USER, call, calls, send
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 
 
 @pytest.fixture

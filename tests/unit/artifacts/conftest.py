@@ -9,7 +9,9 @@ from durable_adk.artifacts import (
 )
 
 
-@pytest.fixture(params=["memory", "files", "s3", "objects on disk"])
+@pytest.fixture(
+    params=["memory", "files", pytest.param("s3", marks=pytest.mark.sampled(3)), "objects on disk"]
+)
 async def service(request, tmp_path):
     """An empty artifact service, of each kind in turn."""
     if request.param == "memory":
