@@ -24,7 +24,7 @@ from tests.scenarios.stores import shared_stores
 from tests.scenarios.worker_main import Order
 from tests.support.preload import PRELOAD
 
-LAST_BREATH = 10
+LAST_BREATH = 30
 """Seconds that a worker which is to be killed may outlive its conversation."""
 
 
