@@ -110,9 +110,9 @@ export class Conversation {
     answer.missing ||= first > answer.next;
     answer.next = position + 1;
     answer.version += 1;
-    const start = answer.starts.get(first); // of chunks that came one by one before
-    if (start) Object.assign(answer, start);
-    else answer.starts.set(first, { text: answer.text, thought: answer.thought });
+    const start = answer.starts.get(first); // lengths; of chunks that came one by one before
+    if (start) Object.assign(answer, { text: answer.text.slice(0, start[0]), thought: answer.thought.slice(0, start[1]) });
+    else answer.starts.set(first, [answer.text.length, answer.thought.length]);
     for (const part of event.content?.parts ?? []) {
       if (part.text) answer[part.thought ? "thought" : "text"] += part.text;
     }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { serialize } from "node:v8";
 
 import { artifactsOf, Conversation, stateHistory, usageOf } from "./conversation.js";
 
@@ -41,6 +42,11 @@ test("merged chunks replace those of them that came before", () => {
     assert.deepEqual([partial.thought, partial.text, partial.missing], ["Hm. So. ", "Good day! Bye.", false]);
   }
   assert.equal(entries([user, merged(5, 4, text("day"))])[1].missing, true);
+});
+
+test("an answer under way keeps its text once, however many chunks it has", () => {
+  const [, partial] = entries([user, ...Array.from({ length: 500 }, (_, at) => chunk(at, "twenty characters...")), chunk(500, "!")]);
+  assert.ok(serialize(partial).length < 5 * partial.text.length);
 });
 
 test("a chunk that is missing is noticed", () => {
