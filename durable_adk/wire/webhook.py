@@ -12,7 +12,7 @@ from durable_adk.wire.effect import Effect
 DELIVER_WEBHOOK = "DeliverWebhook"
 """The type name of the workflow."""
 PUSH_PREFIX = "push-"
-"""Start of the ids that such receivers have in a `DeliverStep`."""
+"""Start of the ids that receivers of push notifications have in a `DeliverStep`."""
 
 
 class Delivered(JsonModel):

@@ -19,7 +19,8 @@ _REMEDY = (
 LOOKUP_TIMEOUT = 5.0
 """Seconds to find the addresses of a host."""
 _lookups = ThreadPoolExecutor(4, thread_name_prefix="lookup")
-"""Their own threads: a look-up cannot be stopped, and users can name hosts whose ones never end."""
+"""Their own threads: a look-up cannot be stopped, and users can name hosts whose look-ups never
+end."""
 _PORTS = {"https": 443, "http": 80}
 _MAX_PORT = 65_535
 
