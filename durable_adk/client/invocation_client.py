@@ -159,7 +159,7 @@ class InvocationClient:
         async with aclosing(self._follow(start)) as items:
             async for item in items:
                 if isinstance(item, StoredEvent) and item.event.id == f"{name}.0":
-                    self.check_same(item.event, name, request)
+                    self.check_same(item.event, name, request, is_first=record is None)
                 yield item
 
     async def attach(
@@ -319,8 +319,21 @@ class InvocationClient:
             self.check_same(stored.event, record.invocation_id, request)
         return start
 
-    def check_same(self, event: Event, invocation_id: str, request: InvocationRequest) -> None:
+    def check_same(
+        self,
+        event: Event,
+        invocation_id: str,
+        request: InvocationRequest,
+        *,
+        is_first: bool = False,
+    ) -> None:
         """Check that a user's event is what a request with its id would store.
+
+        Args:
+            event: The event.
+            invocation_id: The id.
+            request: The request.
+            is_first: Whether there was no invocation of this id when the request was sent.
 
         Raises:
             EventConflictError: An earlier request with the same id was another one.
@@ -330,6 +343,7 @@ class InvocationClient:
             message=request.user_content(),
             state_delta=None if self.derives_state else request.state_delta,
             custom_metadata=request.run_config.custom_metadata,
+            more_state=is_first,
         )
         if field is None:
             return
