@@ -6,9 +6,10 @@ it, or after another one was made current. So only workers without Worker Versio
 starts, and only while new workflows are not routed to a version.
 """
 
+import asyncio
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
@@ -22,6 +23,8 @@ from temporalio.worker import Worker
 
 KNOWN_FOR = 5.0
 """Seconds for which it is known whether a task queue routes new workflows to a version."""
+_START_WAITS = 0.5
+"""Most seconds by which asking for that delays a start, which is right without being eager, too."""
 _TIMEOUT = timedelta(seconds=5)
 
 
@@ -32,7 +35,7 @@ class _Polled:
     workers: int = 0
     versioned: int = 0
     routes: bool = True
-    """Whether new workflows went to a version when that was read."""
+    """Whether new workflows may go to a version: they did when that was read, or nobody knows."""
     read_at: float = -KNOWN_FOR
 
 
@@ -64,12 +67,12 @@ async def starts_here(client: Client, task_queue: str) -> bool:
     if here is None or here.versioned:
         return False
     if time.monotonic() - here.read_at > KNOWN_FOR:
-        try:
-            found = await described(client, task_queue)
-        except RPCError:
-            return False
-        here.routes = _routes(found.versioning_info)
-        here.read_at = time.monotonic()
+        # Other starts do not ask again, nor wait: until there is an answer they are not eager.
+        here.routes, here.read_at = True, time.monotonic()
+        with suppress(RPCError, TimeoutError):
+            async with asyncio.timeout(_START_WAITS):
+                found = await described(client, task_queue)
+                here.routes = _routes(found.versioning_info)
     return not here.routes
 
 
