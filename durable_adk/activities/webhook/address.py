@@ -3,9 +3,11 @@
 import asyncio
 import ipaddress
 import socket
+import time
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any, ClassVar
 
 from durable_adk.activities.webhook._library import URL, InvalidURL
 from durable_adk.errors import InvalidRequestError
@@ -18,7 +20,9 @@ _REMEDY = (
 )
 LOOKUP_TIMEOUT = 5.0
 """Seconds to find the addresses of a host."""
-_lookups = ThreadPoolExecutor(4, thread_name_prefix="lookup")
+THREAD_TIMEOUT = 10.0
+"""Seconds until a thread is free to look for them."""
+_threads = ThreadPoolExecutor(32, thread_name_prefix="lookup")
 """Their own threads: a look-up cannot be stopped, and users can name hosts whose look-ups never
 end."""
 _PORTS = {"https": 443, "http": 80}
@@ -58,16 +62,55 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
         return []
     if found.scheme != "https":
         raise InvalidRequestError(f"The url is not https. {_REMEDY}")
-    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
-        async with asyncio.timeout(LOOKUP_TIMEOUT):
-            infos = await asyncio.get_running_loop().run_in_executor(_lookups, look_up)
+        infos = await _Lookup.of(host).found()
     except UnicodeError:
         raise InvalidRequestError(f"The url's host is no name. {_REMEDY}") from None
     addresses = [str(info[4][0]) for info in sorted(infos, key=lambda info: info[0])]  # IPv4 first
     if not addresses or not all(map(is_public, addresses)):
         raise InvalidRequestError(f"The url's host has no public address. {_REMEDY}")
     return list(dict.fromkeys(addresses))
+
+
+class _Lookup:
+    """A look-up of a host, which all share who ask for it meanwhile."""
+
+    _lock = Lock()
+    _open: ClassVar[dict[str, "_Lookup"]] = {}
+
+    @classmethod
+    def of(cls, host: str) -> "_Lookup":
+        """Return the one that is open for a host, or a new one."""
+        with cls._lock:
+            return cls._open.get(host) or cls._open.setdefault(host, cls(host))
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._until = time.monotonic() + THREAD_TIMEOUT
+        self._begun = Future[None]()
+        self._begun.set_running_or_notify_cancel()  # so that no one who stops waiting cancels it
+        self._infos = _threads.submit(self._look)
+
+    async def found(self) -> list[Any]:
+        """Wait for what `getaddrinfo` returns; for a thread, and from then on for the answer.
+
+        Raises:
+            OSError: The host was not found in time.
+        """
+        async with asyncio.timeout(THREAD_TIMEOUT):
+            await asyncio.wrap_future(self._begun)
+        async with asyncio.timeout(LOOKUP_TIMEOUT):
+            return await asyncio.wrap_future(self._infos)
+
+    def _look(self) -> list[Any]:
+        self._begun.set_result(None)
+        try:
+            if time.monotonic() > self._until:  # nobody waits any more
+                raise TimeoutError
+            return socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
+        finally:
+            with self._lock:
+                del self._open[self._host]
 
 
 def is_public(address: str) -> bool:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -74,6 +75,7 @@ async def test_hosts_that_are_never_found_keep_nobody_waiting(
     answers = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait() or [])
     monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
+    monkeypatch.setattr(address, "THREAD_TIMEOUT", 0.05)
     try:
         async with asyncio.timeout(10):
             for found in await asyncio.gather(
@@ -84,6 +86,47 @@ async def test_hosts_that_are_never_found_keep_nobody_waiting(
             assert await asyncio.to_thread(lambda: "done") == "done"
     finally:
         answers.set()
+
+
+async def test_a_name_server_that_never_answers_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever waits for a thread has the whole time still; one name needs one thread at a time."""
+    answers, asked = threading.Event(), list[str]()
+
+    def found(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(host)
+        if host != NAME:
+            answers.wait()
+        return [(2, 1, 6, "", (PUBLIC[0], 443))]
+
+    async def look(host: str) -> list[str]:
+        return await addresses_of(f"https://{host}/", [])
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    only = ThreadPoolExecutor(1)
+    try:
+        slow = [asyncio.create_task(look(f"{n % 8}.example")) for n in range(40)]
+        await asyncio.sleep(0)
+        assert await look(NAME) == PUBLIC[:1]
+        answers.set()
+        await asyncio.gather(*slow)
+        assert len(asked) == 9
+
+        answers.clear()
+        monkeypatch.setattr(address, "_threads", only)
+        monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
+        first = asyncio.create_task(look("slow.example"))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(look(NAME))
+        with pytest.raises(TimeoutError):
+            await first
+        monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 5)
+        answers.set()
+        assert await second == PUBLIC[:1]
+    finally:
+        answers.set()
+        only.shutdown()
 
 
 async def test_an_operator_allows_hosts() -> None:
