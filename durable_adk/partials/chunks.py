@@ -1,6 +1,6 @@
 """The chunks of an attempt so far, kept for viewers that come later."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pydantic_core import to_json
@@ -65,6 +65,17 @@ class KeptChunks:
 
     def __iter__(self) -> Iterator[PartialEvent]:
         return (item.merged() for item in self._items)
+
+    @property
+    def last(self) -> PartialEvent | None:
+        """What iterating yields last; None: nothing is kept."""
+        return self._items[-1].merged() if self._items else None
+
+    def before_last(self) -> Iterable[PartialEvent]:
+        """Return what comes before `last`; it is merged only when somebody iterates over it."""
+        found = KeptChunks()
+        found._items = self._items[:-1]
+        return found
 
     def add(self, partial: PartialEvent) -> None:
         """Keep the next chunk, unless it or one before it does not fit."""

@@ -90,9 +90,9 @@ class Chunks:
     async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(_REPEAT)
-            published = list(self._published)
-            if published and self._world.partials is not None:
-                self._world.partials.publish(published[-1], published[:-1], again=True)
+            last = self._published.last
+            if last is not None and self._world.partials is not None:
+                self._world.partials.publish(last, self._published.before_last(), again=True)
 
     async def show(self, response: LlmResponse) -> None:
         """Let callbacks and plugins change a chunk, then publish it.

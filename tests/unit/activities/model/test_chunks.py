@@ -1,20 +1,24 @@
 """Chunks of a model's answer, in one step."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import pytest
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
+from durable_adk.activities.model import chunks
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.models import LlmResponse
-from durable_adk.partials import PartialChannel, PartialEvent
+from durable_adk.partials import PartialChannel, PartialEvent, chunks as kept
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import user_content
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 from durable_adk.wire.steps import ModelStep, OpenStep
-from tests.support.streams import StreamingModel
+from tests.support.streams import Piece, StreamingModel, brief, thought
 
 KEY = SessionKey("app", "u", "s")
 SSE = RunConfig(streaming_mode=StreamingMode.SSE)
@@ -27,7 +31,7 @@ class Recorder(PartialChannel):
         self.published: list[PartialEvent] = []
 
     def publish(
-        self, partial: PartialEvent, earlier: Sequence[PartialEvent] = (), *, again: bool = False
+        self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
     ) -> None:
         self.published.append(partial)
 
@@ -39,9 +43,32 @@ def counting(callback_context: Any, llm_response: LlmResponse) -> None:
     callback_context.state["seen"] = callback_context.state.get("seen", 0) + 1
 
 
-async def ask(channel: PartialChannel | None, *, attempt: int = 1, config: Any = SSE) -> Any:
+class Repeats(Recorder):
+    """Lets the model go on once its fourth chunk was published again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.earlier: Iterable[PartialEvent] = ()
+        self.enough = asyncio.Event()
+
+    def publish(
+        self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
+    ) -> None:
+        super().publish(partial)
+        if again and partial.index == 3:
+            self.earlier = earlier
+            self.enough.set()
+
+
+async def ask(
+    channel: PartialChannel | None,
+    *,
+    attempt: int = 1,
+    config: Any = SSE,
+    pieces: Sequence[Piece] = ("a ", "b"),
+) -> Any:
     """The result of one step of an agent that says two chunks."""
-    model = StreamingModel(turns=[["a ", "b", "a b"]])
+    model = StreamingModel(turns=[[*pieces, "a b"]])
     agent = LlmAgent(name="a", model=model, after_model_callback=counting)
     registry = AppRegistry([App(name="app", root_agent=agent)])
     deps = Dependencies(registry=registry, sessions=InMemorySessionService(), partials=channel)
@@ -82,6 +109,24 @@ async def test_chunks_share_nothing_with_the_whole() -> None:
     actions = [one.event.actions for one in channel.published]
     assert [one.state_delta for one in actions] == [{}, {}]
     assert len({id(one) for one in [*actions, result.event.actions]}) == 3
+
+
+async def test_chunks_are_merged_for_those_who_lack_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as no viewer comes, looking for one costs the same however many chunks are kept."""
+    merged, merge = list[str](), kept.KeptChunks.__iter__
+
+    def counted(self: kept.KeptChunks) -> Iterator[PartialEvent]:
+        for one in merge(self):
+            merged.append(one.event.text)
+            yield one
+
+    monkeypatch.setattr(kept.KeptChunks, "__iter__", counted)
+    monkeypatch.setattr(chunks, "_REPEAT", 0.001)
+    channel = Repeats()
+    await ask(channel, pieces=[thought("Hm."), "a ", "b", thought("So."), channel.enough])
+    assert merged == []
+    assert [brief(one.event) for one in channel.earlier] == ["~(Hm.)", "~a b"]
+    assert brief(channel.published[-1].event) == "~(So.)"
 
 
 async def test_without_a_channel_callbacks_run_all_the_same() -> None:
