@@ -27,6 +27,8 @@ from durable_adk.server.responses import path_of, refuse, values_of
 
 CHALLENGE = {"www-authenticate": "Bearer"}
 _WAYS = "DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or DURABLE_ADK_SERVER_OIDC"
+_FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip")
+"""Headers that a proxy adds. Servers that take the peer's address from them believe anybody."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
 
 logger = get_logger(__name__)
@@ -180,6 +182,18 @@ def _address_of(scope: Mapping[str, Any]) -> str:
     return (scope.get("client") or ("",))[0]
 
 
+def _not_local(scope: Mapping[str, Any]) -> str | None:
+    """Return why a request may be from another machine; None: it is from this one."""
+    for name in _FORWARDED:
+        if values_of(scope, name):
+            return (
+                f"this one was forwarded by a proxy, as its header {name} says. A proxy that only "
+                "this machine can reach, such as that of a development server, may leave it out"
+            )
+    # A Unix socket gives no address, and mostly a proxy stands before it.
+    return None if is_loopback(_address_of(scope)) else "this one is not known to be such"
+
+
 def require_authentication(host: str, means: Collection[Authenticator]) -> None:
     """Check that a server which others can reach asks who they are.
 
@@ -228,14 +242,15 @@ class Authentication:
             await self.app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Caller:
-        if not self.means and is_loopback(_address_of(scope)):
+        refused = None if self.means else _not_local(scope)
+        if not self.means and refused is None:
             return ANYBODY
         if self.is_public(path_of(scope)):
             return Caller()
-        if not self.means:  # mounted in an application that listens elsewhere, too
+        if refused is not None:  # e.g. mounted in an application that listens elsewhere
             raise PermissionDeniedError(
-                "The server asks nobody who they are, so it serves only this machine, by its "
-                f"loopback addresses. To serve others, set {_WAYS}."
+                "The server asks nobody who they are, so it serves only requests of this machine "
+                f"to its loopback addresses, and {refused}. To serve others, set {_WAYS}."
             )
         for one in self.means:
             user = await one.user_of(scope)

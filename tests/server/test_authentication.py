@@ -15,6 +15,7 @@ import pytest
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from durable_adk.errors import InvalidRequestError, PermissionDeniedError
 from durable_adk.server.access import AccessSettings, protect
@@ -271,6 +272,23 @@ async def test_without_authentication_nobody_else_is_served() -> None:
         assert refused.status_code == 403, peer
         assert "DURABLE_ADK_SERVER_TOKENS_FILE" in refused.json()["error"]["message"]
         assert (await ask(app, "/health", peer=peer)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header", ["X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1", "X-Real-IP: ::1"]
+)
+async def test_without_authentication_no_proxy_is_served(header: str) -> None:
+    """Its peer may be anybody, also if the server takes the peer's address from the header."""
+    app = small_app(AccessSettings(), "127.0.0.1")
+    believing: Any = ProxyHeadersMiddleware(app, trusted_hosts="*")  # as uvicorn is told to be
+    name, _, text = header.partition(": ")
+    for peer, asked in (("127.0.0.1", app), ("10.1.2.3", believing)):
+        refused = await ask(asked, "/who", {name: text}, peer=peer)
+        assert refused.status_code == 403, peer
+        assert "DURABLE_ADK_SERVER_PROXY_HEADER" in refused.json()["error"]["message"]
+        assert (await ask(asked, "/health", {name: text}, peer=peer)).status_code == 200
+    served = await ask(small_app(settings_for()), "/who", {name: text, **bearer(TOKEN)})
+    assert served.status_code == 200
 
 
 async def test_the_environment_says_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
