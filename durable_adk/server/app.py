@@ -39,20 +39,21 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE
 
 _ROUTERS = (
+    listing.router,  # /invocations/counts stands before /invocations/{id}
+    invocations.router,
+    runs.router,
+    session_events.router,
     health.router,
     adk_apps.router,
     sessions.router,
-    runs.router,
     artifacts.router,
     agents.router,
     traces.router,
-    listing.router,
-    invocations.router,
     model_requests.router,
     pending.router,
-    session_events.router,
     changes.router,
 )
+"""Those that are asked most come first: FastAPI tries all routes in turn."""
 _OPTIONAL = {
     "a2a": "durable_adk.server.protocols.a2a.http",
     "agui": "durable_adk.server.protocols.agui.http",
