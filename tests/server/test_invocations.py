@@ -424,6 +424,10 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
         found = (await http.get(f"{second}?{here}")).json()
         assert (found["status"], found["queued"]) == ("running", True)
         assert (await http.get(f"{second}/events?{here}&follow=false")).json() == []
+        while len(listed := (await http.get(f"{USERS}/s/queue")).json()) < len(names):
+            await asyncio.sleep(0.02)
+        assert [one["invocationId"] for one in listed] == names
+        assert all(one["queued"] for one in listed)
         for missing in (second, f"{second}?{here}2", f"/invocations/no?{here}"):
             assert (await http.get(missing)).status_code == 404
         cancelled = (await http.post(f"{third}/cancel?{here}")).json()

@@ -25,7 +25,8 @@ export class SessionView {
   #runs = new Map(); // invocation id -> {element, head, list, entries}
   #about = new Map(); // invocation id -> what the server says of it
   #asking = new Map(); // invocation id -> timer
-  #queued; // invocation id -> the message that it starts with
+  #queued; // invocation id -> the message that it starts with, if it was sent here
+  #cancelled = new Set(); // what does not wait any more, though it may be listed for a moment
   #session = null;
   #tab = "Timeline";
   #chosen = { name: null, version: null };
@@ -348,8 +349,15 @@ export class SessionView {
     return started;
   }
 
-  /** Ask the server which of the messages that were sent still wait; it has no list of them. */
+  /** Ask the server which messages wait; its list has those that a worker has seen. */
   async #lookAtQueue() {
+    const listed = new Set();
+    try {
+      for (const { invocationId } of await get(sessionPath(this.#key, "queue"))) listed.add(invocationId);
+    } catch {
+      // each is asked for
+    }
+    for (const id of listed) if (!this.#queued.has(id) && !this.#cancelled.has(id) && !this.#runs.has(id)) this.#queued.set(id, id);
     const look = async (id) => {
       try {
         if ((await getInvocation(this.#key, id)).queued) return;
@@ -358,7 +366,7 @@ export class SessionView {
       }
       this.#queued.delete(id);
     };
-    await Promise.all([...this.#queued.keys()].map(look));
+    await Promise.all([...this.#queued.keys()].filter((id) => !listed.has(id)).map(look));
     this.#drawQueue();
   }
 
@@ -376,13 +384,14 @@ export class SessionView {
     try {
       await postInvocation(this.#key, id, "cancel", {});
       announce("The message was cancelled.");
-      this.#queued.delete(id);
     } catch (error) {
       if (error.status !== 404) {
         this.#queue.append(failure(error));
         return;
       }
     }
+    this.#cancelled.add(id);
+    this.#queued.delete(id);
     this.#lookAtQueue();
   }
 

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from google.genai import types
@@ -30,10 +30,10 @@ from durable_adk.server.routes.records import (
     AttemptSummary,
     InvocationDetails,
     InvocationSummary,
-    KnownInvocation,
     attempts_of,
     detailed,
     events_of_invocation,
+    queued,
     summarized,
     summary_of,
 )
@@ -44,7 +44,6 @@ from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy, workflow_id
 
 router = APIRouter(prefix="/invocations", tags=["invocations"])
-Known = TypeVar("Known", bound=KnownInvocation)
 _KEYS = uuid.UUID("6f0d1a52-54a5-4f0c-9d61-0d5a0a4b8f52")
 _STARTED = 2.0
 """Seconds for a started invocation to open; then the response says that it waits."""
@@ -214,7 +213,7 @@ async def get_invocation(services: CurrentServices, this: ThisMessage) -> Respon
     recipient = await _recipient(services, *this)
     if recipient is not None:
         return as_json(await detailed(services, this.key, recipient))
-    return as_json(_queued(InvocationDetails, *this))
+    return as_json(queued(InvocationDetails, *this))
 
 
 @router.get("/{invocation_id}/events", response_class=EventStream, responses=_ALSO_JSON)
@@ -263,7 +262,7 @@ async def cancel(services: CurrentServices, this: ThisMessage) -> Response:
     if not await client.cancel(*this):
         raise InvocationNotFoundError("The message was handed to the invocation that was active.")
     cancelled = {"status": Status.CANCELLED, "queued": None}
-    return as_json(_queued(InvocationSummary, *this).model_copy(update=cancelled))
+    return as_json(queued(InvocationSummary, *this).model_copy(update=cancelled))
 
 
 @router.post("/{invocation_id}/steer", status_code=202)
@@ -361,19 +360,7 @@ async def _started(services: ServerServices, key: SessionKey, name: str) -> Invo
     if record is not None:
         return await summarized(services.session_service, key, record)
     await _require_taken(services, key, name)
-    return _queued(InvocationSummary, key, name)
-
-
-def _queued(kind: type[Known], key: SessionKey, name: str) -> Known:
-    app, user, session = key
-    return kind(
-        app_name=app,
-        user_id=user,
-        session_id=session,
-        invocation_id=name,
-        status=Status.RUNNING,
-        queued=True,
-    )
+    return queued(InvocationSummary, key, name)
 
 
 async def _recipient(

@@ -1,7 +1,7 @@
 """An invocation as lists show it, and all that is known of it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from google.genai import types
 from pydantic import Field
@@ -18,6 +18,7 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
+Known = TypeVar("Known", bound="KnownInvocation")
 _PREVIEW = 200
 """Characters of a message in a list."""
 
@@ -101,6 +102,19 @@ async def summarized(
     if record.status is Status.PAUSED:
         summary.pending = len(await pending_calls_of(sessions, key, record.invocation_id))
     return summary
+
+
+def queued(kind: type[Known], key: SessionKey, name: str) -> Known:
+    """Return a message that waits for its session."""
+    app, user, session = key
+    return kind(
+        app_name=app,
+        user_id=user,
+        session_id=session,
+        invocation_id=name,
+        status=Status.RUNNING,
+        queued=True,
+    )
 
 
 def summary_of(

@@ -1,14 +1,17 @@
-"""Routes of a whole session: what happens in it, and going back in it."""
+"""Routes of a whole session: what happens in it, what waits for it, and going back in it."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from durable_adk.client.rewind import Rewinding
-from durable_adk.server.routes.body import From, InSession, RequestBody
+from durable_adk.server.routes.body import From, InSession, RequestBody, as_json
+from durable_adk.server.routes.records import InvocationSummary, queued
 from durable_adk.server.services import CurrentServices
 from durable_adk.server.streams import ITEMS, EventStream, Reading
+from durable_adk.sessions.records import QueuePlace
 
 _SESSION = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
+_MAX_QUEUED = 100
 router = APIRouter(prefix=_SESSION, tags=["sessions"])
 
 
@@ -25,6 +28,26 @@ async def get_session_events(services: CurrentServices, key: InSession, after: F
     reading = Reading(services.feed.session(key, after))
     await reading.first()
     return EventStream(services, reading, ITEMS)
+
+
+@router.get("/queue", response_model=list[InvocationSummary])
+async def get_queue(services: CurrentServices, key: InSession) -> Response:
+    """Return the messages that wait for the session, in the order of their turns.
+
+    At most 100, and none that no worker has seen yet. One whose workflow was terminated may be
+    among them for a while.
+    """
+    sessions = services.session_service
+    tickets = await sessions.waiting(key, limit=_MAX_QUEUED)
+    return as_json(
+        [
+            queued(InvocationSummary, key, one.invocation_id)
+            for one in tickets
+            # Invocations that resume or close wait there, too, before messages.
+            if one.place is QueuePlace.LAST
+            or await sessions.get_invocation(key, one.invocation_id) is None
+        ]
+    )
 
 
 @router.post("/rewind")

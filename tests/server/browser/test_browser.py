@@ -200,7 +200,7 @@ async def test_a_session_is_taken_back(browser, web) -> None:
 
 
 async def test_a_message_that_waits_is_shown_again_and_cancelled(browser, web) -> None:
-    """A page that is loaded again lists it; once it is cancelled no run comes of it."""
+    """Also by a page that did not send it, by its id; once it is cancelled no run comes of it."""
     async with tab(browser, web) as page:
         await say(page, "talk talk talk")
         await page.get_by_text("word1").first.wait_for()
@@ -210,7 +210,11 @@ async def test_a_message_that_waits_is_shown_again_and_cancelled(browser, web) -
         await waits.wait_for()
         await page.reload()
         await waits.wait_for()
-        await page.get_by_role("button", name="Cancel draw").click()
+        await page.evaluate("sessionStorage.clear()")
+        await page.reload()
+        waits = page.get_by_text("Waits until the run before it has ended: e-")
+        await waits.wait_for()
+        await page.get_by_role("button", name="Cancel e-").click()
         await playwright.expect(waits).to_have_count(0)
         await ended(page)
         await page.reload()
