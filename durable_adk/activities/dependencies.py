@@ -1,8 +1,10 @@
 """The dependencies of all effects on one worker: apps, stores, limits and callbacks."""
 
+import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
@@ -89,6 +91,8 @@ class Dependencies:
     `waiting.InPlaceWaits`."""
     waiting_pages: int = 0
     """Number of pages that wait for events, see `read_session_events`."""
+    rebuilding: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
+    """One attempt at a time has a whole session in memory, see `read_model_requests`."""
     webhooks: Webhooks | None = None
     """Where webhooks go; None: nowhere but to receivers of A2A's push notifications."""
     start_delivery: Callable[[DeliverStep], Awaitable[None]] = start_nothing

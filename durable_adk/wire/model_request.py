@@ -11,7 +11,7 @@ from durable_adk.wire.event_page import MAX_PAGE_BYTES
 from durable_adk.wire.messages import parsed
 from durable_adk.wire.run_config import RunConfig
 
-MAX_CALLS = 50
+MAX_CALLS = 10
 """Maximum number of model calls of one step."""
 
 
@@ -26,11 +26,12 @@ class ReadModelRequestsStep(JsonModel, Effect["ModelRequests"]):
     run_configs: dict[str, RunConfig] = Field(default_factory=dict[str, RunConfig])
     """By invocation id, the options of a run, as far as they are still known."""
     skips: bool = False
-    """Whether those that cannot be rebuilt are left out; otherwise they are an error."""
+    """Whether those are left out that cannot be rebuilt, have no room or time left, or are the
+    answer of a callback perhaps; otherwise they are an error, or have a sentence on it."""
     max_bytes: int = Field(default=MAX_PAGE_BYTES, ge=1_000, le=MAX_PAGE_BYTES)
     """Maximum size of the requests as JSON."""
     attempt_timeout: float = Field(default=20.0, gt=0, le=60)
-    """Seconds that the agents' code may take."""
+    """Seconds that all of it may take."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:

@@ -2,19 +2,23 @@
 
 The same code builds them as for a call, so it runs the agents' functions as another attempt of the
 call would: instructions that are functions, toolsets, and tools that change the request. These may
-run any number of times for a call anyway, because an attempt may be lost. What they would change is
-dropped. Callbacks and plugins may have effects of any kind, so they do not run.
+run any number of times for a call anyway, because an attempt may be lost. What they change of the
+session is dropped, and the services refuse changes. Callbacks and plugins may have effects of any
+kind, so they do not run.
 """
 
+import asyncio
 import copy
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Self, cast
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from google.genai import types
 
 from durable_adk.activities.commit.session_cache import KnownEvents
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import without_later
+from durable_adk.activities.model.readonly_services import read_only
 from durable_adk.activities.model.request import build_request, label
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
@@ -25,17 +29,19 @@ from durable_adk.conversation.history import USER
 from durable_adk.errors import (
     AgentDefinitionError,
     NotFoundError,
+    PayloadTooLargeError,
+    RateLimitError,
     RequestNotRebuiltError,
     RunError,
 )
 from durable_adk.events.event import MISSING_TOOLSETS, MODEL_CALL, Event
 from durable_adk.models.llm_request import SET_MODEL_RESPONSE, LlmRequest
+from durable_adk.retrying import Deadline
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.tools.base_toolset import missed_toolsets
 from durable_adk.tools.output_schema import json_schema_of
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.messages import check_size
 from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.steps import ModelStep
 
@@ -75,33 +81,77 @@ class RebuiltRequest(NamedTuple):
 async def read_model_requests(
     deps: Dependencies, step: ReadModelRequestsStep, attempt: EffectAttempt
 ) -> ModelRequests:
-    """Rebuild the requests of a step, with `skips` as many as fit.
+    """Rebuild the requests of a step; with `skips` as many as fit into its size and time.
 
     Raises:
         UnknownAppError: The app is not served here.
+        RateLimitError: This worker rebuilds others all the time.
         NotFoundError: There is no such event, or no model made it.
         RequestNotRebuiltError: The agents' present code cannot build the request.
-        PayloadTooLargeError: One does not fit, and none is to be left out.
+        PayloadTooLargeError: They do not fit, and none is to be left out.
     """
     del attempt  # it changes nothing
     deps.registry.app(step.app)
-    session = await StoredSession.read(deps, step.key)
-    page, room = ModelRequests(), step.max_bytes
-    for event_id in step.event_ids:
-        try:
-            found = _shown(deps, step, await rebuild_request(deps, step, session, event_id))
-            found.event_id = event_id
-        except (NotFoundError, RequestNotRebuiltError):
-            if step.skips:
-                continue
-            raise
-        text = found.to_json()
-        room -= len(text.encode())
-        if room < 0 and step.skips:
-            break
-        check_size(text, f"The request of {event_id}", step.max_bytes)
-        page.requests.append(found)
+    page, room, deadline = ModelRequests(), step.max_bytes, Deadline(step.attempt_timeout)
+    async with _turn(deps, step):
+        session = await StoredSession.read(deps, step.key)
+        for event_id in step.event_ids:
+            if step.skips and deadline.left() <= 0:
+                break
+            try:
+                found = await _found(deps, step, session, event_id, deadline)
+            except (NotFoundError, RequestNotRebuiltError):
+                if step.skips:
+                    continue
+                raise
+            room -= len(found.to_json().encode())
+            if room < 0 and step.skips:
+                break
+            if room < 0:
+                raise PayloadTooLargeError(
+                    f"The requests up to that of {event_id!r} have {step.max_bytes - room:,} "
+                    f"bytes; together they may have at most {step.max_bytes:,}."
+                )
+            page.requests.append(found)
     return page
+
+
+@asynccontextmanager
+async def _turn(deps: Dependencies, step: ReadModelRequestsStep) -> AsyncGenerator[None]:
+    """Wait until no other attempt of this worker has a session in memory."""
+    try:
+        async with asyncio.timeout(step.attempt_timeout):
+            await deps.rebuilding.acquire()
+    except TimeoutError:
+        raise RateLimitError(
+            "The worker rebuilds other requests of model calls; try again in some seconds."
+        ) from None
+    try:
+        yield
+    finally:
+        deps.rebuilding.release()
+
+
+async def _found(
+    deps: Dependencies,
+    step: ReadModelRequestsStep,
+    session: StoredSession,
+    event_id: str,
+    deadline: Deadline,
+) -> ModelRequest:
+    try:
+        async with time_limit(deadline.left()):
+            rebuilt = await rebuild_request(deps, step, session, event_id)
+    except TimeoutError:
+        raise RequestNotRebuiltError(
+            f"The request of {event_id!r} was not rebuilt within {step.attempt_timeout:g} s: its "
+            "instructions and toolsets are slow, or the worker rebuilds others."
+        ) from None
+    if step.skips and not _is_marked(rebuilt.event):
+        raise NotFoundError(f"A callback may have made event {event_id!r}.")
+    found = _shown(deps, step, rebuilt)
+    found.event_id = event_id
+    return found
 
 
 async def rebuild_request(
@@ -120,18 +170,12 @@ async def rebuild_request(
             raise NotFoundError(f"Event {event_id!r} was made by {event.author}, not by a model.")
         scope = _scope(deps, step, session, event, revision=revision)
         scope.agent = agent
-        async with time_limit(step.attempt_timeout):
-            with missed_toolsets(waits=False) as missed:
-                request = await build_request(agent, scope)
+        with missed_toolsets(waits=False) as missed:
+            request = await build_request(agent, scope)
     except (RunError, AgentDefinitionError) as error:
         raise RequestNotRebuiltError(
             f"The request of {event_id!r} cannot be rebuilt: {error.message}"
         ) from error
-    except TimeoutError:
-        raise RequestNotRebuiltError(
-            f"The instructions and toolsets of {event.author!r} took more than "
-            f"{step.attempt_timeout:g} s, so the request of {event_id!r} was not rebuilt."
-        ) from None
     label(request, agent)
     return RebuiltRequest(request, agent, event, [error.message for error in missed])
 
@@ -161,7 +205,9 @@ def _scope(
     known = KnownEvents.of(before, event.invocation_id)
     if _is_text_of_call(event, known.events[known.start :]):
         raise NotFoundError(f"Event {event.id!r} was made of the call before it.")
-    return deps.scope_over(call, copy.deepcopy(state), known)
+    scope = deps.scope_over(call, copy.deepcopy(state), known)
+    scope.services = read_only(scope.services)
+    return scope
 
 
 def _answer(session: StoredSession, event_id: str) -> tuple[Event, int]:
@@ -186,12 +232,22 @@ def _answer(session: StoredSession, event_id: str) -> tuple[Event, int]:
 
 def _is_text_of_call(event: Event, before: list[Event]) -> bool:
     """Whether the loop made the event of a call of `set_model_response` (AGT-19)."""
-    if event.finish_reason or event.usage_metadata or event.model_version:
+    if _is_marked(event):
         return False
     own = (one for one in reversed(before) if _place(one) == _place(event))
     last = next(own, None)
     responses = last.get_function_responses() if last else []
     return any(one.name == SET_MODEL_RESPONSE for one in responses)
+
+
+def _is_marked(event: Event) -> bool:
+    """Whether an event has what only a model gives; a model may give none of it."""
+    return bool(
+        event.finish_reason
+        or event.usage_metadata
+        or event.model_version
+        or event.get_function_calls()
+    )
 
 
 def _place(event: Event) -> tuple[str, str | None]:
@@ -254,12 +310,28 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 def _content(content: types.Content) -> dict[str, Any]:
     """Leave out what only a model can read: the bytes of files, and signatures of thoughts."""
-    shown = _dumped(content)
-    for part in shown.get("parts", ()):
-        part.pop("thoughtSignature", None)
-        for one in (part, *part.get("functionResponse", {}).get("parts", ())):
-            one.get("inlineData", {}).pop("data", None)
-    return shown
+    parts = [_without_bytes(part) for part in content.parts or ()]
+    return _dumped(content.model_copy(update={"parts": parts}))
+
+
+def _without_bytes(part: types.Part) -> types.Part:
+    """Return a copy, because a file may have many megabytes, and more once it is text."""
+    update: dict[str, Any] = {"thought_signature": None, "inline_data": _empty(part.inline_data)}
+    response = part.function_response
+    if response is not None:
+        files = response.parts and [
+            one.model_copy(update={"inline_data": _empty(one.inline_data)})
+            for one in response.parts
+        ]
+        update["function_response"] = response.model_copy(update={"parts": files})
+    return part.model_copy(update=update)
+
+
+B = TypeVar("B", types.Blob, types.FunctionResponseBlob)
+
+
+def _empty(file: B | None) -> B | None:
+    return file and file.model_copy(update={"data": None})
 
 
 def _differences(
@@ -278,6 +350,11 @@ def _differences(
     above = [root.global_instruction] if isinstance(root, LlmAgent) else []
     if any(map(callable, [*above, agent.instruction])):
         yield "An instruction is a function, and says what it says now."
+    if not _is_marked(event):
+        yield (
+            "The event has no call, and neither finish reason nor tokens nor a model's version: a "
+            "callback may have made it."
+        )
     if event.branch:
         yield "Another branch may have changed the state between the request and the answer."
     then: Any = (event.custom_metadata or {}).get(MISSING_TOOLSETS, [])

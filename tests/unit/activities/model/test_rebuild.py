@@ -1,7 +1,7 @@
 """A rebuilt request is the one that the model got."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,7 +14,18 @@ from durable_adk.agents import LlmAgent, LoopAgent, ParallelAgent, RunConfig, Se
 from durable_adk.agents.run_config import StreamingMode
 from durable_adk.apps import App, AppRegistry
 from durable_adk.apps.app import EventsCompactionConfig, ResumabilityConfig
-from durable_adk.errors import NotFoundError, PayloadTooLargeError, RequestNotRebuiltError
+from durable_adk.artifacts import InMemoryArtifactService
+from durable_adk.auth import AuthConfig
+from durable_adk.auth.auth_schemes import HTTPBearer
+from durable_adk.auth.credential_service import InMemoryCredentialService
+from durable_adk.context.activity import Services
+from durable_adk.errors import (
+    NotFoundError,
+    PayloadTooLargeError,
+    RateLimitError,
+    RequestNotRebuiltError,
+)
+from durable_adk.memory import InMemoryMemoryService
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import Runner
@@ -381,7 +392,7 @@ async def test_what_cannot_be_rebuilt_is_refused() -> None:
             return ""
 
         agent.instruction = slow
-        with pytest.raises(RequestNotRebuiltError, match=r"more than 0\.01 s"):
+        with pytest.raises(RequestNotRebuiltError, match=r"within 0\.01 s"):
             await shown(app, runner, said, attempt_timeout=0.01)
         with pytest.raises(RequestNotRebuiltError, match="no agent 'a'"):
             await shown(app_of(LlmAgent(name="b", model=model)), runner, said)
@@ -390,3 +401,180 @@ async def test_what_cannot_be_rebuilt_is_refused() -> None:
             await shown(app, runner, said, max_bytes=1_000)
         found = await shown(app, runner, said, said, said, max_bytes=5_000, skips=True)
         assert len(found) == 2
+        with pytest.raises(PayloadTooLargeError, match="together they may have at most 5,000"):
+            await shown(app, runner, said, said, said, max_bytes=5_000)
+
+
+async def test_one_session_at_a_time_is_in_a_workers_memory() -> None:
+    """Others wait: not for longer than they may take, and they can be cancelled."""
+    begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def waits(_: Any) -> str:
+        begun.release()
+        await go_on.wait()
+        return ""
+
+    agent = LlmAgent(name="a", model=scripted("one"))
+    app = app_of(agent)
+    async with runs(app) as runner:
+        said = (await send(runner))[-1].id
+        agent.instruction = waits
+        deps = Dependencies(registry=AppRegistry([app]), sessions=runner.session_service)
+
+        def look(seconds: float = 20.0) -> Any:
+            step = step_of([said], {}, attempt_timeout=seconds)
+            return asyncio.ensure_future(read_model_requests(deps, step, EffectAttempt()))
+
+        first = look()
+        await begun.acquire()
+        cancelled, last = look(), look()
+        with pytest.raises(RateLimitError, match="other requests"):
+            await look(0.01)
+        assert begun.locked()  # nobody else has begun
+        cancelled.cancel()
+        go_on.set()
+        assert len((await first).requests) == len((await last).requests) == 1
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+
+async def test_what_is_left_out_ends_with_the_time() -> None:
+    """Those that were rebuilt before it are shown; nothing is begun after it."""
+    asked: list[str] = []
+
+    async def slow_later(_: Any) -> str:
+        asked.append("")
+        await asyncio.sleep(60 if len(asked) > 1 else 0)
+        return ""
+
+    agent = LlmAgent(name="a", model=scripted("one"))
+    app = app_of(agent)
+    async with runs(app) as runner:
+        said = (await send(runner))[-1].id
+        agent.instruction = slow_later
+        found = await shown(app, runner, *[said] * 4, skips=True, attempt_timeout=0.2)
+    assert (len(found), len(asked)) == (1, 2)
+
+
+async def test_an_answer_that_a_callback_may_have_made() -> None:
+    """It has nothing that only a model gives, as that of some models; a trace leaves it out."""
+
+    def answers(_: Any) -> types.Content:
+        return types.ModelContent("Closed.")
+
+    agent = LlmAgent(name="a", model=scripted(), before_agent_callback=answers)
+    app = app_of(agent)
+    async with runs(app) as runner:
+        said = (await send(runner))[-1].id
+        (found,) = await shown(app, runner, said)
+        assert found.differences[-1].endswith("a callback may have made it.")
+        assert await shown(app, runner, said, skips=True) == []
+
+
+class Attaching(BaseTool):
+    """A tool that adds a file whose bytes nothing may read."""
+
+    async def process_llm_request(self, *, tool_context: Any, llm_request: LlmRequest) -> None:
+        """Add it, and one in a response."""
+        data: Any = object()
+        blob = types.Blob.model_construct(data=data, mime_type="image/png")
+        inner = types.FunctionResponseBlob.model_construct(data=data, mime_type="image/png")
+        parts = [types.FunctionResponsePart(inline_data=inner)]
+        response = types.FunctionResponse(name="f", response={}, parts=parts)
+        both = [types.Part(inline_data=blob), types.Part(function_response=response)]
+        llm_request.contents.append(types.Content(role="user", parts=both))
+
+
+async def test_the_bytes_of_files_are_not_turned_into_text() -> None:
+    """They may be many megabytes, and are not shown."""
+    agent = LlmAgent(name="a", model=scripted("one"))
+    app = app_of(agent)
+    async with runs(app) as runner:
+        said = (await send(runner))[-1].id
+        agent.tools = [Attaching(name="attach", description="Attaches.")]
+        (found,) = await shown(app, runner, said)
+    file = {"inlineData": {"mimeType": "image/png"}}
+    response = {"functionResponse": {"name": "f", "response": {}, "parts": [file]}}
+    assert found.contents[-1]["parts"] == [file, response]
+
+
+CREDENTIAL = AuthConfig(auth_scheme=HTTPBearer())
+CHANGES: dict[str, Callable[[ToolContext], Awaitable[Any]]] = {
+    "save_artifact of 'a'": lambda context: context.save_artifact("a", types.Part(text="x")),
+    "save_artifact_stream of 'a'": lambda context: context.save_artifact_stream("a", NO_CHUNKS),
+    "delete_artifact of 'note'": lambda context: artifacts_of(context).delete_artifact(
+        app_name="app", filename="note", **USER
+    ),
+    "delete_user": lambda context: artifacts_of(context).delete_user(
+        app_name="app", user_id="u", session_ids=["s"]
+    ),
+    "add_memory": lambda context: context.add_memory(memories=[]),
+    "add_events_to_memory": lambda context: context.add_events_to_memory(events=[]),
+    "add_session_to_memory": lambda context: context.add_session_to_memory(),
+    "delete_memory": lambda context: memory_of(context).delete_memory(app_name="app", user_id="u"),
+    "save_credential": lambda context: context.save_credential(CREDENTIAL),
+}
+NO_CHUNKS: Any = ()
+
+
+def artifacts_of(context: ToolContext) -> Any:
+    """The artifact service that user code can get hold of."""
+    return context.get_invocation_context().artifact_service
+
+
+def memory_of(context: ToolContext) -> Any:
+    """The memory service that user code can get hold of."""
+    return context.get_invocation_context().memory_service
+
+
+class Changing(BaseTool):
+    """A tool that reads and changes stores when a request is built."""
+
+    change: Any = None
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: Any) -> None:
+        """Read all, then change one."""
+        assert await tool_context.list_artifacts() == ["note"]
+        assert await tool_context.get_artifact_version("note")
+        assert await tool_context.open_artifact("note")
+        names = {"app_name": "app", "filename": "note", **USER}
+        assert await artifacts_of(tool_context).list_versions(**names) == [0]
+        assert len(await artifacts_of(tool_context).list_artifact_versions(**names)) == 1
+        assert (await tool_context.search_memory("x")).memories == []
+        assert await tool_context.load_credential(CREDENTIAL) is None
+        if self.change is not None:
+            await self.change(tool_context)
+
+
+async def test_a_look_reads_from_services_and_changes_nothing() -> None:
+    """What the tool would change is refused by name; the stores are as before."""
+    services = Services(
+        artifacts=InMemoryArtifactService(),
+        memory=InMemoryMemoryService(),
+        credentials=InMemoryCredentialService(),
+    )
+    agent = LlmAgent(name="a", model=scripted("one"))
+    app = app_of(agent)
+    async with runs(app) as runner:
+        said = (await send(runner))[-1].id
+        assert services.artifacts
+        note = types.Part(text="From a file.")
+        await services.artifacts.save_artifact(
+            app_name="app", filename="note", artifact=note, **USER
+        )
+        tool = Changing(name="changes", description="Changes.")
+        agent.tools, agent.instruction = [tool], "{artifact.note}"
+        deps = Dependencies(
+            registry=AppRegistry([app]), sessions=runner.session_service, services=services
+        )
+
+        async def look() -> Any:
+            return await read_model_requests(deps, step_of([said], {}), EffectAttempt())
+
+        assert "From a file." in (await look()).requests[0].system_instruction
+        for named, change in CHANGES.items():
+            tool.change = change
+            with pytest.raises(RequestNotRebuiltError, match=f"{named}.*may change nothing"):
+                await look()
+        tool.change = None
+        await look()  # as before: the tool has looked at all
