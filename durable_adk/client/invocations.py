@@ -2,14 +2,15 @@
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.deployment.v1 import WorkerDeploymentOptions, WorkerDeploymentVersion
 from temporalio.api.enums.v1 import WorkerVersioningMode
+from temporalio.api.history.v1 import WorkflowExecutionStartedEventAttributes
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueueVersioningInfo
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryRequest
 from temporalio.client import (
@@ -26,7 +27,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
-from temporalio.converter import WorkflowSerializationContext
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.exceptions import (
     ApplicationError,
     WorkflowAlreadyStartedError,
@@ -48,6 +49,7 @@ from durable_adk.errors import (
     SessionBusyError,
     SessionRegressedError,
     TemporalUnavailableError,
+    TransientError,
     from_detail,
 )
 from durable_adk.json_values import canonical
@@ -62,6 +64,7 @@ from durable_adk.wire.messages import (
     InvocationResult,
     workflow_id,
 )
+from durable_adk.workflows.invocation import ARGUMENT_ERRORS
 
 QUERY_TIMEOUT = timedelta(seconds=2)
 TASK_TIMEOUT = timedelta(seconds=3)
@@ -283,7 +286,7 @@ class Invocations:
         """Raise NoWorkerError if no worker that would take an invocation has polled lately.
 
         Args:
-            invocation_id: For the error message.
+            invocation_id: Names what waits for a worker, in the error message; empty: nothing does.
             opened: Whether it was opened. With Worker Versioning, the current version takes only
                 those that were not.
         """
@@ -294,12 +297,16 @@ class Invocations:
             if time.time() - poller.last_access_time.seconds < POLLER_MAX_AGE
         ]
         if not known:
-            raise NoWorkerError(
-                f"No worker polls task queue {self.task_queue!r}. The message is kept: start a "
-                f"worker with `durable-adk worker`, then attach to invocation {invocation_id}."
+            remedy = (
+                "The message is kept: start a worker with `durable-adk worker`, then attach to "
+                f"invocation {invocation_id}."
+                if invocation_id
+                else "Start one with `durable-adk worker`, then try again."
             )
+            raise NoWorkerError(f"No worker polls task queue {self.task_queue!r}. {remedy}")
         if not opened and answer.HasField("versioning_info"):
-            _check_version(known, answer.versioning_info, self.task_queue)
+            kept = "The message is kept; make" if invocation_id else "Make"
+            _check_version(known, answer.versioning_info, self.task_queue, kept)
 
 
 _Version = tuple[str, str] | None
@@ -307,7 +314,7 @@ _Version = tuple[str, str] | None
 
 
 def _check_version(
-    pollers: Iterable[PollerInfo], routing: TaskQueueVersioningInfo, task_queue: str
+    pollers: Iterable[PollerInfo], routing: TaskQueueVersioningInfo, task_queue: str, make: str
 ) -> None:
     """Raise NoWorkerError if no worker has a version that new workflows are started on."""
     versions = {_version_of(one.deployment_options) for one in pollers}
@@ -321,7 +328,7 @@ def _check_version(
     name, build = next((one for one in versions if one), ("DEPLOYMENT", "BUILD_ID"))
     raise NoWorkerError(
         f"The workers of task queue {task_queue!r} have {serves}, but new invocations go to "
-        f"workers with {wanted}. The message is kept; make a version current: temporal worker "
+        f"workers with {wanted}. {make} a version current: temporal worker "
         f"deployment set-current-version --deployment-name {name} --build-id {build}"
     )
 
@@ -337,31 +344,59 @@ def _version(version: WorkerDeploymentVersion) -> _Version:
     return (version.deployment_name, version.build_id) if version.build_id else None
 
 
-async def started_with(
+class UnreadableError(Exception):
+    """The argument of a run cannot be read: its key is missing, or it is lost or malformed."""
+
+
+async def start_of(
     client: Client, workflow: str, run_id: str | None = None
-) -> InvocationRequest | None:
-    """Return the request that a workflow run was started with.
+) -> WorkflowExecutionStartedEventAttributes:
+    """Return what Temporal knows of the start of a workflow run.
 
     Args:
         client: A Temporal client.
         workflow: The workflow's id.
         run_id: The run; None: the latest.
 
-    Returns:
-        None if the run or its payload is deleted, or it has continued another run.
+    Raises:
+        RPCError: There is no such run, or Temporal does not respond.
     """
-    execution = WorkflowExecution(workflow_id=workflow, run_id=run_id or "")
     asked = GetWorkflowExecutionHistoryRequest(
-        namespace=client.namespace, execution=execution, maximum_page_size=1
+        namespace=client.namespace,
+        execution=WorkflowExecution(workflow_id=workflow, run_id=run_id or ""),
+        maximum_page_size=1,
     )
+    history = await client.workflow_service.get_workflow_execution_history(asked)
+    return history.history.events[0].workflow_execution_started_event_attributes
+
+
+async def decoded(converter: DataConverter, payloads: Sequence[Payload]) -> list[Any]:
+    """Return the arguments of a run, of which any client of the namespace may have started one.
+
+    Raises:
+        UnreadableError: They cannot be read.
+    """
+    try:
+        return await converter.decode(payloads)
+    except (TransientError, PayloadLostError, OSError, *ARGUMENT_ERRORS) as error:
+        raise UnreadableError from error  # OSError: external storage is unavailable
+
+
+async def started_with(
+    client: Client, workflow: str, run_id: str | None = None
+) -> InvocationRequest | None:
+    """Return the request that an invocation's run was started with.
+
+    Returns:
+        None if the run or its payload is deleted or unreadable, or it has continued another run.
+    """
     context = WorkflowSerializationContext(client.namespace, workflow)
     try:
-        history = await client.workflow_service.get_workflow_execution_history(asked)
-        started = history.history.events[0].workflow_execution_started_event_attributes
-        converter = client.data_converter.with_context(context)
-        (argument,) = await converter.decode(started.input.payloads)
+        started = await start_of(client, workflow, run_id)
+        found = await decoded(client.data_converter.with_context(context), started.input.payloads)
+        (argument,) = found
         return InvocationRequest.read(argument)
-    except (RPCError, DurableAdkError, ValueError, IndexError):
+    except (RPCError, UnreadableError, DurableAdkError, ValueError, IndexError):
         return None
 
 

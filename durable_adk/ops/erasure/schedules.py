@@ -7,8 +7,9 @@ from temporalio.client import Client, ScheduleActionStartWorkflow
 from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
+from durable_adk.client.invocations import UnreadableError
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.ops.erasure.workflows import UnreadableError, owner_of_arguments
+from durable_adk.ops.erasure.workflows import owner_of_arguments
 from durable_adk.workflows.invocation import TYPE_NAME
 
 

@@ -7,22 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from temporalio.api.common.v1 import Payload, WorkflowExecution as RunId
-from temporalio.api.workflowservice.v1 import (
-    DeleteWorkflowExecutionRequest,
-    GetWorkflowExecutionHistoryRequest,
-)
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.errors import PayloadLostError, TemporalUnavailableError, TransientError
+from durable_adk.client.invocations import UnreadableError, decoded, start_of
+from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire.checkpoint import Cursor
 from durable_adk.wire.event_page import ReadSessionEventsStep
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.search_attributes import APP, USER
 from durable_adk.wire.webhook import DELIVER_WEBHOOK, DeliverStep
-from durable_adk.workflows.invocation import ARGUMENT_ERRORS, TYPE_NAME
+from durable_adk.workflows.invocation import TYPE_NAME
 from durable_adk.workflows.model_requests import MODEL_REQUESTS
 from durable_adk.workflows.session_events import SESSION_EVENTS
 
@@ -32,10 +30,6 @@ _POLL = 0.1
 _DELETION_TIMEOUT = 120.0
 """Seconds Temporal has to delete workflows. Measured for closed workflows: 33 s with its default
 settings, about 3 s with those of our development server."""
-
-
-class UnreadableError(Exception):
-    """The argument of a run cannot be read: its key is missing, or it is lost or malformed."""
 
 
 @dataclass(frozen=True)
@@ -118,18 +112,12 @@ async def _is_of(
 
     The argument of a first run is a request, that of a later one a cursor. Both name the user.
     """
-    request = GetWorkflowExecutionHistoryRequest(
-        namespace=client.namespace,
-        execution=RunId(workflow_id=run.id, run_id=run.run_id),
-        maximum_page_size=1,
-    )
     try:
-        history = await client.workflow_service.get_workflow_execution_history(request)
+        started = await start_of(client, run.id, run.run_id)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return False
         raise
-    started = history.history.events[0].workflow_execution_started_event_attributes
     context = WorkflowSerializationContext(client.namespace, run.id)
     converter = client.data_converter.with_context(context)
     if (run.id, started.first_execution_run_id) in firsts:
@@ -145,10 +133,7 @@ async def owner_of_arguments(
     Raises:
         UnreadableError: The arguments cannot be read.
     """
-    try:
-        values = await converter.decode(payloads)
-    except (TransientError, PayloadLostError, *ARGUMENT_ERRORS) as error:
-        raise UnreadableError from error
+    values = await decoded(converter, payloads)
     return owner_of_argument(values[0]) if values else None
 
 
