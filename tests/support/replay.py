@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from temporalio.client import Client, WorkflowHistory
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from durable_adk.ops.doctor.operation_log import has_workflow_task
@@ -51,7 +52,12 @@ async def _histories(
             names[execution.run_id] = execution.id
             continue
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-        history = await handle.fetch_history()
+        try:
+            history = await handle.fetch_history()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:  # it is being deleted
+                continue
+            raise
         if has_workflow_task(history):
             names[execution.run_id] = execution.id
             if execution.close_time is not None:
