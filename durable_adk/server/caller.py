@@ -47,6 +47,15 @@ class Caller:
                 "The request names another user than the one it is authenticated as."
             )
 
+    def require_operator(self, what: str) -> None:
+        """Check that it is an operator.
+
+        Raises:
+            PermissionDeniedError: It is not; `what` says what only operators may do.
+        """
+        if not self.is_operator:
+            raise PermissionDeniedError(f"Only an operator may {what}.")
+
     def only(self, user_id: str | None) -> str | None:
         """Return whose items a list may have: the user who is asked for, or None for all users.
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -26,6 +27,8 @@ _LOADING = 10.0
 """Seconds to wait for the apps' names."""
 _DRAINED = 0.8
 """The part of `drain_seconds` in which responses may go on as if the server did not stop."""
+_REBUILDS = 4
+"""Looks at requests of model calls at a time: each has a worker read a whole session."""
 _MISSING_SESSION = (
     "Create it with POST /apps/{app}/users/{user}/sessions, or start the invocation with POST "
     "/invocations and createSession: true."
@@ -51,6 +54,8 @@ class ServerServices:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to stop: streams end, and readers go on at another instance."""
 
+    rebuilds: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, _REBUILDS))
+    """Held while a worker rebuilds requests of model calls; who does not get it is refused."""
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once `apps` is complete; `durable-adk web` serves before its worker has loaded them."""
 

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
     ActivitySerializationContext,
+    DataConverter,
     ExternalStorage,
     SerializationContext,
     StorageDriver,
@@ -199,6 +200,16 @@ def blobs_at(location: Path | str) -> Blobs:
         InvalidRequestError: The URI cannot be used, or the extra ``objects`` is not installed.
     """
     return Blobs(objects_at(location, private=True))
+
+
+def blobs_of(converter: DataConverter) -> Blobs | None:
+    """The blob store of a client's converter; None if it has none of ours."""
+    storage = converter.external_storage
+    if not isinstance(storage, OwnedStorage):
+        return None
+    (driver,) = storage.drivers
+    blobs = driver.blobs if isinstance(driver, PayloadDriver) else None
+    return blobs if isinstance(blobs, Blobs) else None
 
 
 def storage_at(location: Path | str, *, threshold: int) -> OwnedStorage:

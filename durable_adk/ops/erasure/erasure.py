@@ -16,7 +16,7 @@ from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.storage.blobs import Blobs
-from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver, owner_folder, owner_of
+from durable_adk.storage.payload_driver import blobs_of, owner_folder, owner_of
 
 UNREACHED = (
     "backups and replicas of these stores, and Temporal's archive",
@@ -120,7 +120,7 @@ async def erase(erasure: Erasure) -> Holdings:
     await delete_schedules(erasure.client, schedules)
     found = replace(await survey(erasure), schedules=schedules)
     await delete_runs(erasure.client, found.runs)
-    if blobs := _blobs(erasure.client):
+    if blobs := blobs_of(erasure.client.data_converter):
         for owner in found.payloads:
             await blobs.remove(owner)
     await _others(erasure, found.sessions, dry_run=False)
@@ -163,18 +163,9 @@ async def _workflows(erasure: Erasure) -> list[TemporalLeaseOwner]:
     return [one for one in lease_owners if one is not None and one.namespace == here]
 
 
-def _blobs(client: Client) -> Blobs | None:
-    storage = client.data_converter.external_storage
-    if not isinstance(storage, OwnedStorage):
-        return None
-    (driver,) = storage.drivers
-    blobs = driver.blobs if isinstance(driver, PayloadDriver) else None
-    return blobs if isinstance(blobs, Blobs) else None
-
-
 async def _owners(client: Client, workflows: Iterable[str]) -> list[str]:
     """The folder names of the workflows that have payloads in external storage."""
-    blobs = _blobs(client)
+    blobs = blobs_of(client.data_converter)
     names = [owner_folder(owner_of(client.namespace, workflow)) for workflow in workflows]
     return [name for name in names if blobs and await _has_payloads(blobs, name)]
 

@@ -1,5 +1,6 @@
 """ADK's routes of traces, made from the session store: also of runs of last week."""
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ _REQUEST = "gcp.vertex.agent.llm_request"
 _REQUESTS_BYTES = 200_000
 """Size of the requests in a trace: google-adk's page asks for it after each run."""
 _REBUILDING = 5.0
-"""Seconds for a worker to rebuild what was asked; google-adk's page waits for it."""
+"""Seconds in which a trace gets what was asked; google-adk's page waits for it."""
 
 
 @router.get("/session/{session_id}")
@@ -42,12 +43,13 @@ async def session_trace(
 ) -> list[dict[str, Any]]:
     """Return the spans of a session's runs: invocations, model calls and tools."""
     spans = list[dict[str, Any]]()
-    for key in await _sessions(services, caller, app_name, session_id, user_id):
+    keys = await _sessions(services, caller, app_name, session_id, user_id)
+    for key in keys:
         stored = await services.session_service.read_events(key)
-        found = list(_spans(key, stored))
-        calls = [one["attributes"] for one in found if one["name"] == _CALL]
-        await _add_requests(services, key, calls)
-        spans += found
+        spans += _spans(key, stored)
+    if len(keys) == 1:
+        calls = [one["attributes"] for one in spans if one["name"] == _CALL]
+        await _add_requests(services, caller, keys[0], calls)
     return spans
 
 
@@ -80,26 +82,33 @@ async def event_trace(  # noqa: PLR0917 - FastAPI passes them by name
     ((key, event),) = found
     span = _step(key, event, started=event.timestamp, parent=event.invocation_id)
     if span["name"] == _CALL:
-        await _add_requests(services, key, [span["attributes"]])
+        await _add_requests(services, caller, key, [span["attributes"]])
     return {**span["attributes"], "trace_id": span["trace_id"], "span_id": span["span_id"]}
 
 
 async def _add_requests(
-    services: ServerServices, key: SessionKey, calls: Sequence[dict[str, Any]]
+    services: ServerServices, caller: Caller, key: SessionKey, calls: Sequence[dict[str, Any]]
 ) -> None:
-    """Put into the attributes of the last model calls what was asked, if a worker rebuilds it."""
+    """Put into the attributes of the newest calls what was asked, if an operator wants to know."""
     newest = list(reversed(calls))[:MAX_CALLS]
-    if not newest:
+    if not newest or not caller.is_operator:
         return
     by_event = {one["gcp.vertex.agent.event_id"]: one for one in newest}
-    names = {one["gcp.vertex.agent.invocation_id"] for one in newest}
-    records = [await services.session_service.get_invocation(key, name) for name in names]
-    runs = {one.invocation_id: one.lease_owner for one in records if one is not None}
+    names = dict.fromkeys(one["gcp.vertex.agent.invocation_id"] for one in newest)
+    read = services.session_service.get_invocation
     try:
-        found = await rebuilt_requests(
-            services, key, list(by_event), runs=runs, max_bytes=_REQUESTS_BYTES, seconds=_REBUILDING
-        )
-    except DurableAdkError:
+        async with asyncio.timeout(_REBUILDING):
+            records = await asyncio.gather(*(read(key, name) for name in names))
+            runs = {one.invocation_id: one.lease_owner for one in records if one is not None}
+            found = await rebuilt_requests(
+                services,
+                key,
+                list(by_event),
+                runs=runs,
+                max_bytes=_REQUESTS_BYTES,
+                seconds=_REBUILDING,
+            )
+    except (DurableAdkError, TimeoutError):
         return  # the trace is of use without them
     for request in found:
         with suppress(ValueError):  # a tool of a kind that google-genai does not know

@@ -27,7 +27,8 @@ async function show(place, event, key, state) {
     state.request ??= await getInvocation(key, event.invocationId, "requests", event.id);
     fill(place, shown(state.request));
   } catch (error) {
-    fill(place, failure(error, () => show(place, event, key, state)));
+    if (error.status === 403) fill(place, h("p", { class: "quiet" }, error.message)); // not an operator
+    else fill(place, failure(error, () => show(place, event, key, state)));
   }
 }
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
@@ -17,14 +19,19 @@ from durable_adk.errors import (
     DurableAdkError,
     NotFoundError,
     NoWorkerError,
+    RateLimitError,
+    StoreUnavailableError,
     TemporalUnavailableError,
     from_detail,
 )
+from durable_adk.log import get_logger
+from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import as_json
 from durable_adk.server.routes.invocations import ThisInvocation
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.session import SessionKey
+from durable_adk.storage.payload_driver import blobs_of, owner_folder, owner_of
 from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.workflows.model_requests import MODEL_REQUESTS
@@ -32,18 +39,28 @@ from durable_adk.workflows.model_requests import MODEL_REQUESTS
 router = APIRouter(prefix="/invocations", tags=["invocations"])
 _LONGEST = 30.0
 """Seconds for a worker to rebuild requests."""
+_CODE = 2 / 3
+"""The part of that time for the worker's own work; the rest is for Temporal and the way back."""
+_DELETING = timedelta(seconds=1)
+_OPTIONS_BYTES = 1_000_000
+"""Size of the options of runs in a workflow's argument, as JSON."""
+
+logger = get_logger(__name__)
 
 
 @router.get("/{invocation_id}/requests/{event_id}", response_model=ModelRequest)
 async def get_model_request(
-    services: CurrentServices, this: ThisInvocation, event_id: str
+    services: CurrentServices, caller: CurrentCaller, this: ThisInvocation, event_id: str
 ) -> Response:
-    """Return what was asked of the model that answered with an event.
+    """Return what was asked of the model that answered with an event; for operators only.
 
     It is not stored. A worker rebuilds it from the events before the answer, with the agents'
     present code; `differences` says why the model may have got something else. 404: no model made
     such an event of the invocation. 409 (`RequestNotRebuiltError`): the code cannot build it.
     """
+    caller.require_operator(
+        "see what a model was asked: it has the agents' prompts and the state that users share"
+    )
     stored = await services.session_service.find_event(this.key, event_id)
     if stored is None or stored.event.invocation_id != this.record.invocation_id:
         raise NotFoundError(f"The invocation has no event {event_id!r}.")
@@ -73,27 +90,30 @@ async def rebuilt_requests(
         seconds: How long a worker may take.
 
     Raises:
+        RateLimitError: Others are being rebuilt, here or by the worker.
         NotFoundError: No model made an event.
         RequestNotRebuiltError: The agents' present code cannot build a request.
+        PayloadTooLargeError: The requests are too large, and each is wanted.
         NoWorkerError: No worker does it.
         TemporalUnavailableError: Temporal does not answer.
     """
+    if services.rebuilds.locked():
+        raise RateLimitError(
+            "Other requests of model calls are being rebuilt; try again in some seconds."
+        )
     app, user, session = key
     step = ReadModelRequestsStep(app=app, user=user, session=session, event_ids=list(event_ids))
+    step.attempt_timeout = seconds * _CODE
     if max_bytes is not None:
         step.skips, step.max_bytes = True, max_bytes
     client, queue = services.client, services.task_queue(app)
     try:
-        await Invocations(client, queue).check_worker("", opened=True)
-        step.run_configs = await _run_configs(client, runs)
-        return (await _rebuilt(client, queue, step, seconds)).requests
+        async with services.rebuilds:
+            await Invocations(client, queue).check_worker("")
+            step.run_configs = await _run_configs(client, runs)
+            return (await _rebuilt(client, queue, step, seconds)).requests
     except WorkflowFailureError as error:
         raise _reason(error) from error
-    except NoWorkerError:
-        raise NoWorkerError(
-            f"No worker polls task queue {queue!r}, and only a worker has the agents' code that "
-            "builds requests. Start one with `durable-adk worker`, then try again."
-        ) from None
     except RPCError as error:
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
 
@@ -101,14 +121,29 @@ async def rebuilt_requests(
 async def _rebuilt(
     client: Client, task_queue: str, step: ReadModelRequestsStep, seconds: float
 ) -> ModelRequests:
-    found: Any = await client.execute_workflow(
+    handle: WorkflowHandle[Any, Any] = await client.start_workflow(
         MODEL_REQUESTS,
         step.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         id=f"model-requests-{uuid.uuid4()}",
         task_queue=task_queue,
         execution_timeout=timedelta(seconds=seconds),
     )
-    return ModelRequests.read(found)
+    try:
+        return ModelRequests.read(await handle.result())
+    finally:
+        await _delete(client, handle)
+
+
+async def _delete(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
+    """Delete a workflow that nobody needs: its history has texts that Temporal is not to keep."""
+    execution = WorkflowExecution(workflow_id=handle.id, run_id=handle.first_execution_run_id or "")
+    asked = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    try:
+        await client.workflow_service.delete_workflow_execution(asked, timeout=_DELETING)
+        if blobs := blobs_of(client.data_converter):
+            await blobs.remove(owner_folder(owner_of(client.namespace, handle.id)))
+    except (RPCError, StoreUnavailableError) as error:
+        logger.warning("model_requests.not_deleted", workflow_id=handle.id, reason=str(error))
 
 
 def _reason(error: WorkflowFailureError) -> DurableAdkError:
@@ -123,9 +158,15 @@ def _reason(error: WorkflowFailureError) -> DurableAdkError:
 
 
 async def _run_configs(client: Client, runs: Mapping[str, str]) -> dict[str, RunConfig]:
-    """Return the options of runs by invocation id, as long as Temporal has them."""
+    """Return the options of runs by invocation id, as far as Temporal has them and they fit."""
     found = await asyncio.gather(*(_run_config(client, owner) for owner in runs.values()))
-    return {name: one for name, one in zip(runs, found, strict=True) if one is not None}
+    fitting, room = dict[str, RunConfig](), _OPTIONS_BYTES
+    for name, one in zip(runs, found, strict=True):
+        size = 0 if one is None else len(one.to_json().encode())
+        if one is not None and size <= room:
+            fitting[name] = one
+            room -= size
+    return fitting
 
 
 async def _run_config(client: Client, lease_owner: str) -> RunConfig | None:
