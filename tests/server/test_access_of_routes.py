@@ -210,7 +210,7 @@ SPELLINGS = [
     *("bob", "%62ob", "%62%6F%62", "%2562ob", "BOB", "bo%00b", "bob%00", "bob%2500"),
     *("bob%20", "%20bob", "bob%09", "bob%C2%A0", "bob%E3%80%80", "bob%C2%AD", "bob%E2%80%8B"),
     *("bob%2F", "%2Fbob", "alice%2F..%2Fbob", "alice%2Fbob", "%2E%2E%2Fbob", "bob%5C", "bob%3B"),
-    *("%EF%BD%82%EF%BD%8F%EF%BD%82", "%D0%ACob", "b%CC%80ob", "bob%FF", "bob%ED%A0%80", "alice%20"),
+    *("%EF%BD%82%EF%BD%8F%EF%BD%82", "%d0%acob", "b%CC%80ob", "bob%FF", "bob%ED%A0%80", "alice%20"),
 ]
 """Of Bob's id and of what may be taken for it, in a URL."""
 
