@@ -170,7 +170,10 @@ async def test_a_failure_is_told_once_and_without_colours(browser, web) -> None:
 
 
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
-    """A model's answer that only calls a tool has its agent, model and tokens, and its request."""
+    """A model's answer that only calls a tool has its agent, model and tokens, and its request.
+
+    Who is no operator is told so, and not asked to try again.
+    """
     async with tab(browser, web) as page:
         await say(page, "pay")
         await page.locator(".entry.call").get_by_text("words-1 · 15 tokens").wait_for()
@@ -179,6 +182,14 @@ async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
         await page.get_by_text("What the model was asked").click()
         await page.get_by_text("1 message", exact=True).click()
         await page.locator(".asked pre").get_by_text("pay", exact=True).wait_for()
+        place = page.url.removeprefix(web.url)
+    denied = {"error": {"type": "PermissionDeniedError", "message": "Only an operator may."}}
+    async with tab(browser, web, place, ours=False) as page:  # the console names a refusal
+        await page.route("**/requests/*", lambda route: route.fulfill(status=403, json=denied))
+        await page.locator(".entry.call .more").click()
+        await page.get_by_text("What the model was asked").click()
+        await page.locator(".asked").get_by_text("Only an operator may.").wait_for()
+        assert await page.locator(".asked").get_by_role("button").count() == 0
 
 
 async def test_a_session_is_taken_back(browser, web) -> None:
