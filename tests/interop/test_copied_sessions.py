@@ -189,6 +189,7 @@ def count(file: Path, table: str) -> int:
         connection.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [101])
 async def test_a_killed_import_is_continued(adk, tmp_path, rows) -> None:
     """SIGKILL between two parts: the next import brings the rest, and nothing twice."""
@@ -201,6 +202,7 @@ async def test_a_killed_import_is_continued(adk, tmp_path, rows) -> None:
     assert await stored(f"sqlite:///{store}") == [as_ours(one) for one in theirs]
 
 
+@pytest.mark.sampled(2)
 async def test_a_killed_export_is_continued(adk, tmp_path) -> None:
     """SIGKILL between two sessions: the next export brings the rest, and nothing twice."""
     url, store, back = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "back.db"
