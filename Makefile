@@ -76,8 +76,10 @@ bench-scale: $(STAMP) ## How throughput grows with workers, and what ends it
 CAMPAIGN := $(BIN)/python -W ignore:XDG_RUNTIME_DIR -m campaign
 HOURS ?= 3
 
-chaos: $(STAMP) ## A minute of real faults on both stores, and the auditor
-	$(CAMPAIGN) --seconds 60
+STORE ?= both
+
+chaos: $(STAMP) ## A minute of real faults on both stores or STORE=sqlite, and the auditor
+	$(CAMPAIGN) --seconds 60 --store $(STORE)
 
 chaos-crowd: $(STAMP) ## 500 invocations on PostgreSQL, four workers and the store killed
 	$(CAMPAIGN) --size crowd --store postgres --seconds 180 --gap 2.5 --quiet 400
