@@ -55,7 +55,8 @@ class Player:
                 self._note(turn, "run", "info", attempt, error=repr(error)[:300])
             except Exception as error:  # noqa: BLE001 - also what a tool has raised
                 name = getattr(error, "error_type", type(error).__name__)
-                self._note(turn, "run", "fail", attempt, error=name)
+                said = str(error)[:300]
+                self._note(turn, "run", "fail", attempt, error=name, message=said)
                 return name
             else:
                 self._note(turn, "run", "ok", attempt)

@@ -15,6 +15,7 @@ from campaign.workload import CLEARED, DENIED, WORD
 from durable_adk.errors import (
     EventConflictError,
     InvocationCancelledError,
+    InvocationNotFoundError,
     LeaseLostError,
     SessionNotFoundError,
 )
@@ -27,11 +28,16 @@ GONE = frozenset(
     for error in (
         LeaseLostError,
         InvocationCancelledError,
+        InvocationNotFoundError,
         SessionNotFoundError,
         EventConflictError,
     )
 )
-"""The errors that a client may get whose session was deleted."""
+"""The errors that a client may get whose session was deleted.
+
+`InvocationNotFoundError`: its invocation is paused, and a session of the same name was created,
+which lacks it.
+"""
 UNDER_WAY = 5.0
 """Seconds after which a deletion is over whose client was killed before it was acknowledged."""
 
