@@ -179,8 +179,8 @@ class RedisPartials(PartialChannel):
 
     def _start(self) -> tuple[asyncio.AbstractEventLoop, Thread]:
         def run() -> None:
-            loop.run_until_complete(self._serve())
-            loop.close()
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(self._serve())
 
         loop = asyncio.new_event_loop()
         thread = Thread(target=run, name="partials-redis", daemon=True)
@@ -211,6 +211,7 @@ class RedisPartials(PartialChannel):
         listen.cancel()
         await asyncio.gather(send, listen, return_exceptions=True)
         await self._redis.aclose()
+        await asyncio.sleep(0)  # transports close their sockets in the next round of the loop
 
     async def _send(self) -> None:
         """Publish queued chunks."""
@@ -245,7 +246,7 @@ class RedisPartials(PartialChannel):
         hearing = asyncio.create_task(self._hear(pubsub))
         hearing.add_done_callback(self._end_following)
         try:
-            # No task group: it cancels only once, and the driver may swallow a cancellation.
+            # No task group: it cancels only once.
             while not self._closed and not hearing.done():
                 self._moved.clear()
                 wanted = {viewer.channel for viewer in self._viewers}
@@ -257,9 +258,10 @@ class RedisPartials(PartialChannel):
                 followed = wanted
                 await self._moved.wait()
         finally:
-            hearing.cancel()
-            await asyncio.wait({hearing}, timeout=_READY_TIMEOUT)
-        if hearing.done() and not hearing.cancelled():
+            while not hearing.done():  # the driver may swallow a cancellation
+                hearing.cancel()
+                await asyncio.wait({hearing}, timeout=_READY_TIMEOUT)
+        if not hearing.cancelled():
             hearing.result()
 
     def _end_following(self, hearing: "asyncio.Task[None]") -> None:

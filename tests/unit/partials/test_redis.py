@@ -12,12 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from redis.asyncio.client import PubSub
 
 from campaign.proxy import FaultProxy
 from durable_adk.errors import InvalidRequestError
@@ -206,6 +208,32 @@ async def test_a_viewer_waits_a_moment_at_most(
     async with channel.subscribe(KEY, "e-2") as viewer:
         assert viewer.drain() == []
     assert time.monotonic() - before < 60
+
+
+async def test_nothing_is_under_way_any_more_when_it_is_closed(
+    redis_server: RedisServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D8: not even if the driver swallows a cancellation, as it does while it disconnects."""
+    real, swallowed = PubSub.get_message, list[int]()
+
+    async def get_message(pubsub: PubSub, **options: Any) -> Any:
+        try:
+            return await real(pubsub, **options)
+        except asyncio.CancelledError:
+            if swallowed:
+                raise
+            swallowed.append(1)
+            return await asyncio.sleep(60)
+
+    monkeypatch.setattr(PubSub, "get_message", get_message)
+    channel = opened(redis_server.url())
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        await heard_again(viewer, channel)
+    assert channel._running is not None
+    loop, _ = channel._running
+    await channel.close()
+    assert swallowed
+    assert not asyncio.all_tasks(loop)
 
 
 async def test_a_closed_channel_carries_nothing(redis_server: RedisServer, opened: Open) -> None:
