@@ -366,7 +366,8 @@ async def start_of(
         execution=WorkflowExecution(workflow_id=workflow, run_id=run_id or ""),
         maximum_page_size=1,
     )
-    history = await client.workflow_service.get_workflow_execution_history(asked)
+    # Temporal closes each connection after some minutes, which may cancel a request on it.
+    history = await client.workflow_service.get_workflow_execution_history(asked, retry=True)
     return history.history.events[0].workflow_execution_started_event_attributes
 
 

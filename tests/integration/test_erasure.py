@@ -5,17 +5,21 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from google.genai import types
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
 from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from campaign.proxy import FaultProxy
 from durable_adk.auth import AuthCredential
 from durable_adk.client import connect, create_schedule
+from durable_adk.client.invocations import start_of
 from durable_adk.client.schedules import list_schedules
 from durable_adk.client.search_attributes import register_search_attributes
 from durable_adk.embedded import TemporalServer
@@ -24,6 +28,7 @@ from durable_adk.encryption import Key
 from durable_adk.events import Event
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.ops.erasure import Erasure, Holdings, erase, erasure, survey
+from durable_adk.ops.erasure.workflows import UserRuns, delete_runs
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire import search_attributes
@@ -116,6 +121,24 @@ async def test_a_workflow_that_was_never_opened_is_found_by_its_start(
         await erase(erasure)
         left = {run.id async for run in place.client.list_workflows()}
         assert left == {"theirs", "broken"}
+
+
+async def test_a_connection_that_is_closed_ends_no_erasure(client: Client) -> None:
+    """S6: Temporal closes each connection after some minutes, with requests on their way."""
+    _, port = client.service_client.config.target_host.split(":")
+    proxy, names = FaultProxy(int(port)), [f"cut-off-{uuid4()}" for _ in range(10)]
+    await proxy.start()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(proxy.close)
+        through = await connect(f"127.0.0.1:{proxy.port}", namespace=client.namespace)
+        for name in names:
+            request = {"app": "cut-off", "user": "u", "message": "hi"}
+            await client.start_workflow("Invocation", request, id=name, task_queue="nobody")
+            run = await client.get_workflow_handle(name).describe()
+            proxy.cut()
+            assert (await start_of(through, name)).workflow_type.name == "Invocation"
+            proxy.cut()
+            await delete_runs(through, UserRuns([run]))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

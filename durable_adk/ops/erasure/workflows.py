@@ -169,7 +169,7 @@ async def delete_runs(client: Client, runs: UserRuns) -> None:
                 namespace=client.namespace, workflow_execution=execution
             )
             with _ignore_not_found():
-                await client.workflow_service.delete_workflow_execution(request)
+                await client.workflow_service.delete_workflow_execution(request, retry=True)
     except RPCError as error:
         raise TemporalUnavailableError(f"Temporal did not respond: {error.message}") from error
 
