@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fastapi import FastAPI
 from uvicorn import Config, Server
 
-from durable_adk.ops.codec_server.serving import listener
+from durable_adk.ops.codec_server.serving import Protocol, listener
 from durable_adk.server.services import ServerServices
 
 
@@ -36,7 +36,9 @@ async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> No
     with listener(settings.host, settings.port) as accepting:
         config = Config(
             application,
-            http="h11",  # httptools, if it is installed, limits no request's head
+            # Not on httptools: it takes heads of any size, and loses the body of a request that
+            # offers HTTP/2 (h2c), as those of Java's HttpClient do.
+            http=Protocol,
             log_config=None,
             access_log=False,
             ws="none",

@@ -31,7 +31,7 @@ class _Server(Server):
         yield
 
 
-class _Protocol(H11Protocol):
+class Protocol(H11Protocol):
     """uvicorn's connection, closed if it does not send a request in time.
 
     uvicorn's own timeout starts after the first response, and is reset by each byte.
@@ -88,7 +88,7 @@ async def serve(
     with listener(host, port) as accepting:
         config = Config(
             application,
-            http=_Protocol,
+            http=Protocol,
             log_config=None,
             access_log=False,
             lifespan="off",

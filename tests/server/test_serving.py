@@ -1,0 +1,72 @@
+"""Connections to a server that listens."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from durable_adk.ops.codec_server import serving
+from durable_adk.server.app import app
+from durable_adk.server.serving import serve
+from durable_adk.server.settings import ServerSettings
+from durable_adk.sessions import InMemorySessionService
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture
+async def connection(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Streams]:
+    """One to a server that waits a moment for requests."""
+    monkeypatch.setattr(serving, "_HEAD_TIMEOUT", 0.5)
+    made = app(
+        session_service=InMemorySessionService(),
+        client=cast("Any", None),
+        apps=["known"],
+        settings=ServerSettings(port=0),
+    )
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(made, listening=url.set_result))
+    host, port = (await url).removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    async with asyncio.timeout(30):
+        yield reader, writer
+    writer.close()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"])
+async def test_a_connection_that_asks_nothing_is_closed(connection: Streams, sent: bytes) -> None:
+    """Else anybody could hold as many as the server may have, without any token."""
+    reader, writer = connection
+    writer.write(sent)
+    assert not (await reader.read()).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_large_head_is_refused(connection: Streams) -> None:
+    """Before it is complete: it would be kept in memory, whatever its size."""
+    reader, writer = connection
+    writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + 100_000 * b"x")
+    with contextlib.suppress(ConnectionError):  # what it does not read resets the connection
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+
+
+async def test_an_offer_of_http_2_is_passed_over(connection: Streams) -> None:
+    """Java's client sends one with its first request; the body is read, and the connection kept."""
+    reader, writer = connection
+    body = json.dumps({"appName": "missing", "userId": "u", "sessionId": "s"})
+    head = (
+        "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n"
+    )
+    offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    for more in (offer, ""):
+        writer.write(f"{head}{more}\r\n{body}".encode())
+        response = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = response.partition("content-length: ")[2].partition("\r")[0]
+        said = json.loads(await reader.readexactly(int(length)))
+        assert said["error"]["type"] == "UnknownAppError"
