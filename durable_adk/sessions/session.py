@@ -36,6 +36,25 @@ def checked_key(app_name: str, user_id: str, session_id: str) -> SessionKey:
     )
 
 
+class NamesSession(JsonModel):
+    """Base class of values that name a session by its three ids."""
+
+    app: str
+    user: str
+    session: str
+
+    @property
+    def key(self) -> SessionKey:
+        """Key of the session."""
+        return SessionKey(self.app, self.user, self.session)
+
+    def check_ids(self) -> None:
+        """Strip the ids, or raise InvalidRequestError naming the first bad one."""
+        self.app = check_id(self.app, "app")
+        self.user = check_id(self.user, "user")
+        self.session = check_id(self.session, "session")
+
+
 class Creation(NamedTuple):
     """Distinguishes a session from earlier sessions of the same name."""
 

@@ -9,8 +9,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from durable_adk.errors import AuthenticationError
-from durable_adk.json_values import JsonModel
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import NamesSession
 
 LIFETIME = 7 * 86400.0
 """Seconds from the pause for which a token is accepted."""
@@ -18,27 +17,19 @@ MAX_LENGTH = 4_000
 _PURPOSE = b"durable-adk answer token 1"
 
 
-class AnswerToken(JsonModel):
+class AnswerToken(NamesSession):
     """One pending call, and until when it may be answered.
 
     It is signed and not encrypted: who has it may answer the call, so may know which one it is. It
     is used up when the call is answered.
     """
 
-    app: str
-    user: str
-    session: str
     invocation_id: str
     call_id: str
     message_id: str
     """Id of the webhook with which it was sent."""
     expires: float
     """In seconds since the epoch."""
-
-    @property
-    def key(self) -> SessionKey:
-        """Key of the session."""
-        return SessionKey(self.app, self.user, self.session)
 
     def signed(self, secret: str) -> str:
         """Return the token as the last part of a URL's path."""

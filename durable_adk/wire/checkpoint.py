@@ -26,7 +26,7 @@ from durable_adk.errors import NewerReleaseError
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.records import InvocationRecord
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import NamesSession, SessionKey
 from durable_adk.wire.agent_stack import StackFrame
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
@@ -36,22 +36,14 @@ CHECKPOINT, JOURNAL = "place", "trace"
 """Kinds of the notes in the session store."""
 
 
-class Cursor(JsonModel):
+class Cursor(NamesSession):
     """The argument of every workflow run of an invocation except the first."""
 
-    app: str
-    user: str
-    session: str
     invocation_id: str
     place: int
     """Number of the checkpoint to continue from."""
     digest: str
     """Digest of the checkpoint: a late attempt may write another one with the same number."""
-
-    @property
-    def key(self) -> SessionKey:
-        """Key of the session."""
-        return SessionKey(self.app, self.user, self.session)
 
     @classmethod
     def is_one(cls, raw: Any) -> bool:

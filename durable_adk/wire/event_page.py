@@ -7,7 +7,7 @@ from pydantic import Field
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel, check_id
 from durable_adk.sessions.records import Status
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import NamesSession
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import parsed
 
@@ -17,15 +17,12 @@ MAX_WAIT = 20.0
 """Maximum seconds for which a page waits for events."""
 
 
-class ReadSessionEventsStep(JsonModel, Effect["EventPage"]):
+class ReadSessionEventsStep(NamesSession, Effect["EventPage"]):
     """The argument of workflow type ``SessionEvents``: plain JSON from any Temporal client.
 
     Keys may be camelCase or snake_case. `docs/temporal-clients.md` describes it field by field.
     """
 
-    app: str
-    user: str
-    session: str
     invocation_id: str | None = None
     """Only events of this invocation; None: all events of the session."""
     after: int = Field(default=0, ge=0)
@@ -42,16 +39,9 @@ class ReadSessionEventsStep(JsonModel, Effect["EventPage"]):
     def parse(cls, raw: Any) -> Self:
         """Read a request, or raise InvalidRequestError naming each bad field."""
         step = parsed(cls, raw, "request for events")
-        step.app = check_id(step.app, "app")
-        step.user = check_id(step.user, "user")
-        step.session = check_id(step.session, "session")
+        step.check_ids()
         step.invocation_id = step.invocation_id and check_id(step.invocation_id, "invocation_id")
         return step
-
-    @property
-    def key(self) -> SessionKey:
-        """Key of the session."""
-        return SessionKey(self.app, self.user, self.session)
 
 
 class PagedEvent(JsonModel):

@@ -4,8 +4,8 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from durable_adk.json_values import JsonModel, check_id
-from durable_adk.sessions.session import SessionKey
+from durable_adk.json_values import JsonModel
+from durable_adk.sessions.session import NamesSession
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.event_page import MAX_PAGE_BYTES
 from durable_adk.wire.messages import parsed
@@ -15,12 +15,9 @@ MAX_CALLS = 10
 """Maximum number of model calls of one step."""
 
 
-class ReadModelRequestsStep(JsonModel, Effect["ModelRequests"]):
+class ReadModelRequestsStep(NamesSession, Effect["ModelRequests"]):
     """The argument of workflow type ``ModelRequests``: plain JSON."""
 
-    app: str
-    user: str
-    session: str
     event_ids: list[str] = Field(min_length=1, max_length=MAX_CALLS)
     """Events that model calls have made, most wanted first."""
     run_configs: dict[str, RunConfig] = Field(default_factory=dict[str, RunConfig])
@@ -37,15 +34,8 @@ class ReadModelRequestsStep(JsonModel, Effect["ModelRequests"]):
     def parse(cls, raw: Any) -> Self:
         """Read a request, or raise InvalidRequestError naming each bad field."""
         step = parsed(cls, raw, "request for model requests")
-        step.app = check_id(step.app, "app")
-        step.user = check_id(step.user, "user")
-        step.session = check_id(step.session, "session")
+        step.check_ids()
         return step
-
-    @property
-    def key(self) -> SessionKey:
-        """Key of the session."""
-        return SessionKey(self.app, self.user, self.session)
 
 
 class ModelRequest(JsonModel):

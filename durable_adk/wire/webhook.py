@@ -6,7 +6,7 @@ from pydantic import Field
 
 from durable_adk.json_values import JsonModel, canonical
 from durable_adk.sessions.records import Status
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import NamesSession
 from durable_adk.wire.effect import Effect
 
 DELIVER_WEBHOOK = "DeliverWebhook"
@@ -22,12 +22,9 @@ class Delivered(JsonModel):
     """The receiver's status code; None: there was nothing to say any more."""
 
 
-class DeliverStep(JsonModel, Effect[Delivered]):
+class DeliverStep(NamesSession, Effect[Delivered]):
     """One webhook to one endpoint. It names the invocation; the message is made from the store."""
 
-    app: str
-    user: str
-    session: str
     invocation_id: str
     status: Status
     """What the invocation has become."""
@@ -37,11 +34,6 @@ class DeliverStep(JsonModel, Effect[Delivered]):
     """Id of the endpoint; its URL and secret are in the workers' settings only."""
     timestamp: float
     """When it happened, in seconds since the epoch."""
-
-    @property
-    def key(self) -> SessionKey:
-        """Key of the session."""
-        return SessionKey(self.app, self.user, self.session)
 
     @property
     def message_id(self) -> str:
