@@ -48,8 +48,7 @@ from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.deliver_webhook import DeliverWebhookWorkflow
 from durable_adk.workflows.invocation import InvocationWorkflow
-from durable_adk.workflows.model_requests import ModelRequestsWorkflow
-from durable_adk.workflows.session_events import SessionEventsWorkflow
+from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEventsWorkflow
 
 CLOSE_TIMEOUT = 5.0
 """Seconds for closing the models' connections."""

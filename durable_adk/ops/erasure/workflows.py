@@ -21,8 +21,7 @@ from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.search_attributes import APP, USER
 from durable_adk.wire.webhook import DELIVER_WEBHOOK, DeliverStep
 from durable_adk.workflows.invocation import TYPE_NAME
-from durable_adk.workflows.model_requests import MODEL_REQUESTS
-from durable_adk.workflows.session_events import SESSION_EVENTS
+from durable_adk.workflows.session_reads import MODEL_REQUESTS, SESSION_EVENTS
 
 _TYPES = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
 _ALL = f"WorkflowType IN {_TYPES}"

@@ -34,7 +34,7 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.storage.payload_driver import blobs_of, owner_folder, owner_of
 from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.run_config import RunConfig
-from durable_adk.workflows.model_requests import MODEL_REQUESTS
+from durable_adk.workflows.session_reads import MODEL_REQUESTS
 
 router = APIRouter(prefix="/invocations", tags=["invocations"])
 _LONGEST = 30.0

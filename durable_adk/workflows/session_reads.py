@@ -1,4 +1,9 @@
-"""Workflow type ``SessionEvents``: a page of a session's events, for any Temporal client."""
+"""Workflow types ``SessionEvents`` and ``ModelRequests``, which read a session in one activity.
+
+What they read is in the session store, and agents' code is only where workers are: only an activity
+reaches both. So a read has a history of its own, of a dozen events, and the invocation's history
+does not grow.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,20 +20,17 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.settings import Limits
     from durable_adk.wire.effect import Effect
     from durable_adk.wire.event_page import ReadSessionEventsStep
+    from durable_adk.wire.model_request import ReadModelRequestsStep
     from durable_adk.workflows.invocation import ARGUMENT_ERRORS, decoded, failure
     from durable_adk.workflows.temporal_runtime import STORE_RETRY, reason
 
-SESSION_EVENTS = "SessionEvents"
-"""Its type name."""
+SESSION_EVENTS, MODEL_REQUESTS = "SessionEvents", "ModelRequests"
+"""Their type names."""
 
 
 @workflow.defn(name=SESSION_EVENTS, failure_exception_types=ARGUMENT_ERRORS)
 class SessionEventsWorkflow:
-    """Reads one page in an activity.
-
-    Events are in the session store, which only an activity may read. So a read has a history of its
-    own, of a dozen events, and the invocation's history does not grow.
-    """
+    """Reads a page of a session's events, for any Temporal client."""
 
     @workflow.run
     async def run(self, request: RawValue) -> RawValue:
@@ -37,15 +39,27 @@ class SessionEventsWorkflow:
         Raises:
             ApplicationError: Its type is the name of an error in `durable_adk.errors`.
         """
-        return await read_in_activity(
-            request, ReadSessionEventsStep.parse, lambda step: step.wait + STORE_TIMEOUT
-        )
+        return await _read(request, ReadSessionEventsStep.parse, lambda step: step.wait)
+
+
+@workflow.defn(name=MODEL_REQUESTS, failure_exception_types=ARGUMENT_ERRORS)
+class ModelRequestsWorkflow:
+    """Rebuilds the requests of model calls, for a server without the agents' code."""
+
+    @workflow.run
+    async def run(self, request: RawValue) -> RawValue:
+        """Rebuild what a `ReadModelRequestsStep` in plain JSON names, as `ModelRequests`.
+
+        Raises:
+            ApplicationError: Its type is the name of an error in `durable_adk.errors`.
+        """
+        return await _read(request, ReadModelRequestsStep.parse, lambda step: step.attempt_timeout)
 
 
 S = TypeVar("S", bound=Effect[Any])
 
 
-async def read_in_activity(
+async def _read(
     request: RawValue, parse: Callable[[Any], S], seconds: Callable[[S], float]
 ) -> RawValue:
     """Return what the activity of the step that a workflow is given reads.
@@ -53,7 +67,7 @@ async def read_in_activity(
     Args:
         request: The workflow's argument.
         parse: Makes the step of it.
-        seconds: How long one attempt may take.
+        seconds: How long one attempt may take beside its access to the store.
 
     Raises:
         ApplicationError: Its type is the name of an error in `durable_adk.errors`.
@@ -61,7 +75,7 @@ async def read_in_activity(
     try:
         step = parse(decoded(request))
         row = row_of(step)
-        longest = timedelta(seconds=seconds(step))
+        longest = timedelta(seconds=seconds(step) + STORE_TIMEOUT)
         return await workflow.execute_activity(
             row.name,
             step,
