@@ -12,14 +12,13 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue, TaskQueueVersioningInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
 from temporalio.client import Client
 from temporalio.service import RPCError, ServiceClient
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 KNOWN_FOR = 5.0
 """Seconds for which it is known whether a task queue routes new workflows to a version."""
@@ -95,12 +94,13 @@ def _key(client: Client, task_queue: str) -> _Key:
 
 
 def _is_versioned(worker: Worker) -> bool:
-    config = cast(
-        "dict[str, Any]", worker.config(active_config=True)
-    )  # the SDK's type has unknowns
-    deployment = config.get("deployment_config")
-    by_deployment = deployment is not None and deployment.use_worker_versioning
-    return by_deployment or bool(config.get("use_worker_versioning"))
+    match worker.config(active_config=True):
+        case {"deployment_config": WorkerDeploymentConfig(use_worker_versioning=True)}:
+            return True
+        case {"use_worker_versioning": versioned}:
+            return versioned
+        case _:
+            return False
 
 
 def _routes(routing: TaskQueueVersioningInfo) -> bool:
