@@ -17,7 +17,7 @@ REQUEST = InvocationRequest(app="a", user="u", message="hi")
 def client_with(found: Any) -> Any:
     """A client whose converter gives the arguments, or raises."""
 
-    async def history(_: Any) -> GetWorkflowExecutionHistoryResponse:
+    async def history(_: Any, **__: Any) -> GetWorkflowExecutionHistoryResponse:
         return GetWorkflowExecutionHistoryResponse(history=History(events=[HistoryEvent()]))
 
     async def decode(_: Any) -> Any:
