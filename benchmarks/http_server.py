@@ -1,7 +1,8 @@
 """What the HTTP server adds, and what its streams hold: ``make bench``.
 
-Prints a table. Everything is on loopback; the worker and the server of runs are one process, as of
-a mounted application, and the server that holds idle streams is ``durable-adk serve``.
+Prints a table. Everything is on loopback. The first chunks are those of a server that is mounted in
+the process of the worker. Starts are sent by a process of its own: over HTTP to such a server and
+to ``durable-adk serve``, and by our client. The server that holds idle streams is the latter.
 """
 
 import argparse
@@ -26,7 +27,6 @@ import httpx
 from google.genai import types
 from rich.console import Console
 from rich.table import Table
-from temporalio.client import Client
 
 from benchmarks.streaming import Clock, look
 from durable_adk.agents import LlmAgent
@@ -82,10 +82,8 @@ def _call() -> Any:
 class Place:
     """A worker with a server in its process, and what both use."""
 
-    client: Client
     sessions: SqliteSessionService
     http: httpx.AsyncClient
-    runners: dict[str, Runner]
 
 
 @asynccontextmanager
@@ -103,21 +101,16 @@ async def placed(address: str, store: str) -> AsyncGenerator[Place]:
         )
         url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(serve(made, listening=url.set_result))
-        stack.callback(serving.cancel)
+        stack.push_async_callback(_ended, serving)
         limits = httpx.Limits(max_connections=None)
         http = httpx.AsyncClient(base_url=await url, timeout=60, limits=limits)
         await stack.enter_async_context(http)
-        runners: dict[str, Runner] = {}
-        for app in apps():
-            runner = Runner(
-                app=app,
-                session_service=sessions,
-                client=client,
-                task_queue=QUEUE,
-                auto_create_session=True,
-            )
-            runners[app.name] = await stack.enter_async_context(runner)
-        yield Place(client, sessions, http, runners)
+        yield Place(sessions, http)
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def body(app: str, session: str, **more: Any) -> dict[str, Any]:
@@ -148,7 +141,18 @@ async def first_chunks(place: Place, rounds: int) -> dict[str, float]:
     return {"first_chunk_ms_p50": statistics.median(delays)}
 
 
-async def starts(place: Place, rounds: int) -> dict[str, float]:
+async def starts(url: str, address: str, store: str, rounds: int) -> dict[str, float]:
+    """The result of `compare_starts` in a process of its own, as callers of a server are."""
+    command = [sys.executable, "-m", "benchmarks.http_server", "--rounds", str(rounds)]
+    caller = await asyncio.create_subprocess_exec(
+        *command, "--caller", url, address, store, stdout=asyncio.subprocess.PIPE
+    )
+    found, _ = await caller.communicate()
+    result: dict[str, float] = json.loads(found)
+    return result
+
+
+async def compare_starts(url: str, address: str, store: str, rounds: int) -> dict[str, float]:
     """Short runs over HTTP, on kept connections, to those by our client, in turns.
 
     Of each: until it is accepted, which is when its user's event is committed, until its first
@@ -156,22 +160,28 @@ async def starts(place: Place, rounds: int) -> dict[str, float]:
     """
     ours: list[tuple[float, ...]] = []
     over_http: list[tuple[float, ...]] = []
-    starting, running = await Kept.open(place), await Kept.open(place)
-    for number in range(rounds + WARM_UP):
-        names = [uuid.uuid4().hex for _ in range(3)]
-        for name in names:
-            await place.sessions.create_session(app_name="short", session_id=name, **USER)
-        runs = [
-            partial(_by_client, place.runners["short"], names[0]),
-            partial(_accepted, place, starting, names[1]),
-            partial(_by_sse, running, names[2]),
-        ]
-        found = {index: await runs[index]() for index in ((number + turn) % 3 for turn in range(3))}
-        if number >= WARM_UP:
-            ours.append(found[0])
-            over_http.append((*found[1], *found[2]))
-    starting.close()
-    running.close()
+    async with AsyncExitStack() as stack:
+        sessions, client = SqliteSessionService(store), await connect(address)
+        stack.push_async_callback(sessions.close)
+        runner = Runner(app=apps()[1], session_service=sessions, client=client, task_queue=QUEUE)
+        await stack.enter_async_context(runner)
+        starting, running = [await Kept.open(url) for _ in range(2)]
+        stack.callback(starting.close)
+        stack.callback(running.close)
+        for number in range(rounds + WARM_UP):
+            names = [uuid.uuid4().hex for _ in range(3)]
+            for name in names:
+                await sessions.create_session(app_name="short", session_id=name, **USER)
+            runs = [
+                partial(_by_client, runner, names[0]),
+                partial(_accepted, runner, starting, names[1]),
+                partial(_by_sse, running, names[2]),
+            ]
+            order = ((number + turn) % 3 for turn in range(3))
+            found = {index: await runs[index]() for index in order}
+            if number >= WARM_UP:
+                ours.append(found[0])
+                over_http.append((*found[1], *found[2]))
     result: dict[str, float] = {}
     for at, what in enumerate(("start", "first_event", "whole")):
         result |= _compared(what, [one[at] for one in over_http], [one[at] for one in ours])
@@ -205,15 +215,13 @@ async def _by_client(runner: Runner, name: str) -> tuple[float, ...]:
     return found[0], found[1], time.perf_counter() - began
 
 
-async def _accepted(place: Place, kept: "Kept", name: str) -> tuple[float, ...]:
+async def _accepted(runner: Runner, kept: "Kept", name: str) -> tuple[float, ...]:
     """Seconds until a start is answered; returns when the run has ended."""
     began = time.perf_counter()
     await kept.post("/invocations", body("short", name, streaming=False))
     made = json.loads(await kept.rest())
     ended = time.perf_counter()
-    run = place.runners["short"].run_async(
-        session_id=name, invocation_id=made["invocationId"], **USER
-    )
+    run = runner.run_async(session_id=name, invocation_id=made["invocationId"], **USER)
     assert [event async for event in run]
     return (ended - began,)
 
@@ -237,10 +245,10 @@ class Kept:
     writer: asyncio.StreamWriter
 
     @classmethod
-    async def open(cls, place: Place) -> "Kept":
+    async def open(cls, url: str) -> "Kept":
         """Connect."""
-        url = place.http.base_url
-        return cls(f"{url.host}:{url.port}", *await asyncio.open_connection(url.host, url.port))
+        name = url.removeprefix("http://")
+        return cls(name, *await asyncio.open_connection(*name.split(":")))
 
     async def post(self, path: str, given: dict[str, Any]) -> None:
         """Send a request, and read the headers of the response."""
@@ -566,14 +574,20 @@ async def measure(given: argparse.Namespace) -> dict[str, float]:
             store = f"{folder}/sessions.db"
             async with placed(server.address, store) as place:
                 result = await first_chunks(place, given.answers) if given.answers else {}
-                result |= await starts(place, rounds) if rounds else {}
+                if rounds:
+                    url = str(place.http.base_url).rstrip("/")
+                    result |= await starts(url, server.address, store, rounds)
+                    async with serving_alone(server.address, store) as alone:
+                        url = f"http://{alone.host}:{alone.port}"
+                        apart = await starts(url, server.address, store, rounds)
+                        result |= {f"{name}_apart": value for name, value in apart.items()}
                 result |= await many_readers(place, given.readers) if given.readers else {}
-                alone = server.address, store, place
-                result |= await many_runs(*alone, given.runs) if given.runs else {}
+                here = server.address, store, place
+                result |= await many_runs(*here, given.runs) if given.runs else {}
                 for sessions in (1, streams) if streams else ():
-                    result |= await idle_streams(*alone, streams, sessions=sessions)
+                    result |= await idle_streams(*here, streams, sessions=sessions)
                 if given.stalled:
-                    result |= await stalled_readers(*alone, given.stalled)
+                    result |= await stalled_readers(*here, given.stalled)
                 return result
 
 
@@ -586,8 +600,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--streams", type=int, default=5000)
     parser.add_argument("--stalled", type=int, default=50)
+    parser.add_argument("--caller", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.caller:
+        url, address, store = given.caller
+        found = asyncio.run(compare_starts(url, address, store, given.rounds))
+        sys.stdout.write(json.dumps(found))
+        return
     table = Table("measure", "value")
-    for name, value in asyncio.run(measure(parser.parse_args())).items():
+    for name, value in asyncio.run(measure(given)).items():
         table.add_row(name, f"{value:.2f}")
     Console().print(table)
 
