@@ -80,7 +80,7 @@ async def cancel(
             return
         follows = not options.detach
         async with connection.invocation_client(record, app=app, needs_worker=follows) as client:
-            cursor, _ = await client.sessions.read_state(key)
+            cursor = await client.sessions.read_revision(key)
             if not await client.cancel(key, record.invocation_id):
                 _note_ended(record)
                 return

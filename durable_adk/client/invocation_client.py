@@ -128,24 +128,35 @@ class InvocationClient:
     """Whether `state_delta` depends on the session's state, so that a repeat may have another."""
 
     def send(
-        self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
+        self,
+        request: InvocationRequest,
+        *,
+        answered_by: dict[str, str] | None = None,
+        is_new: bool = False,
     ) -> Feed:
-        """Send a checked request, a message or an answer, and yield what follows."""
+        """Send a checked request, a message or an answer, and yield what follows.
+
+        Args:
+            request: The request.
+            answered_by: Who answers, as a server knows them.
+            is_new: Whether the request's id was made for it, so that none has been sent before.
+        """
         if is_answer(request.message):
             return self.answer(request, answered_by=answered_by)
-        return self.start(request)
+        return self.start(request, is_new=is_new)
 
-    async def start(self, request: InvocationRequest) -> Feed:
+    async def start(self, request: InvocationRequest, *, is_new: bool = False) -> Feed:
         """Start an invocation and yield its events, from the user's on.
 
         The same request with the same id follows the first invocation from its start (DUR-13).
         """
         if not request.invocation_id:
             request = request.model_copy(update={"invocation_id": f"e-{uuid.uuid4()}"})
+            is_new = True
         key = SessionKey(request.app, request.user, request.session or "")
         name = request.invocation_id or ""
         cursor = await self._revision(key)
-        record = await self.sessions.get_invocation(key, name)
+        record = None if is_new else await self.sessions.get_invocation(key, name)
         if record is not None:
             cursor = await self._start_of(key, record, request)
         start = _Start(
@@ -425,7 +436,7 @@ class InvocationClient:
     async def _revision(self, key: SessionKey) -> int:
         """The revision of the session, which may be missing if it is to be created."""
         try:
-            revision, _ = await self.sessions.read_state(key)
+            return await self.sessions.read_revision(key)
         except SessionNotFoundError:
             if self.auto_create_session:
                 return 0
@@ -433,7 +444,6 @@ class InvocationClient:
                 f"Session not found: {key.session_id!r} of user {key.user_id!r} in app "
                 f"{key.app_name!r}. {self.missing_session}"
             ) from None
-        return revision
 
 
 def _not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:

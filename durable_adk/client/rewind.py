@@ -110,7 +110,7 @@ class Rewinding:
 
     async def _until_closed(self, key: SessionKey, invocation_id: str) -> None:
         while True:
-            revision, _ = await self.sessions.read_state(key)
+            revision = await self.sessions.read_revision(key)
             record = await self.sessions.get_invocation(key, invocation_id)
             if record is None or record.sealed:
                 return

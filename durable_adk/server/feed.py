@@ -199,7 +199,7 @@ class SessionFeed:
             SessionNotFoundError: There is no such session.
             StoreUnavailableError: The store does not answer.
         """
-        await self.sessions.read_state(key)
+        await self.sessions.read_revision(key)
         after = after or FeedPosition()
         async with RunningChunks(self.partials, key) as chunks:
             changes = follow_session(self.sessions, key, after=after.seq, chunks=chunks)

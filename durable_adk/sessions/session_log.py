@@ -244,7 +244,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         found, or if a rewind may refer to earlier events. Returns [] for a missing session.
         """
         try:
-            start, _ = await self.read_state(key)
+            start = await self.read_revision(key)
         except SessionNotFoundError:
             return []
         wanted, makers = set(call_ids) - {""}, set[str]()
@@ -299,6 +299,11 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
             lambda tables: (sessions.existing(tables, key, epoch=epoch), tables.state(key))
         )
         return head.revision, decode(state)
+
+    async def read_revision(self, key: SessionKey, *, epoch: int | None = None) -> int:
+        """Read the session's revision; see `read_state`."""
+        head = await self._store.read(lambda tables: sessions.existing(tables, key, epoch=epoch))
+        return head.revision
 
     async def read_creation(self, key: SessionKey) -> Creation | None:
         """Read when the session was created.

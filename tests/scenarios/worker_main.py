@@ -76,7 +76,7 @@ class MortalSessions(SqliteSessionService):
         doom = self._order.dies_after
         if doom is None or key.session_id != "s" or not key.user_id.endswith("-u"):
             return
-        revision, _ = await self.read_state(key)
+        revision = await self.read_revision(key)
         if revision < doom:
             return
         if self._order.delay:

@@ -228,7 +228,7 @@ async def require_known(
         SessionRegressedError: The session is older now than when the invocation was opened.
     """
     try:
-        present, _ = await deps.sessions.read_state(key, epoch=epoch or None)
+        present = await deps.sessions.read_revision(key, epoch=epoch or None)
     except SessionNotFoundError:
         return
     record = await deps.sessions.get_invocation(key, invocation_id)

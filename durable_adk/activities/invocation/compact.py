@@ -86,7 +86,7 @@ async def _due(
     last = step.revision or (record.end_seq if record else None)
     if record is None or last is None:
         return 0, []
-    revision, _ = await deps.sessions.read_state(step.key)
+    revision = await deps.sessions.read_revision(step.key)
     known = await deps.cache.read(deps.sessions, step.key, revision, step.invocation_id)
     events = known.events
     if any(map(_changes_what_counts, events[last:])):

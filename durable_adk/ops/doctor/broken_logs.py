@@ -35,7 +35,7 @@ async def broken_logs(
             await _read(store, key, revision, check)
         except ValidationError as error:
             return [case(Kind.BROKEN_LOG, key, f"an event cannot be parsed: {error}")]
-        if (await store.read_state(key))[0] == revision:
+        if await store.read_revision(key) == revision:
             break  # nothing was committed between the reads: they are one consistent snapshot
     else:
         return []  # the session is being written to; a later examination will check it

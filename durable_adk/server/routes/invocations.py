@@ -196,7 +196,8 @@ async def start_invocation(
         }
     )
     client = services.invocations(key.app_name, creates_sessions=body.create_session, chunks=False)
-    feed = client.send(request, answered_by=caller.answered_by)
+    is_new = idempotency_key is None
+    feed = client.send(request, answered_by=caller.answered_by, is_new=is_new)
     summary = await _opened(key, name, feed) or await _started(services, key, name)
     if summary.queued and idempotency_key is not None:
         await _check_waiting(services, client, key, request)

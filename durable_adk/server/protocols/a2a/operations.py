@@ -260,7 +260,7 @@ class TaskHandler(RequestHandler):
         if record is None:
             client = self.services.invocations(self.app_name)
             return entries_of(key, client.attach(key, task_id))
-        revision, _ = await self.services.session_service.read_state(key)
+        revision = await self.services.session_service.read_revision(key)
         return self.services.feed.invocation(
             key, task_id, FeedPosition(seq=revision), until_pause=True
         )
