@@ -11,7 +11,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.client import feed
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.models import ScriptedModel
-from durable_adk.server.routes import invocations
+from durable_adk.server.routes import acceptance
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.tools import FunctionTool
@@ -400,7 +400,7 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
 
     Another one with its key is refused meanwhile, too.
     """
-    monkeypatch.setattr(invocations, "_STARTED", 0.3)
+    monkeypatch.setattr(acceptance, "_STARTED", 0.3)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
     async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
@@ -444,7 +444,7 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
 
 async def test_a_message_that_waits_is_its_senders(client, tmp_path, monkeypatch):
     """S1: nobody else reads, follows or cancels it, though they know its session and its id."""
-    monkeypatch.setattr(invocations, "_STARTED", 0.3)
+    monkeypatch.setattr(acceptance, "_STARTED", 0.3)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
     async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
@@ -478,7 +478,7 @@ async def test_an_unknown_invocation_is_not_found(pays):
 
 async def test_a_message_that_temporal_has_not_is_not_said_to_wait(client, tmp_path, monkeypatch):
     """A start that hangs is no start: the caller is told to send it again."""
-    monkeypatch.setattr(invocations, "_STARTED", 0.05)
+    monkeypatch.setattr(acceptance, "_STARTED", 0.05)
     async with place_of(client, tmp_path, "Hello.") as place:
         http = await place.server()
         await session(http)
@@ -494,7 +494,7 @@ async def test_a_message_that_temporal_has_not_is_not_said_to_wait(client, tmp_p
 
 async def test_an_answer_that_nobody_has_accepted_is_not_said_to_be(pays, monkeypatch):
     """It may be sent again, which does no harm."""
-    monkeypatch.setattr(invocations, "_ACCEPTED", 0.0)
+    monkeypatch.setattr(acceptance, "_ACCEPTED", 0.0)
     http = await pays.server()
     await session(http)
     started = await start(http)
@@ -503,7 +503,7 @@ async def test_an_answer_that_nobody_has_accepted_is_not_said_to_be(pays, monkey
     path = f"/invocations/{started['invocationId']}/answers"
     refused = await http.post(path, json=body)
     assert refused.status_code == 503
-    monkeypatch.setattr(invocations, "_ACCEPTED", 10.0)
+    monkeypatch.setattr(acceptance, "_ACCEPTED", 10.0)
     again = await http.post(path, json=body)
     assert again.status_code in (202, 409)  # the first may have arrived
     await reached(http, started["invocationId"], "completed")
@@ -525,7 +525,7 @@ async def test_a_steering_that_temporal_has_not_is_not_accepted(client, tmp_path
             await asyncio.sleep(60)
 
         with monkeypatch.context() as patched:
-            patched.setattr(invocations, "_STARTED", 0.05)
+            patched.setattr(acceptance, "_STARTED", 0.05)
             patched.setattr(TemporalBackend, "start", hangs)
             said = {"message": {"role": "user", "parts": [{"text": "faster"}]}}
             response = await http.post(f"/invocations/{name}/steer", json=said)

@@ -27,7 +27,7 @@ from durable_adk.errors import (
 from durable_adk.log import get_logger
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import as_json
-from durable_adk.server.routes.invocations import ThisInvocation
+from durable_adk.server.routes.invocation_lookup import ThisInvocation
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.session import SessionKey

@@ -18,8 +18,9 @@ from durable_adk.errors import (
     PermissionDeniedError,
 )
 from durable_adk.server.caller import CurrentCaller
+from durable_adk.server.routes.acceptance import accepted
 from durable_adk.server.routes.body import RequestBody, as_json
-from durable_adk.server.routes.invocations import Located, ThisInvocation, accepted
+from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation
 from durable_adk.server.routes.listing import OfApp, OfSession, OfUser
 from durable_adk.server.routes.records import requests_of
 from durable_adk.server.services import CurrentServices, ServerServices

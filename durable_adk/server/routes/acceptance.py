@@ -1,0 +1,133 @@
+"""Waits a moment for an invocation to take a message that was sent to it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from temporalio.service import RPCError
+
+from durable_adk.client.invocation_client import Feed, InvocationClient
+from durable_adk.client.invocations import started_with
+from durable_adk.errors import TemporalUnavailableError
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.server.feed import entries_of
+from durable_adk.server.routes.invocation_lookup import recipient
+from durable_adk.server.routes.records import InvocationSummary, queued, summarized, summary_of
+from durable_adk.server.services import ServerServices
+from durable_adk.server.streams import Reading
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationRequest, workflow_id
+
+_STARTED = 2.0
+"""Seconds for a started invocation to open; then the response says that it waits."""
+_ACCEPTED = 10.0
+"""Seconds for a worker to accept an answer or a message."""
+
+
+async def accepted(key: SessionKey, feed: Feed) -> None:
+    """Wait until an answer was accepted, and read no further.
+
+    Raises:
+        CallerError: It was refused.
+        TemporalUnavailableError: Nobody has said so in time.
+    """
+    if not await _begun(key, feed, _ACCEPTED):
+        raise TemporalUnavailableError(
+            f"No worker has accepted the answer within {_ACCEPTED:g} s. It may still arrive; "
+            "sending the same answer again does no harm."
+        )
+
+
+async def opened(key: SessionKey, name: str, feed: Feed) -> InvocationSummary | None:
+    """Return an invocation that has just been opened; None: the store must be asked."""
+    reading = Reading(_running(key, name, feed))
+    try:
+        await reading.first(_STARTED)
+        return reading.shown
+    finally:
+        reading.close()
+
+
+async def _running(key: SessionKey, name: str, feed: Feed) -> AsyncGenerator[InvocationSummary]:
+    """Yield an invocation that runs, from the first items of its feed.
+
+    They are all that a summary has, so a start reads nothing that its feed has not read.
+    """
+    events: list[Event] = []
+    async with aclosing(feed):
+        async for item in feed:
+            if isinstance(item, StoredEvent):
+                events.append(item.event)
+            elif isinstance(item, InvocationRecord):
+                if item.invocation_id == name and item.status is Status.RUNNING:
+                    yield summary_of(key, item, next(iter(events), None), count=len(events))
+                return
+
+
+async def _begun(key: SessionKey, feed: Feed, seconds: float) -> bool:
+    reading = Reading(entries_of(key, feed))
+    try:
+        return await reading.first(seconds)
+    finally:
+        reading.close()
+
+
+async def started(services: ServerServices, key: SessionKey, name: str) -> InvocationSummary:
+    """Return an invocation, or that its message waits.
+
+    Raises:
+        TemporalUnavailableError: Temporal does not have the message.
+    """
+    record = await services.session_service.get_invocation(key, name)
+    record = record or await recipient(services, key, name)
+    if record is not None:
+        return await summarized(services.session_service, key, record)
+    await _require_taken(services, key, name)
+    return queued(InvocationSummary, key, name)
+
+
+async def taken(services: ServerServices, key: SessionKey, name: str, feed: Feed) -> None:
+    """Wait until an invocation has a message, or check that it is under way.
+
+    Raises:
+        CallerError: It was refused.
+        TemporalUnavailableError: Temporal does not have it.
+    """
+    if not await _begun(key, feed, _STARTED):
+        await _require_taken(services, key, name)
+
+
+async def check_waiting(
+    services: ServerServices, client: InvocationClient, key: SessionKey, request: InvocationRequest
+) -> None:
+    """Check that a message which waits is that of a request.
+
+    Raises:
+        EventConflictError: It is another one, which has come first.
+    """
+    name = request.invocation_id or ""
+    first = await started_with(services.client, workflow_id(key, name))
+    if first is not None:
+        event = Event(
+            invocation_id=name,
+            content=first.user_content(),
+            custom_metadata=first.run_config.custom_metadata,
+            actions=EventActions(state_delta=first.state_delta),
+        )
+        client.check_same(event, name, request)
+
+
+async def _require_taken(services: ServerServices, key: SessionKey, name: str) -> None:
+    """Check that Temporal has a message, which is under way then.
+
+    Raises:
+        TemporalUnavailableError: It does not.
+    """
+    try:
+        await services.client.get_workflow_handle(workflow_id(key, name)).describe()
+    except RPCError as error:
+        raise TemporalUnavailableError(
+            "Temporal has not taken the message in time. Send it again; with the same "
+            "Idempotency-Key it starts at most one invocation."
+        ) from error
