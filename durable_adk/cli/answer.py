@@ -184,5 +184,4 @@ def _continuing(
 
 def _request(found: LocatedCall, response: dict[str, Any]) -> InvocationRequest:
     key, message = found.key, message_of(found.call, response)
-    session = {"app": key.app_name, "user": key.user_id, "session": key.session_id}
-    return InvocationRequest.parse({**session, "message": message, "create_session": False})
+    return InvocationRequest.parse({**key.ids(), "message": message, "create_session": False})

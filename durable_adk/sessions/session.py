@@ -22,6 +22,10 @@ class SessionKey(NamedTuple):
     user_id: str
     session_id: str
 
+    def ids(self) -> dict[str, str]:
+        """Return the ids under the names that they have in a `NamesSession` or a request."""
+        return {"app": self.app_name, "user": self.user_id, "session": self.session_id}
+
 
 def checked_key(app_name: str, user_id: str, session_id: str) -> SessionKey:
     """Build a key from validated ids.

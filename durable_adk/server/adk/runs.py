@@ -90,9 +90,7 @@ class RunBody(RequestBody):
             "run_config": config,
             "when_busy": when_busy or self.when_busy or WhenBusy.ENQUEUE,
         }
-        app, user, session = self.key
-        ids = {"app": app, "user": user, "session": session, "create_session": False}
-        return InvocationRequest.parse({**ids, **found})
+        return InvocationRequest.parse({**self.key.ids(), "create_session": False, **found})
 
 
 @router.post("/run", response_model=list[Event])

@@ -78,9 +78,7 @@ async def start_invocation(
     name = _name(key, idempotency_key)
     request = InvocationRequest.parse(
         {
-            "app": key.app_name,
-            "user": key.user_id,
-            "session": key.session_id,
+            **key.ids(),
             "message": "" if body.new_message is None else body.new_message,
             "continues": body.new_message is None,
             "invocation_id": name,
@@ -174,19 +172,17 @@ async def steer(
             f"The invocation is {this.record.status}; only one that runs can be steered."
         )
     name = f"e-{uuid.uuid4()}"
-    app, user, session = this.key
     request = InvocationRequest.parse(
         {
-            "app": app,
-            "user": user,
-            "session": session,
+            **this.key.ids(),
             "create_session": False,
             "message": body.message,
             "invocation_id": name,
             "when_busy": WhenBusy.STEER,
         }
     )
-    await taken(services, this.key, name, services.invocations(app).send(request))
+    feed = services.invocations(this.key.app_name).send(request)
+    await taken(services, this.key, name, feed)
     return {"accepted": True, "messageId": name}
 
 

@@ -133,18 +133,16 @@ async def _give(
             "become; give `response`."
         )
     part = types.FunctionResponse(id=call.call_id, name=call.name, response=body.given())
-    app, user, session = this.key
     request = InvocationRequest.parse(
         {
-            "app": app,
-            "user": user,
-            "session": session,
+            **this.key.ids(),
             "create_session": False,
             "message": types.Content(role="user", parts=[types.Part(function_response=part)]),
         }
     )
     try:
-        await accepted(this.key, services.invocations(app).answer(request, answered_by=by))
+        client = services.invocations(this.key.app_name)
+        await accepted(this.key, client.answer(request, answered_by=by))
     except InvalidRequestError:
         await _call(services, this, call.call_id)
         raise

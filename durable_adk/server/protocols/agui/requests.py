@@ -45,12 +45,9 @@ async def request_of(
     Raises:
         CallerError: It is malformed, or does not fit what the session waits for.
     """
-    app, user, session = key
     return InvocationRequest.parse(
         {
-            "app": app,
-            "user": user,
-            "session": session,
+            **key.ids(),
             "message": await _message(sessions, key, body),
             "invocation_id": body.run_id,
             "state_delta": _changed(body, state),
