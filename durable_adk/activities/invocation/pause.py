@@ -153,18 +153,26 @@ async def _store(deps: Dependencies, step: AnswerStep, event: Event) -> None:
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED:
-        await deps.sessions.resume_invocation(
-            step.key,
-            invocation_id=step.invocation_id,
-            lease_owner=step.lease_owner,
-            user_event=event,
-            ttl=ttl_of(step.lease_owner),
-        )
-        resumed(step.key, record)
+        await _resume(deps, step, record, event)
     else:
         await deps.sessions.commit_event(
             step.key, event, invocation_id=step.invocation_id, epoch=_epoch(step, record)
         )
+
+
+async def _resume(
+    deps: Dependencies, step: AnswerStep, record: InvocationRecord, event: Event | None = None
+) -> InvocationRecord:
+    """Take the lease for a paused invocation, and store the answer that resumes it, if given."""
+    taken = await deps.sessions.resume_invocation(
+        step.key,
+        invocation_id=step.invocation_id,
+        lease_owner=step.lease_owner,
+        user_event=event,
+        ttl=ttl_of(step.lease_owner),
+    )
+    resumed(step.key, record)
+    return taken
 
 
 async def _hold_again(deps: Dependencies, step: AnswerStep) -> None:
@@ -180,17 +188,7 @@ async def _hold_again(deps: Dependencies, step: AnswerStep) -> None:
 async def _lease_only(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED:
-        was, record = (
-            record,
-            await deps.sessions.resume_invocation(
-                step.key,
-                invocation_id=step.invocation_id,
-                lease_owner=step.lease_owner,
-                user_event=None,
-                ttl=ttl_of(step.lease_owner),
-            ),
-        )
-        resumed(step.key, was)
+        record = await _resume(deps, step, record)
     return AnswerTaken(epoch=_epoch(step, record), state=await _state(deps, step))
 
 
