@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from temporalio.client import Client
+from temporalio.worker._workflow import _WorkflowWorker
 
 from durable_adk.agents import BaseAgent
 from durable_adk.apps import App
@@ -40,6 +41,9 @@ FIRST = (
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
 REPLAYING = 900.0
 """Seconds for all of a run's histories; two minutes are too few on a busy machine."""
+
+BLOCKED = 20.0
+"""Seconds after which a workflow of a test's process is taken for blocked."""
 
 # For Temporal servers, which are started for a test or two: a tenth of their CPU time.
 os.environ.setdefault("GOGC", "400")
@@ -160,6 +164,25 @@ def _sandbox() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(WorkerOptions.__init__.__kwdefaults__, "sandboxed", False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _late_is_not_blocked() -> Iterator[None]:
+    """A workflow of this process is interrupted when it does not yield for much longer than usual.
+
+    Beside three others the process itself may be kept from running for the SDK's two seconds. Its
+    interruption is raised wherever the thread is then, also where Python cannot raise: in what is
+    called when an object is collected, so that the test fails with an unraisable exception.
+    """
+    make = _WorkflowWorker.__init__
+
+    def patient(self: _WorkflowWorker, *args: Any, **options: Any) -> None:
+        make(self, *args, **options)
+        self._deadlock_timeout_seconds = BLOCKED
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_WorkflowWorker, "__init__", patient)
         yield
 
 
