@@ -117,24 +117,22 @@ async def service(url: str, kind: str) -> BaseSessionService:
     return made
 
 
-async def write(url: str, kind: str, long: int, more: int) -> None:
+async def write(url: str, kind: str, long: int) -> None:
     """Write the sessions that tests copy.
 
     Args:
         url: The database.
         kind: As for `service`.
         long: Events of one session.
-        more: Number of further sessions, of two events each.
     """
     made = await service(url, kind)
     ids = [("anna", "s1"), ("ben", "s1"), ("anna", "empty"), ("anna", "long")]
-    ids += [(f"user{n % 7}", f"more-{n:05}") for n in range(more)]
     for user, name in ids:
         state = {"begun": {"by": name}, "user:tier": "gold"}
         session = await made.create_session(
             app_name="shop", user_id=user, session_id=name, state=state
         )
-        said = {"s1": events(), "empty": [], "long": talk(0, long)}.get(name, talk(0, 2))
+        said = {"s1": events(), "empty": [], "long": talk(0, long)}[name]
         for event in said:
             await made.append_event(session, event)
     await made.close()

@@ -1,12 +1,16 @@
 """Sessions that google-adk's own services have written come into our store, and back again."""
 
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,7 @@ pytestmark = pytest.mark.thorough
 
 KINDS = ["v1", "v0", "file"]
 LONG = 130
+MORE = 200
 
 
 @pytest.fixture(scope="module")
@@ -114,17 +119,46 @@ def as_ours(session: dict[str, Any]) -> dict[str, Any]:
     return {**session, "events": [event.to_value() for event in events]}
 
 
-def write(adk: GoogleAdk, url: str, kind: str, more: int = 0) -> list[dict[str, Any]]:
+def write(adk: GoogleAdk, url: str, kind: str) -> list[dict[str, Any]]:
     """Have google-adk write a database, and return what it reads from it."""
-    adk.ask(work="write", url=url, kind=kind, long=LONG, more=more)
+    adk.ask(work="write", url=url, kind=kind, long=LONG)
     return adk.ask(work="read", url=url, kind=kind)
 
 
+@dataclass(frozen=True)
+class Written:
+    """A database that google-adk has written, and what it reads from it."""
+
+    file: Path
+    sessions: list[dict[str, Any]]
+
+    def copied_to(self, file: Path) -> list[dict[str, Any]]:
+        """Let a test have it for itself."""
+        shutil.copyfile(self.file, file)
+        return self.sessions
+
+
+OfKind = Callable[[str], Written]
+
+
+@pytest.fixture(scope="module")
+def written(adk: GoogleAdk, tmp_path_factory: pytest.TempPathFactory) -> OfKind:
+    """The database of each kind, written once: that takes google-adk seconds."""
+    folder = tmp_path_factory.mktemp("written")
+
+    @cache
+    def of(kind: str) -> Written:
+        file = folder / f"{kind}.db"
+        return Written(file, write(adk, sqlite(file), kind))
+
+    return of
+
+
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_import_has_all_that_google_adk_shows(adk, tmp_path, kind) -> None:
+async def test_an_import_has_all_that_google_adk_shows(written, tmp_path, kind) -> None:
     """Ids, times, authors, content, actions, state of all scopes and the order are the same."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    theirs = write(adk, url, kind)
+    theirs = written(kind).copied_to(tmp_path / "adk.db")
     report = reported("import", url, store)
     counts = {"found": 4, "copied": 4, "continued": 0, "present": 0, "different": 0}
     assert report["sessions"] == {**counts, "unreadable": 0}
@@ -139,10 +173,10 @@ async def test_an_import_has_all_that_google_adk_shows(adk, tmp_path, kind) -> N
 
 
 @pytest.mark.parametrize("kind", ["v1", "file"])
-async def test_an_export_is_the_database_that_was_imported(adk, tmp_path, kind) -> None:
+async def test_an_export_is_the_database_that_was_imported(adk, written, tmp_path, kind) -> None:
     """google-adk reads the same from it, also in the fields that we do not have."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    theirs = write(adk, url, kind)
+    theirs = written(kind).copied_to(tmp_path / "adk.db")
     await copied("import", url, store)
     back = sqlite(tmp_path / "back.db")
     assert (await copied("export", back, store))["sessions"]["copied"] == 4
@@ -163,6 +197,26 @@ async def test_postgres_databases_are_copied(adk, databases, tmp_path, kind) -> 
     assert (await copied("export", back, store))["events"]["present"] == LONG + 10
     url = back.replace("postgresql://", "postgresql+asyncpg://")
     assert adk.ask(work="read", url=url, kind="v1") == theirs
+
+
+def many(adk: GoogleAdk, written: OfKind, file: Path) -> list[dict[str, Any]]:
+    """A database with `MORE` sessions of two events each, whose rows are copies of google-adk's."""
+    written("v1").copied_to(file)
+    statements = [
+        "CREATE TEMP TABLE one AS SELECT * FROM sessions WHERE id = 'long'",
+        "UPDATE one SET state = json_set(state, '$.count', 1)",
+        "CREATE TEMP TABLE two AS SELECT * FROM events WHERE id IN ('m0', 'm1')",
+    ]
+    for number in range(MORE):
+        statements += [
+            f"UPDATE one SET id = 'more-{number}'",  # noqa: S608
+            f"UPDATE two SET session_id = 'more-{number}'",  # noqa: S608
+            "INSERT INTO sessions SELECT * FROM one",
+            "INSERT INTO events SELECT * FROM two",
+        ]
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(";".join(["BEGIN", *statements, "COMMIT"]))
+    return adk.ask(work="read", url=sqlite(file), kind="v1")
 
 
 def killed(line: list[str], file: Path, table: str, rows: int) -> None:
@@ -191,32 +245,33 @@ def count(file: Path, table: str) -> int:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [101])
-async def test_a_killed_import_is_continued(adk, tmp_path, rows) -> None:
+async def test_a_killed_import_is_continued(adk, written, tmp_path, rows) -> None:
     """SIGKILL between two parts: the next import brings the rest, and nothing twice."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    theirs = write(adk, url, "v1", more=200)
+    theirs = many(adk, written, tmp_path / "adk.db")
     killed(command("import", url, store), store, "events", rows)
     there = count(store, "events")
     report = await copied("import", url, store)
-    assert report["events"] == {"copied": LONG + 410 - there, "present": there, "unreadable": 0}
+    missing = LONG + 10 + 2 * MORE - there
+    assert report["events"] == {"copied": missing, "present": there, "unreadable": 0}
     assert await stored(f"sqlite:///{store}") == [as_ours(one) for one in theirs]
 
 
 @pytest.mark.sampled(2)
-async def test_a_killed_export_is_continued(adk, tmp_path) -> None:
+async def test_a_killed_export_is_continued(adk, written, tmp_path) -> None:
     """SIGKILL between two sessions: the next export brings the rest, and nothing twice."""
     url, store, back = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "back.db"
-    theirs = write(adk, url, "v1", more=200)
+    theirs = many(adk, written, tmp_path / "adk.db")
     await copied("import", url, store)
     killed(command("export", sqlite(back), store), back, "events", 300)
     await copied("export", sqlite(back), store)
     assert adk.ask(work="read", url=sqlite(back), kind="v1") == theirs
 
 
-async def test_a_session_that_went_on_in_google_adk_is_continued(adk, tmp_path) -> None:
+async def test_a_session_that_went_on_in_google_adk_is_continued(adk, written, tmp_path) -> None:
     """The next import appends what was said since, with the state that comes of it."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    write(adk, url, "v1")
+    written("v1").copied_to(tmp_path / "adk.db")
     await copied("import", url, store)
     adk.ask(work="grow", url=url, kind="v1", start=LONG, upto=LONG + 3)
     report = await copied("import", url, store)
@@ -226,10 +281,10 @@ async def test_a_session_that_went_on_in_google_adk_is_continued(adk, tmp_path) 
     assert await stored(f"sqlite:///{store}") == [as_ours(one) for one in theirs]
 
 
-async def test_other_sessions_and_values_are_left_alone(adk, tmp_path) -> None:
+async def test_other_sessions_and_values_are_left_alone(written, tmp_path) -> None:
     """What the store has under the same name stays as it is, and is named."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    write(adk, url, "v1")
+    written("v1").copied_to(tmp_path / "adk.db")
     async with DatabaseSessionService(f"sqlite:///{store}") as ours:
         session = await ours.create_session(
             app_name="shop", user_id="anna", session_id="s1", state={"user:tier": "tin"}
@@ -254,10 +309,10 @@ async def test_other_sessions_and_values_are_left_alone(adk, tmp_path) -> None:
     assert sessions["ben", "s1"]["state"]["begun"] == {"by": "s1"}
 
 
-async def test_the_conversation_goes_on(adk, tmp_path) -> None:
+async def test_the_conversation_goes_on(written, tmp_path) -> None:
     """The model is asked with the imported history, and sees the imported state."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    write(adk, url, "v0")
+    written("v0").copied_to(tmp_path / "adk.db")
     await copied("import", url, store)
     model = ScriptedModel(replies=lambda _: "Go on.")
     agent = LlmAgent(name="root", model=model, instruction="{user:tier} {count}")
@@ -329,10 +384,10 @@ def change(path: Path, *statements: str) -> None:
     connection.close()
 
 
-async def test_bad_rows_are_named_and_left_out(adk, tmp_path) -> None:
+async def test_bad_rows_are_named_and_left_out(written, tmp_path) -> None:
     """The other events of the session, and the other sessions, are imported."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    write(adk, url, "v1")
+    written("v1").copied_to(tmp_path / "adk.db")
     change(
         tmp_path / "adk.db",
         "UPDATE events SET event_data = '{\"author\": 1' WHERE id = 'm3'",
@@ -355,10 +410,10 @@ async def test_bad_rows_are_named_and_left_out(adk, tmp_path) -> None:
     assert (await copied("import", url, store))["events"]["present"] == LONG - 2
 
 
-async def test_a_pickle_with_code_is_not_run(adk, tmp_path) -> None:
+async def test_a_pickle_with_code_is_not_run(written, tmp_path) -> None:
     """S12: an event of 1.x whose actions name a function is left out, and named."""
     url, store, proof = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "proof"
-    write(adk, url, "v0")
+    written("v0").copied_to(tmp_path / "adk.db")
     code = f"cos\nsystem\n(S'touch {proof}'\ntR.".encode()
     change(tmp_path / "adk.db", f"UPDATE events SET actions = x'{code.hex()}' WHERE id = 'm3'")  # noqa: S608
     report = await copied("import", url, store)
@@ -367,10 +422,10 @@ async def test_a_pickle_with_code_is_not_run(adk, tmp_path) -> None:
     assert not proof.exists()
 
 
-async def test_times_of_1x_are_read_in_their_time_zone(adk, tmp_path) -> None:
+async def test_times_of_1x_are_read_in_their_time_zone(written, tmp_path) -> None:
     """google-adk 1.x wrote events' times in the local time of its machine."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    theirs = write(adk, url, "v0")
+    theirs = written("v0").copied_to(tmp_path / "adk.db")
     reported("import", url, store, "--timezone", "Asia/Tokyo")
     ours = await stored(f"sqlite:///{store}")
     before = [one["timestamp"] for one in theirs[2]["events"]]
