@@ -1,7 +1,6 @@
 """The worker is killed between the answer of a real model client and its commit."""
 
 import asyncio
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +25,43 @@ KILLS: dict[str, list[Any]] = {
     "model.after_call:kill@2": [CALLS, TEXT, TEXT],
 }
 """Where the worker dies, and the answers that it gets: an uncommitted one is asked for again."""
-PAIRS = [
-    pytest.param(
-        wire,
-        streams,
-        list(KILLS)[(index + 2 * streams) % len(KILLS)],
-        id=f"{wire.name}-{wire.provider}-{'streamed' if streams else 'whole'}",
-    )
-    for (index, wire), streams in product(enumerate(WIRES), [False, True])
-]
-"""Each wire, streamed and not, with one of the kills; each kill with two of the wires."""
 
 
-@pytest.mark.parametrize(("wire", "streams", "at"), PAIRS)
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 async def test_an_answer_that_a_killed_worker_had_is_asked_for_once_more(
-    *, wire: Wire, streams: bool, at: str, server: TemporalServer, client: Client, tmp_path: Path
+    *, streams: bool, server: TemporalServer, client: Client, tmp_path: Path
 ) -> None:
-    """Unless it was committed; the session has each event once, and each chunk's text is whole."""
+    """Unless it was committed; the session has each event once, and each chunk's text is whole.
+
+    Each wire with one of the kills, all at the same time: they wait for workers that are dead.
+    """
+
+    async def one(index: int, wire: Wire) -> None:
+        at = list(KILLS)[(index + 2 * streams) % len(KILLS)]
+        folder = tmp_path / f"{wire.name}-{wire.provider}"
+        folder.mkdir()
+        try:
+            await _asked_once_more(
+                wire, streams=streams, at=at, server=server, client=client, folder=folder
+            )
+        except BaseException as error:
+            error.add_note(f"with {folder.name} and {at}")
+            raise
+
+    async with asyncio.TaskGroup() as group:
+        for index, wire in enumerate(WIRES):
+            group.create_task(one(index, wire))
+
+
+async def _asked_once_more(
+    wire: Wire, *, streams: bool, at: str, server: TemporalServer, client: Client, folder: Path
+) -> None:
     provider = wire.server()
     await provider.start()
     provider.script = KILLS[at]
-    order = Order(wire, provider.url, f"kills-{tmp_path}", at)
+    order = Order(wire, provider.url, f"kills-{folder}", at)
     serve(order.queue, AppRegistry([order.app()]))  # for the replays at the end
-    sessions = SqliteSessionService(tmp_path / "sessions.db")
+    sessions = SqliteSessionService(folder / "sessions.db")
     runner = Runner(
         app=order.app(),
         session_service=sessions,
@@ -57,8 +70,8 @@ async def test_an_answer_that_a_killed_worker_had_is_asked_for_once_more(
         auto_create_session=True,
     )
     config = RunConfig(streaming_mode=StreamingMode.SSE if streams else StreamingMode.NONE)
-    first = ForkedWorker(main, server.address, tmp_path, PRELOAD)
-    second = ForkedWorker(main, server.address, tmp_path, PRELOAD)
+    first = ForkedWorker(main, server.address, folder, PRELOAD)
+    second = ForkedWorker(main, server.address, folder, PRELOAD)
     async with runner, first, second:
         await first.obey(order)
 
