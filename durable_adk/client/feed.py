@@ -83,9 +83,8 @@ async def follow_changes(
 
     Arguments and errors are those of `follow`; with None for `pauses` no pause ends the feed.
     """
-    cursor, orphaned = after, 0
+    cursor, orphaned, until = after, 0, 0.0
     told: tuple[Status, int] | None = None
-    loop, until = asyncio.get_running_loop(), 0.0
     read = retrying(_read, CLIENT_TIMEOUT, pause=POLL)
     read_page = retrying(sessions.read_page, CLIENT_TIMEOUT, pause=POLL)
     with sessions.watch(key) as watch:
@@ -99,9 +98,10 @@ async def follow_changes(
                     cursor = stored.seq
                     if stored.event.invocation_id == invocation_id:
                         yield stored
+                    del stored  # or it would stay in memory while nothing happens
             if record is not None and record.status.closed:
-                until = until or loop.time() + CLOSING_TIMEOUT
-            ends = record is not None and _ends(record, pauses, late=loop.time() >= until)
+                until = until or time.monotonic() + CLOSING_TIMEOUT
+            ends = record is not None and _ends(record, pauses, late=time.monotonic() >= until)
             if record is not None and _is_news(record, told, ends=ends):
                 told = record.status, record.pauses
                 yield record
@@ -115,7 +115,7 @@ async def follow_changes(
                 raise _died(invocation_id)
             if over and run is not None and not until:
                 raise DeliveredToOther(await _recipient(key, invocation_id, run, record))
-            soon = until or orphaned or (record is None and run is None)
+            soon, record = until or orphaned or (record is None and run is None), None
             await _wait(sessions, watch, POLL if soon else _longest(head), None if until else run)
 
 

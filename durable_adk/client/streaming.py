@@ -106,6 +106,7 @@ async def with_partials(
             for partial in chunks.before(stored):
                 yield partial
             yield stored
+            del stored  # or it would stay in memory while nothing happens
             item = asyncio.ensure_future(anext(committed, None))
     finally:
         # The feed must not be running when its owner closes it.

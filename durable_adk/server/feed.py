@@ -163,6 +163,7 @@ class SessionFeed:
         cursor = max(after.seq, record.start_seq - 1)
         open_channel = None if record.status.closed else self.partials
         pauses = await self._pauses(key, record, cursor) if until_pause else None
+        del record  # or it would stay in memory, as long as the stream
         subscribing = open_channel and open_channel.subscribe(key, invocation_id)
         async with subscribing or nullcontext() as chunks:
             changes = follow_changes(
@@ -177,6 +178,7 @@ class SessionFeed:
             async with aclosing(changes), aclosing(entries):
                 async for entry in entries:
                     yield entry
+                    del entry  # or it would stay in memory while nothing happens
 
     async def _pauses(self, key: SessionKey, record: InvocationRecord, cursor: int) -> int:
         """Return the number of pauses before a cursor; the reader knows of these.
@@ -208,6 +210,7 @@ class SessionFeed:
             async with aclosing(changes), aclosing(entries):
                 async for entry in entries:
                     yield entry
+                    del entry  # or it would stay in memory while nothing happens
 
 
 async def entries_of(
@@ -231,6 +234,7 @@ async def entries_of(
                     seq = found.seq
                 ended = isinstance(found, InvocationRecord) and found.status.closed
                 yield _entry(key, found, seq)
+                del found  # or it would stay in memory while nothing happens
         except Exception:
             if not ended:
                 raise

@@ -111,9 +111,12 @@ async def follow_session(
                     cursor = stored.seq
                     names[stored.event.invocation_id] = None
                     yield stored
+                    del stored  # or it would stay in memory while nothing happens
             for record in statuses.new(records):
                 await chunks.follow(record)
                 yield record
+                del record
+            del records
             if not statuses.add(names):
                 await sessions.changed(watch, timeout=IDLE)
                 _creation(key, await sessions.look(watch), created)

@@ -99,6 +99,7 @@ class Reading(Generic[T]):
                     if entry is None:
                         return
                 yield entry
+                del entry, reading  # or it would stay in memory while nothing happens
         finally:
             self.close()
 
@@ -156,22 +157,22 @@ class EventStream(Response, Generic[T]):
         """See base class."""
         leaving = asyncio.create_task(left(receive))
         stopping = asyncio.create_task(_stopping(self._services.draining))
-        start = {
-            "type": "http.response.start",
-            "status": self.status_code,
-            "headers": self.raw_headers,
-        }
         try:
-            await send(start)
+            await send(self._start())
             async with aclosing(self._events({leaving, stopping})) as events:
                 async for event in events:
                     await send(_body(event.encode()))
+                    del event  # or it would stay in memory while nothing happens
             if not leaving.done():
                 await send(_body(b"", more=False))
         finally:
             leaving.cancel()
             stopping.cancel()
             self._reading.close()
+
+    def _start(self) -> Message:
+        headers = self.raw_headers
+        return {"type": "http.response.start", "status": self.status_code, "headers": headers}
 
     async def _events(self, ends: "set[asyncio.Task[None]]") -> AsyncGenerator[ServerSentEvent]:
         settings = self._services.settings
@@ -183,6 +184,8 @@ class EventStream(Response, Generic[T]):
                 async for entry in entries:
                     for event in (_PING,) if entry is None else self._render.entry(entry):
                         yield event
+                        del event  # or it would stay in memory while nothing happens
+                    del entry
         except DurableAdkError as error:
             yield self._render.error(class_name(error), error.message)
         if self._services.draining.is_set():

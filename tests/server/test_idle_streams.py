@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from unittest.mock import Mock
 
 import pytest
 from google.genai import types
 from sqlalchemy import Engine, event as sqlalchemy_event
+from sse_starlette import ServerSentEvent
 
 from durable_adk.client import feed as client_feed
 from durable_adk.errors import (
@@ -19,8 +22,12 @@ from durable_adk.errors import (
 from durable_adk.events import Event
 from durable_adk.partials import PartialEvent, partials_of
 from durable_adk.server import session_changes
-from durable_adk.server.feed import FeedEntry, SessionFeed
+from durable_adk.server.feed import FeedEntry, SessionFeed, StatusItem
+from durable_adk.server.services import ServerServices
+from durable_adk.server.settings import ServerSettings
+from durable_adk.server.streams import ITEMS, EventStream, Reading
 from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, session_log
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.sql import polling, postgres as store
 from tests.support.postgres import HAS_POSTGRES
 
@@ -293,6 +300,42 @@ async def test_a_reader_who_does_not_read_keeps_a_page(stores, kind, monkeypatch
         assert len(pages) == 1
         seen += [brief(await anext(entries)) for _ in range(20)]
         assert seen == [*(f"one.{number}" for number in range(20)), "running"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("unlooked")
+async def test_an_idle_stream_keeps_no_event(stores, kind):
+    """Nor a record of its invocation: thousands of streams would hold thousands of them."""
+    reader, writer = stores
+    await paused(writer)
+    services = ServerServices(
+        session_service=reader, client=Mock(), task_queue=str, settings=ServerSettings()
+    )
+    told, never = asyncio.Event(), asyncio.Event()
+
+    async def send(message) -> None:
+        if b'"paused"' in message.get("body", b""):
+            told.set()
+
+    response = EventStream(services, Reading(of(kind, reader)), ITEMS)
+    stream = asyncio.create_task(response({}, never.wait, send))
+    try:
+        await asyncio.wait_for(told.wait(), 10)
+        async with asyncio.timeout(10):
+            while kept():  # it has sent the last item, and does not wait yet
+                await asyncio.sleep(0.02)
+    finally:
+        stream.cancel()
+        await asyncio.gather(stream, return_exceptions=True)
+
+
+def kept() -> list[object]:
+    """What a stream of the invocation has read or sent, and is in memory."""
+    gc.collect()
+    found = gc.get_objects()
+    read = [one for one in found if isinstance(one, Event | InvocationRecord | StatusItem)]
+    sent = [one for one in found if isinstance(one, ServerSentEvent) and one.data]
+    return [*(one for one in read if one.invocation_id == "one"), *sent]
 
 
 @pytest.fixture
