@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +30,7 @@ from durable_adk.sessions.database_session_service import DatabaseSessionService
 from durable_adk.sessions.session import Session
 from durable_adk.tools import FunctionTool
 from tests.adk.google_adk import GoogleAdk
-from tests.support.postgres import HAS_POSTGRES, Databases, running
+from tests.support.postgres import HAS_POSTGRES
 from tests.support.required import ROOT, interpreter
 from tests.support.scripts import call
 
@@ -47,15 +47,6 @@ def adk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleAdk]:
     log = tmp_path_factory.mktemp("google-adk") / "log"
     with GoogleAdk(interpreter("adk"), log, "tests.interop.adk_databases") as process:
         yield process
-
-
-@pytest.fixture(scope="module")
-async def databases() -> AsyncIterator[Databases]:
-    """A PostgreSQL server."""
-    if not HAS_POSTGRES:
-        pytest.skip("PostgreSQL is missing")
-    async with running() as made:
-        yield made
 
 
 def command(verb: str, url: str, store: str | Path, *options: str) -> list[str]:
@@ -184,10 +175,11 @@ async def test_an_export_is_the_database_that_was_imported(adk, written, tmp_pat
     assert (await copied("export", back, store))["sessions"]["present"] == 4
 
 
+@pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL's wheel")
 @pytest.mark.parametrize("kind", ["v1", "v0"])
-async def test_postgres_databases_are_copied(adk, databases, tmp_path, kind) -> None:
+async def test_postgres_databases_are_copied(adk, postgres, kind) -> None:
     """From PostgreSQL into PostgreSQL, and back."""
-    source, store, back = [await databases.make() for _ in range(3)]
+    source, store, back = [await postgres.make() for _ in range(3)]
     theirs = write(adk, source.replace("postgresql://", "postgresql+asyncpg://"), kind)
     report = await copied("import", source, store)
     assert report["problems"] == []
