@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -80,8 +81,14 @@ async def test_a_worker_without_its_server_logs_no_errors_of_the_transport(termi
         options = ["--address", server.address, "--store", "s.db"]
         worker = terminal.start("worker", EXAMPLE, *options, DURABLE_ADK_LOG_LEVEL="info")
         await asyncio.to_thread(until, lambda: health(terminal, "--here", *options)[0] == 0)
-    await asyncio.sleep(20)  # the core is silent on the first tries
-    _, errors = terminal.stop(worker, signal.SIGTERM)
+
+    def read() -> Iterator[str]:
+        for line in worker.stderr:
+            yield line
+            if "temporalio.core" in line and "retried" in line:  # it is silent on the first tries
+                worker.send_signal(signal.SIGTERM)
+
+    errors = "".join(await asyncio.to_thread(list, read()))
     lines = [json.loads(line) for line in errors.splitlines()]
     core = [line for line in lines if line["logger"].startswith("temporalio.core")]
     assert any("retried" in line["event"] for line in core)
