@@ -26,9 +26,22 @@ class InvocationQuery:
     """The invocation that a request names; None: of any app, user or session."""
 
     invocation_id: str
-    app_name: OfApp = None
-    user_id: OfUser = None
-    session_id: OfSession = None
+    app_name: str | None
+    user_id: str | None
+    session_id: str | None
+
+
+async def _query(
+    invocation_id: str,
+    app_name: OfApp = None,
+    user_id: OfUser = None,
+    session_id: OfSession = None,
+) -> InvocationQuery:
+    # A coroutine function: FastAPI would make the dataclass itself in a thread.
+    return InvocationQuery(invocation_id, app_name, user_id, session_id)
+
+
+_Query = Annotated[InvocationQuery, Depends(_query)]
 
 
 class Located(NamedTuple):
@@ -38,9 +51,7 @@ class Located(NamedTuple):
     record: InvocationRecord
 
 
-async def _located(
-    services: CurrentServices, caller: CurrentCaller, query: Annotated[InvocationQuery, Depends()]
-) -> Located:
+async def _located(services: CurrentServices, caller: CurrentCaller, query: _Query) -> Located:
     """Find an invocation that the caller may reach, in the sessions that the query names.
 
     Clients choose ids, so several sessions may have the same one. None of them is guessed: what
@@ -80,7 +91,7 @@ class Waiting(NamedTuple):
 
 
 async def _located_or_waiting(
-    services: CurrentServices, caller: CurrentCaller, query: Annotated[InvocationQuery, Depends()]
+    services: CurrentServices, caller: CurrentCaller, query: _Query
 ) -> Located | Waiting:
     """Find an invocation as `_located` does, or a message that waits for its session.
 
