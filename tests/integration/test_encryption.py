@@ -16,10 +16,10 @@ from durable_adk.client.connect import converter_of
 from durable_adk.client.invocations import InvocationHandle
 from durable_adk.encryption import Key
 from durable_adk.errors import EncryptionKeyError, InvocationTerminatedError
+from durable_adk.ops.doctor import stalled_workflows
 from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Finding, Kind
 from durable_adk.ops.doctor.sources import Sources
-from durable_adk.ops.doctor.stalled_workflows import MIN_ATTEMPTS
 from durable_adk.sessions import SessionKey
 from durable_adk.settings import Settings
 from durable_adk.wire.converter import data_converter
@@ -100,10 +100,10 @@ async def started(client: Client) -> WorkflowHandle[object, dict[str, str]]:
     )
 
 
-async def failed(handle: WorkflowHandle[object, object], attempt: int = 2) -> bool:
-    """Whether a task of the workflow has failed, and is at this attempt."""
+async def failed(handle: WorkflowHandle[object, object]) -> bool:
+    """Whether a task of the workflow has failed, and is tried again."""
     description = (await handle.describe()).raw_description
-    return description.pending_workflow_task.attempt >= attempt
+    return description.pending_workflow_task.attempt >= 2
 
 
 async def diagnosed(place: Place, client: Client) -> list[Finding]:
@@ -116,6 +116,7 @@ async def test_a_worker_without_the_key_fails_tasks_and_no_invocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S6, I1: as soon as it has the key the invocation goes on, even without a restart."""
+    monkeypatch.setattr(stalled_workflows, "MIN_ATTEMPTS", 2)  # each waits for longer
     old, new = Key.new("old"), Key.new("new")
     theirs = key_file(tmp_path / "theirs", old)
     ours = key_file(tmp_path / "ours", new, old)
@@ -137,7 +138,7 @@ async def test_a_worker_without_the_key_fails_tasks_and_no_invocation(
         log = (tmp_path / "worker.log").read_text()
         assert "EncryptionKeyError: A payload is encrypted with key 'new'" in log
         assert (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
-        await until(lambda: failed(handle, MIN_ATTEMPTS))
+        await until(lambda: failed(handle))
         (finding,) = await diagnosed(place, client)
         assert (finding.kind, finding.key) == (Kind.STALLED, KEY)
         assert "A payload is encrypted with key 'new'" in finding.problem
