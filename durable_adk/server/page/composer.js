@@ -63,6 +63,13 @@ export class Composer {
     fill(this.#actions, steer, button(label, () => this.#submit(false), { only: "send", kind: "primary round" }));
   }
 
+  #put(text, files) {
+    this.#text.value = text;
+    this.#files = files;
+    this.#drawFiles();
+    this.#grow();
+  }
+
   #changed() {
     this.#key = null;
     this.#grow();
@@ -99,18 +106,20 @@ export class Composer {
     if (this.#sending || (!text && !this.#files.length)) return;
     this.#sending = true;
     this.element.classList.add("busy");
-    const parts = [...(text ? [{ text }] : []), ...this.#files];
-    this.#key ??= newKey();
+    const files = this.#files;
+    const parts = [...(text ? [{ text }] : []), ...files];
+    const key = this.#key ?? newKey();
     const said = (words) => fill(this.#status, h("p", { class: "quiet" }, words));
+    said("Sending…");
+    this.#put("", []); // what is written from now on is the next message
+    this.#key = null;
     try {
-      await this.#send({ role: "user", parts }, { steer, key: this.#key, said });
-      this.#text.value = "";
-      this.#key = null;
-      this.#files = [];
-      this.#drawFiles();
-      this.#grow();
+      await this.#send({ role: "user", parts }, { steer, key, said });
       fill(this.#status);
     } catch (error) {
+      const isAlone = !this.#text.value && !this.#files.length;
+      this.#put([text, this.#text.value].filter(Boolean).join("\n"), [...files, ...this.#files]);
+      if (isAlone) this.#key = key; // still the same message
       fill(this.#status, failure(error, () => this.#submit(steer)));
     } finally {
       this.#sending = false;

@@ -374,6 +374,33 @@ async def test_a_field_is_called_what_it_shows(browser, web) -> None:
             assert await page.get_by_role("textbox", name=name, exact=True).count() == 1
 
 
+async def test_what_is_written_while_a_message_is_sent_is_kept(browser, web) -> None:
+    """It is the next message. One that was refused is put in front of it, to be sent again."""
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const { Composer } = await import(new URL("page/composer.js", location.href));
+                window.sent = [];
+                const send = ({ parts }, { key }) => new Promise((accept, refuse) => {
+                    window.sent.push([parts[0].text, key]);
+                    window.end = (why) => (why ? refuse(new Error(why)) : accept());
+                });
+                document.body.replaceChildren(new Composer(send).element);
+            }"""
+        )
+        box = page.get_by_role("textbox", name="Message")
+        for why, left in (("", "next"), ("No.", "first\nnext"), ("No.", "first")):
+            await box.fill("first")
+            await box.press("Enter")
+            await page.keyboard.type("next" if "next" in left else "")
+            await page.evaluate("why => window.end(why)", why)
+            await page.locator(".busy").wait_for(state="detached")
+            assert await box.input_value() == left
+        await page.get_by_role("button", name="Try again").click()
+        first, *_, before, again = await page.evaluate("window.sent")
+        assert (before, first[0]) == (again, "first")
+
+
 async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
     """Items are added and removed at each level; what is read is what the fields show."""
     async with tab(browser, web) as page:
