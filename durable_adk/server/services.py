@@ -19,6 +19,7 @@ from durable_adk.errors import UnknownAppError
 from durable_adk.memory import BaseMemoryService
 from durable_adk.ops.app_declaration import AppDescription
 from durable_adk.partials import PartialChannel, partials_of
+from durable_adk.server.caller import Caller
 from durable_adk.server.feed import SessionFeed
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions.session_log import SessionLog
@@ -63,6 +64,7 @@ class ServerServices:
         """Find the channel of chunks."""
         self.partials = self.partials or partials_of(self.session_service)
         self._backends = dict[str, TemporalBackend]()
+        self._used = frozenset[str]()  # apps that were seen to have sessions
         self.loaded.set()
 
     @property
@@ -104,20 +106,35 @@ class ServerServices:
             async with asyncio.timeout(_LOADING):
                 await self.loaded.wait()
 
-    async def app_names(self) -> list[str]:
-        """Return the names of the apps, sorted."""
-        return sorted(self.apps or await self.session_service.list_apps())
+    async def app_names(self, user_id: str | None = None) -> list[str]:
+        """Return the names of the apps, sorted; if none are set, those with sessions of a user.
 
-    def check_app(self, app_name: str) -> str:
-        """Return an app's name.
+        Args:
+            user_id: The user; None: any.
+        """
+        return sorted(self.apps or await self.session_service.list_apps(user_id))
+
+    async def check_app(self, app_name: str, caller: Caller) -> str:
+        """Return the name of an app that the caller may use.
+
+        If no apps are set, only operators may use one that has no sessions: who creates a session
+        in it adds the name to those of the server.
 
         Raises:
             UnknownAppError: It is none of the server's apps.
         """
-        if self.apps and app_name not in self.apps:
-            raise UnknownAppError(
-                f"No app {app_name!r} is served here; there are {', '.join(sorted(self.apps))}."
-            )
+        if self.apps:
+            if app_name not in self.apps:
+                raise UnknownAppError(
+                    f"No app {app_name!r} is served here; there are {', '.join(sorted(self.apps))}."
+                )
+        elif not caller.is_operator and app_name not in self._used:
+            self._used = frozenset(await self.session_service.list_apps())
+            if app_name not in self._used:
+                raise UnknownAppError(
+                    f"No app {app_name!r} has sessions here, so only an operator may use it; the "
+                    "operator can name it in DURABLE_ADK_SERVER_APPS."
+                )
         return app_name
 
     async def close(self) -> None:

@@ -37,7 +37,7 @@ from durable_adk.sessions.log.listing import InvocationRecords, Listing
 from durable_adk.sessions.log.notes import Notes
 from durable_adk.sessions.log.queue import Queue
 from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
-from durable_adk.sessions.log.storage import Row, Tables, Window
+from durable_adk.sessions.log.storage import Page, Row, Tables, Window
 from durable_adk.sessions.log.watches import Watch
 from durable_adk.sessions.records import GetSessionConfig, ListSessionsResponse, StoredEvent
 from durable_adk.sessions.session import Creation, Session, SessionKey, checked_key
@@ -341,9 +341,15 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
     async def scrub(self) -> None:
         """Erase deleted data from files as far as the storage can; they keep it until then."""
 
-    async def list_apps(self) -> list[str]:
-        """List the apps that have sessions, sorted by name."""
-        return await self._store.read(lambda tables: tables.apps())
+    async def list_apps(self, user_id: str | None = None) -> list[str]:
+        """List the apps that have sessions, or sessions of a user, sorted by name."""
+        if user_id is None:
+            return await self._store.read(lambda tables: tables.apps())
+        return await self._store.read(
+            lambda tables: [
+                name for name in tables.apps() if tables.heads(name, user_id, Page(limit=1))
+            ]
+        )
 
     async def rebuild(self, sessions: Sequence[Rebuilt]) -> None:
         """Restore events that sessions have lost at their ends, in one transaction (I21).

@@ -456,7 +456,7 @@ async def test_another_users_tasks_do_not_exist(guarded, binding):
     """Not to be read, listed, followed, cancelled or answered; an operator sees them."""
     known = settings_for().model_dump(include={"tokens", "operators"})
     known["tokens"].append({"user": "bob", "sha256": digest(BOB)})
-    http = await guarded.server(settings=known)
+    http = await guarded.server(apps=["app"], settings=known)
     async with connected(http, streaming=False, token=TOKEN) as alice:
         task = await task_of(alice, said("hi"))
         key = await key_of(guarded, task)

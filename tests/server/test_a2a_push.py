@@ -64,7 +64,7 @@ async def told(client, folder, model) -> AsyncIterator[Place]:
 
 async def serving(place: Place, **settings: Any):
     """A server of it."""
-    return await place.server(settings={"push_hosts": HOSTS} | settings)
+    return await place.server(apps=["app"], settings={"push_hosts": HOSTS} | settings)
 
 
 def scripted(*replies) -> ScriptedModel:

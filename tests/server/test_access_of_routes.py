@@ -38,7 +38,7 @@ PUBLIC = {
     "/a2a/{app_name}/.well-known/agent-card.json": "says how to authenticate, and names no tools",
 }
 IMPERSONAL = {
-    "/list-apps": "names of apps",
+    "/list-apps": "names of apps: see test_nobody_adds_an_app_to_those_of_others",
     "/version": "says what runs",
     "/config/telemetry": "says the same to all",
     "/apps/{app_name}/app-info": "describes the app",
@@ -316,6 +316,39 @@ def test_the_description_says_how_to_authenticate() -> None:
             assert sorted(named) == ([] if path in PUBLIC else ["bearer", "oidc", "proxy"]), path
     assert list(described(**known)["components"]["securitySchemes"]) == ["bearer"]
     assert "securitySchemes" not in described()["components"]
+
+
+async def test_nobody_adds_an_app_to_those_of_others(app: FastAPI) -> None:
+    """A user sees the apps of their own sessions, and begins none in one that nobody has used."""
+    assert (await send(app, "GET", "/list-apps", TOKEN)).json() == []
+    assert (await send(app, "GET", "/list-apps", OTHER)).json() == ["app"]
+    body = {"userId": "alice", "sessionId": "s", "createSession": True}
+    body |= {"newMessage": {"parts": [{"text": "hi"}]}}
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    front = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": []}
+    for path, sent in [
+        ("/apps/evil/users/alice/sessions", {}),
+        ("/apps/evil/users/alice/sessions/s", {}),
+        ("/invocations", body | {"appName": "evil"}),
+        ("/run", body | {"appName": "evil"}),
+        ("/run_sse", body | {"appName": "evil"}),
+        ("/agui/evil", front | {"state": {}, "forwardedProps": {}}),
+        ("/a2a/evil", {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message}),
+        ("/a2a/evil/message:send", {"message": message}),
+    ]:
+        refused = await send(app, "POST", path, TOKEN, sent)
+        assert refused.status_code == 404, (path, refused.text)
+        assert refused.json()["error"]["type"] == "UnknownAppError"
+    card = "/a2a/{}/.well-known/agent-card.json"
+    assert (await send(app, "GET", card.format("evil"), None)).status_code == 404
+    assert (await send(app, "GET", card.format("app"), None)).status_code == 200
+    assert (await send(app, "GET", "/list-apps", OTHER)).json() == ["app"]
+    mine = await send(app, "POST", "/apps/app/users/alice/sessions", TOKEN, {})
+    assert mine.status_code == 200, mine.text
+    assert (await send(app, "GET", "/list-apps", TOKEN)).json() == ["app"]
+    new = await send(app, "POST", "/apps/new/users/olga/sessions", OTHER, {})
+    assert new.status_code == 200, new.text
+    assert (await send(app, "GET", "/list-apps", TOKEN)).json() == ["app"]
 
 
 async def test_apps_that_are_being_loaded_are_waited_for(app: FastAPI) -> None:

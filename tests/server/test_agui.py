@@ -411,7 +411,9 @@ async def test_a_thread_is_its_senders(client, tmp_path):
     """S1: another user's thread of the same id is another session; their user id is refused."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["secret", "other"]))
     async with placed(client, tmp_path, agent) as place:
-        http = await place.server(settings=settings_for().model_dump(exclude_unset=True))
+        http = await place.server(
+            apps=["app"], settings=settings_for().model_dump(exclude_unset=True)
+        )
         for token, user in ((TOKEN, "alice"), (OTHER, "olga")):
             response = await http.post(PATH, json=body(), headers=bearer(token))
             assert response.status_code == 200, response.text

@@ -82,7 +82,7 @@ def listed(app: AppDescription) -> dict[str, Any]:
 
 
 def _described(services: ServerServices, app_name: str) -> AppDescription:
-    found = services.apps.get(services.check_app(app_name))
+    found = services.apps.get(app_name)
     if found is None:
         raise UnknownAppError(f"This server does not have the code of app {app_name!r}.")
     return found

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse
 
 from durable_adk import __version__
 from durable_adk.server.adk.agents import listed
+from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.services import CurrentServices
 
 router = APIRouter(tags=["information"])
@@ -16,16 +17,17 @@ router = APIRouter(tags=["information"])
 @router.get("/list-apps")
 async def list_apps(
     services: CurrentServices,
+    caller: CurrentCaller,
     *,
     detailed: Annotated[bool, Query(description="Return more than names.")] = False,
     relative_path: Annotated[str, Query(description="Ignored, as in ADK.")] = "./",
 ) -> list[str] | dict[str, Any]:
-    """Return the names of the apps."""
+    """Return the names of the apps; if none are set, those in which one has sessions oneself."""
     del relative_path
     await services.until_loaded()  # a page that is told of no app does not ask again
     if detailed:
         return {"apps": [listed(app) for _, app in sorted(services.apps.items()) if app]}
-    return await services.app_names()
+    return await services.app_names(caller.only(None))
 
 
 @router.get("/version")

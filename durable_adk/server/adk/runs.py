@@ -105,7 +105,7 @@ async def run(
 
     It goes on if the client disconnects, or the server stops before its end.
     """
-    services.check_app(body.app_name)
+    await services.check_app(body.app_name, caller)
     whole = body.model_copy(update={"streaming": False})
     name = body.invocation_id or f"e-{uuid.uuid4()}"
     reading = Reading(_started(services, caller, whole, when_busy, new_id=name))
@@ -170,7 +170,7 @@ async def run_sse(
     It goes on if the client disconnects. To continue, send the invocation's id, without a message
     or with the same one, and the `id` of the last item as Last-Event-ID.
     """
-    services.check_app(body.app_name)
+    await services.check_app(body.app_name, caller)
     splits, continues = not body.function_call_event_id, after != FeedPosition()
     if continues and not body.invocation_id and not is_answer(body.new_message or ""):
         raise InvalidRequestError(

@@ -16,6 +16,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import ANSWERED_BY, Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession, RequestBody, as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import Session, SessionKey
@@ -64,9 +65,14 @@ async def list_sessions(services: CurrentServices, app_name: str, user_id: str) 
 
 @router.post(_SESSIONS, response_model=Session)
 async def create_session(
-    services: CurrentServices, app_name: str, user_id: str, body: NewSession | None = None
+    services: CurrentServices,
+    caller: CurrentCaller,
+    app_name: str,
+    user_id: str,
+    body: NewSession | None = None,
 ) -> Response:
     """Create a session, also one with the events of an earlier conversation."""
+    await services.check_app(app_name, caller)
     new = body or NewSession()
     if new.options:
         raise InvalidRequestError(
@@ -82,9 +88,13 @@ async def create_session(
 
 @router.post(_ONE, response_model=Session, deprecated=True)
 async def create_session_with_id(
-    services: CurrentServices, key: InSession, state: dict[str, Any] | None = None
+    services: CurrentServices,
+    caller: CurrentCaller,
+    key: InSession,
+    state: dict[str, Any] | None = None,
 ) -> Response:
     """Create a session with an id."""
+    await services.check_app(key.app_name, caller)
     return as_json(await _create(services, *key, state))
 
 

@@ -74,7 +74,7 @@ async def start_invocation(
 ) -> Response:
     """Start an invocation, and return without reading its events."""
     key = checked_key(body.app_name, body.user_id, body.session_id)
-    services.check_app(key.app_name)
+    await services.check_app(key.app_name, caller)
     name = _name(key, idempotency_key)
     request = InvocationRequest.parse(
         {

@@ -27,6 +27,7 @@ async def get_agent_card(
 ) -> Response:
     """Return an app's agent card, which is for all. The extended card names its tools, too."""
     known = caller.is_operator or caller.user_id is not None
+    await services.check_app(app_name, caller)
     return JSONResponse(agent_card_to_dict(_card(services, app_name, request, whole=known)))
 
 
@@ -35,7 +36,7 @@ async def handle(
     services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
 ) -> Response:
     """Handle a request of A2A, in JSON-RPC."""
-    handler = _handler(services, caller, app_name, request)
+    handler = await _handler(services, caller, app_name, request)
     return await JsonRpcDispatcher(handler, enable_v0_3_compat=True).handle_requests(request)
 
 
@@ -43,7 +44,7 @@ def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Cal
     async def handle_rest(
         services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
     ) -> Response:
-        handler = _handler(services, caller, app_name, request)
+        handler = await _handler(services, caller, app_name, request)
         return await work(RestDispatcher(handler), request)
 
     return handle_rest
@@ -67,9 +68,10 @@ for _method, _path, _work in (
     router.add_api_route(_APP + _path, _rest(_work), methods=[_method], include_in_schema=False)
 
 
-def _handler(
+async def _handler(
     services: ServerServices, caller: Caller, app_name: str, request: Request
 ) -> TaskHandler:
+    await services.check_app(app_name, caller)
     card = _card(services, app_name, request)
     return TaskHandler(services, caller, app_name, request, card)
 
@@ -77,7 +79,7 @@ def _handler(
 def _card(
     services: ServerServices, app_name: str, request: Request, *, whole: bool = True
 ) -> AgentCard:
-    app = services.apps.get(services.check_app(app_name))
+    app = services.apps.get(app_name)
     settings = services.settings
     base = settings.public_url or str(request.base_url)
     url = f"{base.rstrip('/')}/a2a/{app_name}"

@@ -58,7 +58,8 @@ async def run_agent(
     It goes on if the front end disconnects; the same request again follows it from its start.
     """
     user = user_id or caller.user_id or ANONYMOUS
-    key = checked_key(services.check_app(app_name), user, body.thread_id)
+    await services.check_app(app_name, caller)
+    key = checked_key(app_name, user, body.thread_id)
     check_id(body.run_id, "runId")
     return EventStream(services, Reading(_events(services, caller, key, body)), _RENDERER)
 
