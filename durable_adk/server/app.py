@@ -24,6 +24,7 @@ from durable_adk.server.adk.page import add_adk_page
 from durable_adk.server.caller import caller_of
 from durable_adk.server.page import add_page
 from durable_adk.server.routes import (
+    caller,
     changes,
     health,
     invocations,
@@ -52,6 +53,7 @@ _ROUTERS = (
     model_requests.router,
     pending.router,
     changes.router,
+    caller.router,
 )
 """Those that are asked most come first: FastAPI tries all routes in turn."""
 _OPTIONAL = {

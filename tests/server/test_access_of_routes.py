@@ -40,6 +40,7 @@ PUBLIC = {
 IMPERSONAL = {
     "/list-apps": "names of apps: see test_nobody_adds_an_app_to_those_of_others",
     "/version": "says what runs",
+    "/caller": "says who the sender is: see test_a_sender_is_told_who_it_is",
     "/config/telemetry": "says the same to all",
     "/apps/{app_name}/app-info": "describes the app",
     "/dev/apps/{app_name}/build_graph": "describes the app",
@@ -250,6 +251,23 @@ async def test_a_list_has_a_users_own_things(app: FastAPI, path: str) -> None:
     assert "bob" not in own.text
     assert '":1' not in own.text
     assert "bob" in everybody.text or '":1' in everybody.text
+
+
+async def test_a_sender_is_told_who_it_is(app: FastAPI) -> None:
+    """By its token only, whatever else it says; whether it is an operator decides what it is shown.
+
+    Where nobody is asked who they are, everybody is an operator without an id.
+    """
+    for path in ("/caller", "/caller?user_id=alice"):
+        own = await send(app, "GET", path, TOKEN)
+        assert own.json() == {"userId": "alice", "isOperator": False}
+    assert (await send(app, "GET", "/caller?user_id=bob", TOKEN)).status_code == 403
+    operator = await send(app, "GET", "/caller?user_id=bob", OTHER)
+    assert operator.json() == {"userId": "olga", "isOperator": True}
+    settings = ServerSettings(host="127.0.0.1")
+    services = {"session_service": app.state.services.session_service, "settings": settings}
+    anybody = server(client=cast("Any", None), **services)
+    assert (await send(anybody, "GET", "/caller", None)).json() == {"isOperator": True}
 
 
 async def test_a_page_of_a_listed_origin_may_send_all_headers(app: FastAPI) -> None:

@@ -73,10 +73,10 @@ export async function refusal(response) {
   } catch {
     // not JSON: a proxy's page, say
   }
-  if (response.status === 401) dispatchEvent(new Event("durable-adk:unauthorized"));
   const { message, type } = said.error ?? {};
   const detail = typeof said.detail === "string" ? said.detail : "";
   const text = message || detail || `The server answered ${response.status}.`;
+  if (response.status === 401) dispatchEvent(new CustomEvent("durable-adk:unauthorized", { detail: text }));
   return new RequestFailed(text, response.status, type);
 }
 

@@ -1,6 +1,7 @@
 // The page: what is shown where, by the address's fragment, and the keys.
 
-import { get, startOnce, token, untilCreated } from "./api.js";
+import { Account } from "./account.js";
+import { get, startOnce, untilCreated } from "./api.js";
 import { Composer } from "./composer.js";
 import { button, failure, fill, h, icon, neighbour } from "./dom.js";
 import { Inbox } from "./inbox.js";
@@ -32,6 +33,7 @@ const inbox = new Inbox((number) => {
   waiting.textContent = String(number);
   document.title = number ? `(${number}) durable_adk` : "durable_adk";
 });
+const account = new Account(showUsers, dialog);
 const live = h("span", { class: "live" });
 const small = matchMedia("(max-width: 760px)"); // as in style.css
 const sideTitle = h("h1", { class: "sr", hidden: true }, "Runs");
@@ -42,7 +44,7 @@ let apps = [];
 // --- the side ---
 
 const appSelect = h("select", { "aria-label": "App", onchange: moved });
-const userInput = h("input", { "aria-label": "User", placeholder: "All users", autocomplete: "off", spellcheck: "false", onchange: moved });
+const userInput = h("input", { "aria-label": "User", placeholder: "All users", hidden: true, autocomplete: "off", spellcheck: "false", onchange: moved });
 
 function drawSide() {
   const themeButton = button("Dark or light", turn, { only: isDark() ? "sun" : "moon", "aria-keyshortcuts": "t" });
@@ -64,6 +66,7 @@ function drawSide() {
     ),
     h("div", { class: "scope" }, appSelect, userInput),
     runs.element,
+    account.element,
   );
 }
 
@@ -86,6 +89,7 @@ async function loadApps() {
   appSelect.value = apps.includes(app) ? app : "";
   userInput.value = user;
   if (newApp.isConnected) chooseApp();
+  await account.known();
   narrow();
 }
 
@@ -93,11 +97,19 @@ const appOptions = () => apps.map((name) => h("option", { value: name }, name));
 
 function moved() {
   place.set({ app: appSelect.value, user: userInput.value.trim() });
-  narrow();
+  if (account.caller) narrow();
+}
+
+/** Only operators choose a user: all others see what is theirs. */
+function showUsers({ userId, isOperator }) {
+  for (const each of [userInput, newUser, newUserLabel]) each.hidden = !isOperator;
+  newUser.placeholder = userId ?? "user";
 }
 
 function narrow() {
-  const where = { app: appSelect.value, user: userInput.value.trim() };
+  const { userId, isOperator } = account.caller;
+  const user = isOperator ? userInput.value.trim() : userId;
+  const where = { app: appSelect.value, user };
   runs.narrow(where);
   inbox.narrow(where);
 }
@@ -154,6 +166,8 @@ function welcome() {
 }
 
 const newApp = h("select", { id: "new-app" });
+const newUser = h("input", { id: "new-user", hidden: true, autocomplete: "off", spellcheck: "false" });
+const newUserLabel = h("label", { for: newUser.id, hidden: true }, "User");
 const noApp = h("p", { class: "quiet" }, "No app is served yet. Start a worker: durable-adk web TARGET.");
 
 /** Offer the apps that there are for the new session. */
@@ -167,9 +181,10 @@ function chooseApp() {
 function newSession() {
   newApp.value = "";
   chooseApp();
-  const user = h("input", { id: "new-user", value: userInput.value.trim() || "user", autocomplete: "off", spellcheck: "false" });
+  newUser.value = userInput.value.trim();
   const composer = new Composer(async (content, { key, said }) => {
-    const userId = user.value.trim() || "user";
+    const caller = await account.known();
+    const userId = (caller.isOperator && newUser.value.trim()) || caller.userId || "user";
     const app = newApp.value;
     if (!app) throw new Error("No app is served yet.");
     const sessionId = key; // so a message that is sent again is in the same session
@@ -185,7 +200,7 @@ function newSession() {
     { class: "page new", "aria-labelledby": "new-title" },
     h("header", null, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("h1", { id: "new-title" }, "New session")),
     noApp,
-    h("div", { class: "choice" }, h("label", { for: "new-app" }, "App"), newApp, h("label", { for: "new-user" }, "User"), user),
+    h("div", { class: "choice" }, h("label", { for: "new-app" }, "App"), newApp, newUserLabel, newUser),
     composer.element,
   );
 }
@@ -245,20 +260,6 @@ function openPrices() {
   const element = dialog("Prices", about, input, h("div", { class: "actions" }, button("Save", save, { kind: "primary" })));
 }
 
-let asking = false;
-function askForToken() {
-  if (asking) return;
-  asking = true;
-  const input = h("input", { type: "password", id: "token", autocomplete: "off" });
-  const use = (event) => {
-    event.preventDefault();
-    token.set(input.value.trim());
-    location.reload();
-  };
-  const form = h("form", { onsubmit: use }, h("div", { class: "field" }, h("label", { for: "token" }, "Bearer token"), input), h("p", { class: "hint" }, "It is kept until this tab is closed."), h("div", { class: "actions" }, h("button", { type: "submit", class: "button primary" }, "Sign in")));
-  dialog("Sign in", form).addEventListener("close", () => (asking = false));
-}
-
 // --- keys ---
 
 /** What j and k move through: what is in the main part, or the runs. */
@@ -315,8 +316,9 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 small.addEventListener("change", nameParts);
 addEventListener("hashchange", route);
 addEventListener("keydown", pressed);
-addEventListener("durable-adk:unauthorized", askForToken);
+addEventListener("durable-adk:unauthorized", ({ detail }) => account.refused(detail));
 route();
+account.load();
 loadApps();
 const stream = watch();
 addEventListener("online", () => stream.hurry());

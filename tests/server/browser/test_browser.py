@@ -169,6 +169,34 @@ async def test_a_failure_is_told_once_and_without_colours(browser, web) -> None:
         await playwright.expect(row).to_contain_text("failed · desk")
 
 
+async def test_a_user_signs_in_and_out(browser, web) -> None:
+    """A refused token is said to be refused, one may try again, and sends only as oneself."""
+
+    async def answer(route) -> None:
+        known = await route.request.header_value("authorization") == "Bearer right"
+        said = {"error": {"type": "AuthenticationError", "message": "It is unknown."}}
+        alice = {"userId": "alice", "isOperator": False}
+        await route.fulfill(status=200 if known else 401, json=alice if known else said)
+
+    async with tab(browser, web, ours=False) as page:
+        await page.route("**/caller", answer)
+        await page.reload()
+        await page.get_by_label("Bearer token").fill("wrong")
+        await page.keyboard.press("Enter")
+        await page.get_by_text("The token was refused. It is unknown.").wait_for()
+        await page.keyboard.press("Escape")
+        await page.get_by_role("button", name="Sign in").click()
+        await page.get_by_label("Bearer token").fill("right")
+        await page.keyboard.press("Enter")
+        await page.get_by_text("Signed in as alice", exact=True).wait_for()
+        assert await page.get_by_label("User").locator("visible=true").count() == 0
+        await say(page, "draw")
+        await seen(page, "draw is done.")
+        assert "/desk/alice/" in page.url
+        await page.get_by_role("button", name="Sign out").click()
+        await page.get_by_label("Bearer token").wait_for()
+
+
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
     """A model's answer that only calls a tool has its agent, model and tokens, and its request.
 

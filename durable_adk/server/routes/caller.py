@@ -1,0 +1,25 @@
+"""The route that says who sends a request, for pages."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from durable_adk.json_values import JsonModel
+from durable_adk.server.caller import CurrentCaller
+from durable_adk.server.routes.body import as_json
+
+router = APIRouter(tags=["information"])
+
+
+class Sender(JsonModel):
+    """Who sends a request, and what it may do."""
+
+    user_id: str | None = None
+    """The user whose sessions it may reach; None: the server asks nobody who they are."""
+    is_operator: bool
+    """Whether it may act for all users."""
+
+
+@router.get("/caller", response_model=Sender)
+async def get_caller(caller: CurrentCaller) -> Response:
+    """Return as whom the request is authenticated."""
+    return as_json(Sender(user_id=caller.user_id, is_operator=caller.is_operator))
