@@ -11,6 +11,8 @@ import { artifactsPanel, empty, statePanel } from "./panels.js";
 import { prices, queuedIn } from "./preferences.js";
 import { Stream } from "./stream.js";
 
+/** Milliseconds without another reason to read what waits: a session of many runs tells of all of them at once. */
+const QUIET = 150;
 /** The tabs, and the id of the element that each shows. */
 const TABS = { Timeline: "timeline", State: "panel", Artifacts: "panel" };
 
@@ -25,6 +27,11 @@ export class SessionView {
   #runs = new Map(); // invocation id -> {element, head, list, entries}
   #about = new Map(); // invocation id -> what the server says of it
   #asking = new Map(); // invocation id -> timer
+  #stale = new Set(); // invocations that the server is asked about once they are in sight
+  #inSight = new Set();
+  #sight;
+  #due = null; // timer of the next reading of what waits
+  #readings = 0;
   #queued; // invocation id -> the message that it starts with, if it was sent here
   #cancelled = new Set(); // what does not wait any more, though it may be listed for a moment
   #session = null;
@@ -53,6 +60,7 @@ export class SessionView {
     this.#composer = new Composer((content, options) => this.#send(content, options));
     this.#latest = button("Latest", () => this.#toEnd(), { kind: "latest small", hidden: true });
     this.#scroller = h("div", { class: "scroller", onscroll: () => this.#scrolled() }, this.#timeline, this.#panel);
+    this.#sight = new IntersectionObserver((changes) => this.#seen(changes), { root: this.#scroller, rootMargin: "200px" });
     const title = h("h1", { tabindex: -1, title: key.sessionId }, key.sessionId);
     const place = h("p", { class: "where", title: key.sessionId }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
     const head = h("header", { class: "session-head" }, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("div", { class: "title" }, title, place), this.#summary);
@@ -70,6 +78,8 @@ export class SessionView {
     this.#stream.stop();
     cancelAnimationFrame(this.#frame);
     clearInterval(this.#ticker);
+    clearTimeout(this.#due);
+    this.#sight.disconnect();
     for (const timer of this.#asking.values()) clearTimeout(timer);
   }
 
@@ -83,11 +93,18 @@ export class SessionView {
     this.#later();
   }
 
-  /** Read again what waits in the session. */
-  async refresh() {
+  /** Read again what waits in the session, soon; several reasons at once are one reading. */
+  refresh() {
+    clearTimeout(this.#due);
+    if (!this.#stopped) this.#due = setTimeout(() => this.#read(), QUIET);
+  }
+
+  async #read() {
+    const reading = (this.#readings += 1);
     this.#lookAtQueue();
     try {
       const pending = await get(["pending"], inSession(this.#key));
+      if (reading !== this.#readings) return; // a later one knows better
       this.#pending = new Map(pending.map((each) => [each.callId, each]));
       this.#later();
     } catch {
@@ -121,11 +138,15 @@ export class SessionView {
     this.#later();
   }
 
-  /** Ask the server about a run, soon; several reasons at once are one request. */
+  /** Ask the server about a run, soon or once it is in sight; several reasons at once are one request. */
   #ask(invocationId, wait) {
-    if (!invocationId || this.#asking.has(invocationId) || this.#conversation.isRewind(invocationId)) return;
+    if (!invocationId || this.#conversation.isRewind(invocationId)) return;
+    this.#stale.add(invocationId);
+    if (this.#asking.has(invocationId) || !this.#inSight.has(invocationId)) return;
     const timer = setTimeout(async () => {
       this.#asking.delete(invocationId);
+      if (!this.#inSight.has(invocationId)) return;
+      this.#stale.delete(invocationId);
       try {
         const about = await getInvocation(this.#key, invocationId);
         if (this.#stopped) return;
@@ -138,6 +159,15 @@ export class SessionView {
       }
     }, wait);
     this.#asking.set(invocationId, timer);
+  }
+
+  #seen(changes) {
+    for (const { target, isIntersecting } of changes) {
+      const id = target.dataset.run;
+      if (isIntersecting) this.#inSight.add(id);
+      else this.#inSight.delete(id);
+      if (isIntersecting && this.#stale.has(id)) this.#ask(id, 50);
+    }
   }
 
   #connected({ state, until, error, failures, why }) {
@@ -199,8 +229,11 @@ export class SessionView {
       const head = h("header", { class: "run-head" });
       const list = h("ol", { class: "entries" });
       const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, title, head, list);
-      shown = { element, head, list, entries: new Map(), headLooks: "" };
+      const trouble = h("div");
+      const rewind = this.#rewindButton(run, trouble); // one for all times that the head is drawn: it may have asked
+      shown = { element, head, list, trouble, rewind, entries: new Map(), headLooks: "" };
       this.#runs.set(run.invocationId, shown);
+      this.#sight.observe(element);
     }
     if (this.#timeline.children[index] !== shown.element) this.#timeline.insertBefore(shown.element, this.#timeline.children[index] ?? null);
     shown.element.classList.toggle("rewound", run.rewound);
@@ -262,7 +295,8 @@ export class SessionView {
     shown.headLooks = looks;
     const took = about && CLOSED.has(status) ? duration(about.updateTime - about.startTime) : "";
     const facts = [took, run.usage.calls && count(run.usage.calls, "model call"), run.usage.total && count(run.usage.total, "token"), cost !== null && money(cost)];
-    const trouble = h("div");
+    const { trouble, rewind } = shown;
+    const held = document.activeElement === rewind;
     const act = (path, body) => () => this.#act(run.invocationId, path, body, trouble);
     const temporal = webAddress(about?.temporalUrl);
     fill(
@@ -273,12 +307,13 @@ export class SessionView {
         "span",
         { class: "run-actions" },
         ["running", "paused"].includes(status) && button("Cancel", act("cancel"), { kind: "quiet-button" }),
-        CLOSED.has(status) && !run.rewound && this.#rewindButton(run, trouble),
+        CLOSED.has(status) && !run.rewound && rewind,
         temporal && h("a", { href: temporal, target: "_blank", rel: "noopener noreferrer" }, "Temporal", icon("out")),
       ),
       run.error && h("div", { class: "failure" }, errorText(run.error)),
       trouble,
     );
+    if (held) rewind.focus({ preventScroll: true });
   }
 
   /** Rewinding asks once more: a second press does it. */

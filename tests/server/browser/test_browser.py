@@ -429,6 +429,49 @@ async def test_what_is_written_while_a_message_is_sent_is_kept(browser, web) -> 
         assert (before, first[0]) == (again, "first")
 
 
+async def test_many_runs_of_a_session_are_not_asked_about_one_by_one(browser, web) -> None:
+    """What waits is listed once for all of them; a run is asked about when it is in sight."""
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const { SessionView } = await import(new URL("page/session.js", location.href));
+                const item = (seq) => {
+                    const run = { invocationId: `i${seq}` };
+                    const content = { parts: [{ text: `message ${seq}` }] };
+                    const event = { id: `e${seq}`, author: "user", content, ...run };
+                    const status = { type: "status", status: "completed", ...run };
+                    return [{ type: "event", seq, event }, status];
+                };
+                const items = Array.from({ length: 200 }, (_, at) => item(at + 1)).flat();
+                const text = items.map((one) => `data: ${JSON.stringify(one)}\n\n`).join("");
+                const start = (stream) => stream.enqueue(new TextEncoder().encode(text));
+                const stream = () => new Response(new ReadableStream({ start }));
+                const about = { status: "completed", startTime: 1, updateTime: 3 };
+                const others = window.fetch;
+                window.asked = [];
+                window.fetch = async (url, options) => {
+                    const { pathname, search } = url;
+                    if (!`${pathname}${search}/`.includes("many")) return others(url, options);
+                    window.asked.push(pathname);
+                    if (pathname.endsWith("/events")) return stream();
+                    const invocationId = pathname.split("/").at(-1);
+                    const listed = /queue|pending/.test(pathname);
+                    return Response.json(listed ? [] : { ...about, invocationId });
+                };
+                const key = { appName: "a", userId: "u", sessionId: "many" };
+                const main = document.getElementById("main");
+                main.replaceChildren(new SessionView(key).element);
+            }"""
+        )
+        await page.locator("[data-run=i200] .facts").get_by_text("2.0 s").first.wait_for()
+        await page.locator(".scroller").evaluate("one => (one.scrollTop = 0)")
+        await page.locator("[data-run=i1] .facts").get_by_text("2.0 s").first.wait_for()
+        asked = await page.evaluate("window.asked")
+        session = "/apps/a/users/u/sessions/many"
+        assert [asked.count(path) for path in ("/pending", f"{session}/queue", session)] == [1] * 3
+        assert len(asked) < 60  # of 200 runs
+
+
 async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
     """Items are added and removed at each level; what is read is what the fields show."""
     async with tab(browser, web) as page:
