@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -20,10 +20,13 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationError,
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from durable_adk.errors import InvalidRequestError
 
 DEFAULT_TASK_QUEUE = "durable-adk"
 PAYLOAD_THRESHOLD = 262_144
@@ -254,6 +257,56 @@ class Settings(BaseSettings):
             answer_key=self.answer_key,
             push_hosts=tuple(self.push_hosts),
         )
+
+
+S = TypeVar("S", bound=BaseSettings)
+_UNREAD = re.compile(r'field "(\w+)"')
+"""Names the field in the text of a `SettingsError`, which has it nowhere else."""
+
+
+def read_settings(kind: type[S], **given: Any) -> S:
+    """Return settings from the environment.
+
+    Args:
+        kind: Their class.
+        given: Those that are not to be read.
+
+    Raises:
+        InvalidRequestError: One is wrong; the message has its variable, and no value.
+    """
+    try:
+        return kind(**given)
+    except SettingsError as error:
+        found = _UNREAD.search(str(error))
+        name = variable_of(kind, found[1]) if found else kind.model_config.get("env_prefix", "")
+        raise InvalidRequestError(
+            f"{name} is not JSON ({error.__cause__}). A list is JSON, too, such as "
+            '["agents.example.com"].'
+        ) from None
+    except ValidationError as error:
+        wrong = [_problem(kind, one["loc"], one["msg"]) for one in error.errors()]
+        raise InvalidRequestError("; ".join(wrong)) from None
+
+
+def variable_of(kind: type[BaseSettings], field: str) -> str:
+    """Return the environment variable of a field; `field` may be its alias, which is the same."""
+    known = kind.model_fields.get(field)
+    alias = field if known is None else known.validation_alias
+    return (
+        alias
+        if isinstance(alias, str)
+        else f"{kind.model_config.get('env_prefix', '')}{field}".upper()
+    )
+
+
+def _problem(kind: type[BaseSettings], place: tuple[int | str, ...], text: str) -> str:
+    said = text.removeprefix("Value error, ")
+    if not place:
+        return said
+    first, *inner = map(str, place)
+    name = variable_of(kind, first)
+    where = f"{name} ({'.'.join(inner)})" if inner else name
+    return said if said.startswith(name) else f"{where}: {said}"
 
 
 OWN_PREFIXES = ("DURABLE_ADK_", "TEMPORAL_", "OTEL_")

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,7 +16,7 @@ from durable_adk.sessions.database_session_service import (
     DatabaseSessionService,
     SqliteSessionService,
 )
-from durable_adk.settings import Settings
+from durable_adk.settings import Settings, read_settings
 from durable_adk.sql.database_url import shown
 
 TARGETS = "targets.json"
@@ -26,7 +27,7 @@ TARGETS = "targets.json"
 class CliConnection(ConnectionOptions):
     """What options and environment select; an option that is None leaves it to the latter."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = field(default_factory=partial(read_settings, Settings))
 
     @property
     def data_folder(self) -> Path:

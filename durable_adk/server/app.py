@@ -37,7 +37,7 @@ from durable_adk.server.routes.errors import DESCRIBED, add_handlers
 from durable_adk.server.services import ServerServices
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.settings import DEFAULT_TASK_QUEUE, read_settings
 
 _ROUTERS = (
     listing.router,  # /invocations/counts stands before /invocations/{id}
@@ -93,9 +93,9 @@ def app(
         settings: Other options; None: those of the environment.
 
     Raises:
-        InvalidRequestError: Others could reach it without authentication.
+        InvalidRequestError: Others could reach it without authentication, or a setting is wrong.
     """
-    settings = settings or ServerSettings()
+    settings = settings or read_settings(ServerSettings)
     return _application(
         ServerServices(
             session_service=session_service,

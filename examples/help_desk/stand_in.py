@@ -19,7 +19,7 @@ RULES = (
 def _answer(request: LlmRequest) -> str | types.Part:
     """What the tool has found, a call of the tool, or the hand-over to the agent that has it."""
     parts = [part for content in request.contents for part in content.parts or []]
-    if result := parts[-1].function_response:
+    if parts and (result := parts[-1].function_response):
         return _sentence(result.response or {})
     # The last that fits: after it comes only what is said of hand-overs.
     for text in reversed([part.text or "" for part in parts]):

@@ -17,7 +17,10 @@ WARM, CHEAP = 25, 100
 
 def _researcher(tool: str, tell: Callable[[dict[str, Any]], str]) -> ScriptedModel:
     def answer(request: LlmRequest) -> str | types.Part:
-        last = (request.contents[-1].parts or [types.Part(text="")])[0]
+        last = next(
+            (part for content in request.contents[-1:] for part in content.parts or []),
+            types.Part(text=""),
+        )
         if last.function_response:
             found = last.function_response.response or {}
             return str(found["error"]) if "error" in found else tell(found)

@@ -13,7 +13,8 @@ FILLERS = ("actually", "finally", "just", "quite", "really", "simply", "very")
 
 def _message(request: LlmRequest) -> str:
     """What the user asks for, which is what the first agent sees last."""
-    return " ".join(part.text or "" for part in request.contents[-1].parts or [])
+    last = request.contents[-1:]  # empty if the message is
+    return " ".join(part.text or "" for content in last for part in content.parts or [])
 
 
 def _field(request: LlmRequest, name: str) -> str:
@@ -24,7 +25,7 @@ def _field(request: LlmRequest, name: str) -> str:
 
 def _draft(request: LlmRequest) -> str:
     told = _message(request).rpartition(": ")[2]
-    return told.strip(" .").capitalize()
+    return told.strip(" .").capitalize() or "No news"
 
 
 def _criticise(request: LlmRequest) -> str:

@@ -19,6 +19,8 @@ def _answer(request: LlmRequest) -> str | types.Part:
     parts = [part for content in request.contents for part in content.parts or []]
     if len(parts) > 1 and (parts[-2].text or "").startswith(SHOWN):
         return parts[-1].text or ""
+    if not parts:
+        return HELP
     if result := parts[-1].function_response:
         return _go_on(result.name or "", result.response or {}, _signature(request))
     return _begin(parts[-1].text or "")

@@ -13,7 +13,8 @@ SPELLING = {"teh": "the", "anwser": "answer", "emtpy": "empty"}
 
 def _message(request: LlmRequest) -> str:
     """What the user asks for, which is what the first agent sees last."""
-    return " ".join(part.text or "" for part in request.contents[-1].parts or [])
+    last = request.contents[-1:]  # empty if the message is
+    return " ".join(part.text or "" for content in last for part in content.parts or [])
 
 
 def _field(request: LlmRequest, name: str) -> str:

@@ -15,7 +15,7 @@ from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.cli.server import load_app
 from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
-from durable_adk.runners import Runner
+from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import InMemorySessionService
 from tests.support.commands import Terminal
 from tests.support.scripts import gist
@@ -52,6 +52,17 @@ def no_key(monkeypatch: pytest.MonkeyPatch):
     """The examples that are imported here choose their stand-ins, as they do in `Terminal`."""
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_an_empty_message_is_answered(no_key: None, name: str) -> None:
+    """A front end may send a text without a letter, which no model is shown."""
+    async with InMemoryRunner(app=load_app(str(EXAMPLES / name))) as runner:
+        here = {"user_id": "u", "session_id": "s"}
+        await runner.session_service.create_session(app_name=runner.app_name, **here)
+        empty = types.Content(role="user", parts=[types.Part(text="")])
+        events = [event async for event in runner.run_async(**here, new_message=empty)]
+    assert events
 
 
 @pytest.fixture

@@ -410,6 +410,25 @@ async def test_a_wrong_method_is_told_the_right_ones(app: FastAPI) -> None:
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
+async def test_an_error_names_what_the_sender_wrote(app: FastAPI) -> None:
+    """The body, a field of it, or a parameter; and nothing of how the server reads it."""
+    versions = "/apps/app/users/olga/sessions/s/artifacts/a/versions"
+    for method, path, body, field, message in [
+        ("POST", "/run", "{", "body", "The body is not JSON: Expecting property name"),
+        ("POST", "/run", "[]", "body", "body: "),
+        ("POST", "/run", '{"appName": 1}', "appName", "appName: "),
+        ("GET", f"{versions}/abc", "", "version_id", "version_id: "),
+        ("GET", "/invocations?status=foo", "", "status", "status: "),
+    ]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            headers = {**bearer(OTHER), "Content-Type": "application/json"}
+            refused = await client.request(method, path, content=body, headers=headers)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["field"]) == (422, field), (path, refused.text)
+        assert error["message"].startswith(message), error
+
+
 async def test_no_name_has_a_nul_character(app: FastAPI) -> None:
     """PostgreSQL takes none, so each route refuses one wherever it names something."""
     for method, path, route in routes(app):

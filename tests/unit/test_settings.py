@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from durable_adk.activities.webhook.address import addresses_of
 from durable_adk.embedded.stores import folder_stores
+from durable_adk.errors import InvalidRequestError
 from durable_adk.server.settings import ServerSettings
-from durable_adk.settings import Settings, WebhookEndpoint
+from durable_adk.settings import Settings, WebhookEndpoint, read_settings
 
 
 async def test_the_environment_says_where_things_are_kept(tmp_path, monkeypatch):
@@ -64,3 +65,27 @@ def test_a_webhook_whose_host_is_unclear_is_refused(url):
     with pytest.raises(ValidationError, match=r"DURABLE_ADK_WEBHOOKS: .*brackets") as refused:
         WebhookEndpoint(url=url, secret=f"whsec_{'A' * 32}")
     assert url not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "told"),
+    [
+        (ServerSettings, "DURABLE_ADK_SERVER_HOSTS", "s3cret", " is not JSON (Expecting value"),
+        (ServerSettings, "DURABLE_ADK_PUSH_HOSTS", "s3cret", " is not JSON (Expecting value"),
+        (ServerSettings, "DURABLE_ADK_SERVER_PORT", "s3cret", ": Input should be a valid integer"),
+        (ServerSettings, "DURABLE_ADK_SERVER_ORIGINS", '["x"]', ": 'x': browsers send origins"),
+        (ServerSettings, "DURABLE_ADK_SERVER_OIDC", '{"issuer": "x"}', " (issuer): use https"),
+        (ServerSettings, "DURABLE_ADK_PUSH_HOSTS", '["::1"]', ": '::1' is no host"),
+        (ServerSettings, "DURABLE_ADK_ANSWER_KEY", "s3cret", ": Value should have at least 32"),
+        (Settings, "DURABLE_ADK_LIMITS", '{"max_history_events": 0}', " (max_history_events): In"),
+        (Settings, "DURABLE_ADK_PAYLOAD_THRESHOLD", "s3cret", ": Input should be a valid integer"),
+    ],
+)
+def test_an_error_of_a_setting_names_its_variable(monkeypatch, kind, name, text, told):
+    """In one line that has no secret, and no page of a library."""
+    monkeypatch.setenv(name, text)
+    with pytest.raises(InvalidRequestError) as refused:
+        read_settings(kind)
+    assert refused.value.message.startswith(f"{name}{told}")
+    for word in ("s3cret", "pydantic", "\n"):
+        assert word not in refused.value.message

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from pydantic_settings import SettingsError
 from temporalio.client import Client
 
 from durable_adk.cli.dev.serving import keep
@@ -17,10 +16,9 @@ from durable_adk.client.connect import connect
 from durable_adk.embedded.runner import embedded_task_queue
 from durable_adk.embedded.server import ServerInfo, TemporalServer
 from durable_adk.embedded.shared import connect_embedded, payloads_place
-from durable_adk.errors import InvalidRequestError
 from durable_adk.extras import require
 from durable_adk.ops.app_declaration import AppDescription
-from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.settings import DEFAULT_TASK_QUEUE, read_settings
 
 _APP = "durable_adk.server.app"
 _SERVING = "durable_adk.server.serving"
@@ -140,13 +138,7 @@ async def _application(
     """The application over the connection's stores; options that are None keep their settings."""
     module = import_module(_APP)
     given = {name: value for name, value in options.items() if value is not None}
-    try:
-        settings = module.ServerSettings(**given)
-    except SettingsError as error:  # names the field
-        raise InvalidRequestError(
-            f"A DURABLE_ADK_SERVER_ variable is not JSON: {error}. A list is JSON, too, such as "
-            '["agents.example.com"].'
-        ) from None
+    settings = read_settings(module.ServerSettings, **given)
     async with connection.stores() as stores:
         yield module.app(
             client=client, task_queue=task_queue, settings=settings, **stores.arguments()

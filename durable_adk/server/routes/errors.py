@@ -133,9 +133,15 @@ async def _invalid(_: Request, error: Exception) -> Response:
         raise error
     problems: list[dict[str, Any]] = list(error.errors())
     first: dict[str, Any] = problems[0] if problems else {}
-    place = [str(part) for part in first.get("loc", ())]
-    field = ".".join(place[1:]) or None
-    message = f"{field or 'The request'}: {first.get('msg', 'is malformed')}"
+    source, *place = [str(part) for part in first.get("loc", ())] or [""]
+    message = str(first.get("msg", "is malformed"))
+    if first.get("type") == "json_invalid":
+        field = source
+        message = f"The body is not JSON: {first['ctx']['error']} at character {place[0]}."
+    else:
+        # Behind a parameter's name, a place has the number of a value or a name of its type.
+        field = ".".join(place if source == "body" else place[:1]) or source or None
+        message = f"{field or 'The request'}: {message}"
     return error_response(422, "InvalidRequestError", message, detail=problems, field=field)
 
 
