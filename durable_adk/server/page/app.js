@@ -9,6 +9,7 @@ import { empty } from "./panels.js";
 import { applyTheme, isDark, place, prices, theme } from "./preferences.js";
 import { Runs } from "./runs.js";
 import { SessionView } from "./session.js";
+import { Sessions } from "./sessions.js";
 import { Stream } from "./stream.js";
 
 const KEYS = [
@@ -27,6 +28,10 @@ const KEYS = [
 const main = document.getElementById("main");
 const side = document.getElementById("side");
 const runs = new Runs();
+const sessions = new Sessions((key) => {
+  if (shownKey === JSON.stringify([key.appName, key.userId, key.sessionId])) location.hash = "#/";
+  changed();
+});
 const waiting = h("span", { class: "badge", hidden: true });
 const inbox = new Inbox((number) => {
   waiting.hidden = number === 0;
@@ -65,9 +70,22 @@ function drawSide() {
       h("a", { href: "#/inbox", class: "button inbox-link", "aria-keyshortcuts": "i" }, icon("inbox"), "Inbox", waiting),
     ),
     h("div", { class: "scope" }, appSelect, userInput),
+    lists,
     runs.element,
+    sessions.element,
     account.element,
   );
+}
+
+/** The two lists, one of which is shown. */
+const choices = new Map(Object.entries({ Runs: runs, Sessions: sessions }).map(([name, list]) => [list, h("button", { type: "button", onclick: () => showList(list) }, name)]));
+const lists = h("div", { class: "tabs lists", role: "group", "aria-label": "Lists" }, ...choices.values());
+function showList(shown) {
+  for (const [list, choice] of choices) {
+    list.element.hidden = list !== shown;
+    choice.setAttribute("aria-pressed", String(list === shown));
+  }
+  shown.refresh();
 }
 
 function turn() {
@@ -112,6 +130,7 @@ function narrow() {
   const where = { app: appSelect.value, user };
   runs.narrow(where);
   inbox.narrow(where);
+  sessions.narrow({ apps: where.app ? [where.app] : apps, user: user || userId || "user", isOperator });
 }
 
 /** On a small screen the list of runs takes the place of the main part. */
@@ -131,12 +150,17 @@ function route() {
   nameParts();
   if (kind === "s" && names.length === 3) return showSession(names, run);
   leave();
-  runs.mark("", "");
+  mark(null);
   if (kind === "inbox") fill(main, inbox.element);
   else if (kind === "new") fill(main, newSession());
   else fill(main, welcome());
   main.querySelector("h1, textarea")?.focus({ preventScroll: true });
   return undefined;
+}
+
+function mark(session, run) {
+  runs.mark(session, run);
+  sessions.mark(session);
 }
 
 function leave() {
@@ -147,7 +171,7 @@ function leave() {
 
 function showSession([appName, userId, sessionId], run) {
   const key = JSON.stringify([appName, userId, sessionId]);
-  runs.mark(sessionId, run);
+  mark({ appName, userId, sessionId }, run);
   if (key === shownKey) {
     if (run) view.goTo(run);
     return;
@@ -213,6 +237,7 @@ function changed() {
   due ??= setTimeout(() => {
     due = null;
     runs.refresh();
+    sessions.refresh();
     inbox.refresh();
     view?.refresh();
   }, 500);
@@ -267,7 +292,7 @@ function chosen(step) {
   const cards = [...main.querySelectorAll(".cards > .answer:not(.settled)")];
   const entries = [...main.querySelectorAll(".timeline:not([hidden]) .entry")];
   const inSide = side.contains(document.activeElement) || (!cards.length && !entries.length);
-  const all = inSide ? [...side.querySelectorAll(".run-list a")] : cards.length ? cards : entries;
+  const all = inSide ? [...side.querySelectorAll(".runs:not([hidden]) .run-list a")] : cards.length ? cards : entries;
   const now = all.find((each) => each.contains(document.activeElement));
   const next = neighbour(all, now, step);
   next?.focus();
@@ -284,7 +309,7 @@ function card() {
 const PRESSED = {
   j: () => chosen(1),
   k: () => chosen(-1),
-  "/": () => runs.focusSearch(),
+  "/": () => (runs.element.hidden ? sessions : runs).focusSearch(),
   n: () => (location.hash = "#/new"),
   i: () => (location.hash = "#/inbox"),
   c: () => document.getElementById("composer")?.focus(),
@@ -308,6 +333,7 @@ function pressed(event) {
 }
 
 applyTheme();
+showList(runs);
 drawSide();
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the fragment says what is shown

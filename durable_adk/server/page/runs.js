@@ -6,8 +6,11 @@ import { ago, exact } from "./format.js";
 
 const STATUSES = ["running", "paused", "completed", "failed", "cancelled"];
 const PAGE = 40;
+/** Most runs that the server lists at once. */
 const MOST = 200;
 
+/** Users and apps may have sessions of the same id. */
+const sessionOf = ({ appName, userId, sessionId }) => JSON.stringify([appName, userId, sessionId]);
 /** Sessions may have runs of the same id. */
 const keyOf = ({ appName, userId, sessionId, invocationId }) => JSON.stringify([appName, userId, sessionId, invocationId]);
 
@@ -22,8 +25,9 @@ export class Runs {
   #where = {};
   #items = [];
   #next = null;
-  #current = "";
+  #current = {};
   #asked = 0;
+  #query = ""; // what the runs that are shown were asked by
   #loaded = false;
 
   constructor() {
@@ -47,19 +51,22 @@ export class Runs {
     return this.refresh();
   }
 
-  /** Mark the run or session that is shown. */
-  mark(sessionId, invocationId) {
-    this.#current = `${sessionId}|${invocationId ?? ""}`;
+  /** Mark the session that is shown, or one run of it; null: none is. */
+  mark(session, invocationId) {
+    this.#current = { session: session && sessionOf(session), invocationId };
     this.#draw();
   }
 
   /** Read the counts and all that is shown again. */
   async refresh() {
     const asked = (this.#asked += 1);
+    const query = JSON.stringify(this.#asks());
+    const wanted = query === this.#query ? Math.max(PAGE, this.#items.length) : PAGE;
     try {
       const where = { app_name: this.#where.app, user_id: this.#where.user };
-      const [page, counts] = await Promise.all([this.#page(null, Math.min(Math.max(PAGE, this.#items.length), MOST)), get(["invocations", "counts"], where)]);
+      const [page, counts] = await Promise.all([this.#pages(wanted), get(["invocations", "counts"], where)]);
       if (asked !== this.#asked) return; // somebody typed on
+      this.#query = query;
       this.#items = page.invocations;
       this.#next = page.nextPageToken ?? null;
       this.#loaded = true;
@@ -71,9 +78,27 @@ export class Runs {
     }
   }
 
-  #page(token, limit = PAGE) {
+  /** What the list is narrowed by. */
+  #asks() {
     const { app, user } = this.#where;
-    return get(["invocations"], { app_name: app, user_id: user, status: this.#status, query: this.#search.value.trim(), limit, page_token: token });
+    return { app_name: app, user_id: user, status: this.#status, query: this.#search.value.trim() };
+  }
+
+  #page(token, limit = PAGE) {
+    return get(["invocations"], { ...this.#asks(), limit, page_token: token });
+  }
+
+  /** The first runs, as many as are wanted, in as few pages as the server makes of them. */
+  async #pages(wanted) {
+    const invocations = [];
+    for (let token = null; ; ) {
+      const limit = Math.min(MOST, wanted - invocations.length);
+      const page = await this.#page(token, limit);
+      invocations.push(...page.invocations);
+      token = page.nextPageToken ?? null;
+      // A page may have less than it could: the server has looked at many for a text.
+      if (!token || page.invocations.length < limit || invocations.length >= wanted) return { invocations, nextPageToken: token };
+    }
   }
 
   async #more() {
@@ -119,8 +144,8 @@ export class Runs {
 
   #row({ appName, userId, sessionId, invocationId, status, message, updateTime, pending }) {
     const href = `#/s/${[appName, userId, sessionId].map(encodeURIComponent).join("/")}?run=${encodeURIComponent(invocationId)}`;
-    const [session, run] = this.#current.split("|");
-    const isCurrent = session === sessionId && (run === invocationId || run === "");
+    const { session, invocationId: run } = this.#current;
+    const isCurrent = session === sessionOf({ appName, userId, sessionId }) && (!run || run === invocationId);
     const says = status === "paused" && pending > 0 ? "sr" : "state"; // the number that waits says so
     const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
     return h(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -197,6 +197,60 @@ async def test_a_user_signs_in_and_out(browser, web) -> None:
         await page.get_by_label("Bearer token").wait_for()
 
 
+async def test_a_session_without_a_run_is_found_and_deleted(browser, web) -> None:
+    """The list of sessions has it; it is deleted once that was confirmed, and is shown no more."""
+    async with tab(browser, web, ours=False) as page:  # the console names what is gone
+        place = f"{web.url}/apps/desk/users/user/sessions"
+        for name in ("empty1", "empty2"):
+            await page.request.post(place, data={"sessionId": name})
+        await page.get_by_role("button", name="Sessions").click()
+        await page.get_by_role("searchbox", name="Search sessions").fill("EMPTY")
+        await page.get_by_role("link", name="empty1").click()
+        await page.get_by_text("A new session.").wait_for()
+        await page.get_by_role("button", name="Delete empty1").click()
+        assert (await page.request.get(f"{place}/empty1")).ok
+        await page.keyboard.press("Enter")
+        await page.get_by_text("Nothing is chosen.").wait_for()
+        listed = page.get_by_role("navigation", name="Sessions").get_by_role("listitem")
+        await playwright.expect(listed).to_have_count(1)
+        assert [(await page.request.get(f"{place}/empty{n}")).status for n in (1, 2)] == [404, 200]
+
+
+async def test_the_list_of_runs_stays_as_long_as_it_is(browser, web) -> None:
+    """However many are shown, a new look at them keeps their number, and marks the shown one only.
+
+    Another search begins at the top.
+    """
+    runs = [
+        {"appName": "desk", "userId": f"u{number}", "sessionId": "s", "invocationId": f"e{number}"}
+        | {"status": "completed", "message": f"run {number}", "updateTime": 1}
+        for number in range(500)
+    ]
+
+    async def answer(route) -> None:
+        query = dict(parse_qsl(urlsplit(route.request.url).query))
+        begin = int(query.get("page_token", 0))
+        end = begin + int(query["limit"])
+        await route.fulfill(json={"invocations": runs[begin:end], "nextPageToken": str(end)})
+
+    async with tab(browser, web, ours=False) as page:  # there are no such sessions
+        await page.route(re.compile(r"/invocations\?"), answer)
+        await page.reload()
+        rows = page.get_by_role("navigation", name="Runs").get_by_role("listitem")
+        for shown in range(40, 281, 40):
+            await playwright.expect(rows).to_have_count(shown)
+            if shown < 280:
+                await page.get_by_role("button", name="Show more").click()
+        runs.insert(0, {**runs[0], "invocationId": "e-new", "message": "newest"})
+        await page.get_by_role("button", name="Runs").click()
+        await page.get_by_role("link", name="newest").wait_for()
+        await playwright.expect(rows).to_have_count(280)
+        await page.get_by_role("link", name="run 270").click()
+        await playwright.expect(page.locator(".run-list [aria-current]")).to_have_count(1)
+        await page.get_by_role("searchbox", name="Search runs").fill("run")
+        await playwright.expect(rows).to_have_count(40)
+
+
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
     """A model's answer that only calls a tool has its agent, model and tokens, and its request.
 
@@ -298,6 +352,8 @@ async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:
         await barriers(page)
         await page.get_by_role("link", name="durable_adk").click()
         await page.get_by_text("Nothing is chosen.").wait_for()
+        await page.get_by_role("button", name="Sessions").click()
+        await page.get_by_role("button", name="Delete").first.click()
         await barriers(page)
 
 

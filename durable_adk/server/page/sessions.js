@@ -1,0 +1,127 @@
+// The list of sessions, also of those without a run: search, open, delete.
+
+import { get, request, sessionPath } from "./api.js";
+import { button, failure, fill, h } from "./dom.js";
+import { ago, count, exact } from "./format.js";
+
+const MOST = 200;
+
+export class Sessions {
+  element = h("nav", { class: "runs", "aria-label": "Sessions", hidden: true });
+  #list = h("ul", { class: "run-list" });
+  #foot = h("div", { class: "foot" });
+  #trouble = h("div");
+  #search = h("input", { type: "search", placeholder: "Search sessions", "aria-label": "Search sessions", "aria-keyshortcuts": "/", oninput: () => this.#draw() });
+  #where = { apps: [], user: "" };
+  #items = [];
+  #asked = 0;
+  #current = null;
+  #onDeleted;
+
+  /** @param {function(object)} onDeleted is told of a session that was deleted here */
+  constructor(onDeleted) {
+    this.#onDeleted = onDeleted;
+    this.element.append(h("div", { class: "search" }, this.#search), this.#trouble, this.#list, this.#foot);
+  }
+
+  focusSearch() {
+    this.#search.focus();
+    this.#search.select();
+  }
+
+  /** Show a user's sessions of some apps: `{apps, user, isOperator}`; operators may choose another. */
+  narrow(where) {
+    this.#where = where;
+    return this.refresh();
+  }
+
+  /** Mark the session that is shown; null: none is. */
+  mark(key) {
+    this.#current = key && nameOf(key);
+    this.#draw();
+  }
+
+  /** Read the sessions again, if they are shown. */
+  async refresh() {
+    if (this.element.hidden) return;
+    const asked = (this.#asked += 1);
+    const { apps, user } = this.#where;
+    try {
+      const found = await Promise.all(apps.map((app) => get(["apps", app, "users", user, "sessions"])));
+      if (asked !== this.#asked) return;
+      this.#items = newestFirst(found.flat());
+      fill(this.#trouble);
+      this.#draw();
+    } catch (error) {
+      if (asked === this.#asked) fill(this.#trouble, failure(error, () => this.refresh()));
+    }
+  }
+
+  #draw() {
+    const found = matching(this.#items, this.#search.value);
+    const held = document.activeElement?.dataset?.session;
+    const asks = this.#list.querySelector(".asks"); // stays until it is answered
+    fill(this.#list, found.slice(0, MOST).map((each) => (asks?.dataset.session === nameOf(keyOf(each)) ? asks : this.#row(each))));
+    if (held) this.#list.querySelector(`a[data-session="${CSS.escape(held)}"]`)?.focus();
+    const more = found.length > MOST && `The newest ${MOST} of ${count(found.length, "session")}.`;
+    const none = !found.length && (this.#search.value.trim() ? "No session is like that." : "No sessions yet.");
+    const whose = this.#where.isOperator && ` These are the sessions of ${this.#where.user}; name another user above.`;
+    fill(this.#foot, h("p", { class: "quiet" }, more || none, whose));
+  }
+
+  #row(session) {
+    const key = keyOf(session);
+    const name = nameOf(key);
+    const title = titleOf(session);
+    const href = `#/s/${[key.appName, key.userId, key.sessionId].map(encodeURIComponent).join("/")}`;
+    const ask = () => row.replaceWith(this.#question(key, title));
+    const row = h(
+      "li",
+      { class: "with-action" },
+      h(
+        "a",
+        { href, "data-session": name, "aria-current": name === this.#current ? "page" : null },
+        h("span", { class: "said" }, title),
+        h("span", { class: "meta" }, h("span", { class: "whose" }, key.appName), " · ", h("time", { title: exact(session.lastUpdateTime) }, ago(session.lastUpdateTime))),
+      ),
+      button(`Delete ${title}`, ask, { only: "bin" }),
+    );
+    return row;
+  }
+
+  #question(key, title) {
+    const trouble = h("div");
+    const keep = () => {
+      asks.remove();
+      this.#draw();
+    };
+    const go = async () => {
+      try {
+        await request("DELETE", sessionPath(key));
+      } catch (error) {
+        fill(trouble, failure(error));
+        return;
+      }
+      asks.remove();
+      this.#onDeleted(key);
+    };
+    const sure = button("Delete", go, { kind: "danger small" });
+    const asks = h("li", { class: "asks", "data-session": nameOf(key) }, h("p", null, "Delete ", h("b", null, title), " with its runs and events, for good?"), trouble, h("div", { class: "actions" }, sure, button("Keep", keep, { kind: "small" })));
+    queueMicrotask(() => sure.focus());
+    return asks;
+  }
+}
+
+const keyOf = ({ appName, userId, id }) => ({ appName, userId, sessionId: id });
+const nameOf = ({ appName, userId, sessionId }) => JSON.stringify([appName, userId, sessionId]);
+
+/** A session is called what its owner calls it, else by its id. */
+const titleOf = ({ id, state }) => state?.__session_metadata__?.displayName || id;
+
+const newestFirst = (sessions) => sessions.toSorted((one, other) => other.lastUpdateTime - one.lastUpdateTime);
+
+/** The sessions that have a text in their id, name or app. */
+export function matching(sessions, text) {
+  const wanted = text.trim().toLowerCase();
+  return sessions.filter((each) => [each.id, titleOf(each), each.appName].some((one) => one.toLowerCase().includes(wanted)));
+}
