@@ -303,6 +303,8 @@ class Invocations:
                 if invocation_id
                 else "Start one with `durable-adk worker`, then try again."
             )
+            if self.task_queue == DEFAULT_TASK_QUEUE:
+                remedy += f" `durable-adk dev` and `web` poll {DEFAULT_TASK_QUEUE}-APP."
             raise NoWorkerError(f"No worker polls task queue {self.task_queue!r}. {remedy}")
         if not opened and answer.HasField("versioning_info"):
             kept = "The message is kept; make" if invocation_id else "Make"

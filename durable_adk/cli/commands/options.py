@@ -82,7 +82,7 @@ class ConnectionOptions:
         typer.Option(
             envvar="TEMPORAL_ADDRESS",
             help="host:port of a Temporal server. Default: the address of your Temporal profile, "
-            "else an embedded server.",
+            "else the embedded server of the data folder.",
             show_default=False,
             callback=_from_profile,
         ),

@@ -49,6 +49,11 @@ def web(
     The page lists sessions and runs, chats with the agents, and shows what waits for an answer. The
     runs survive this command: start it again, and they go on.
 
+    Whoever reaches 127.0.0.1 may act for every user. With another --host it needs a way to know its
+    users: DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or
+    DURABLE_ADK_SERVER_OIDC. docs/server.md has these and all other settings; docs/page.md has the
+    page.
+
     [bold]Example[/bold]
 
       durable-adk web examples/capital_agent
@@ -68,8 +73,14 @@ def serve(
 ) -> None:
     """Serve agents over HTTP, until Ctrl-C or SIGTERM.
 
-    Workers run elsewhere, on the Temporal at --address; this command needs none of their code. Any
-    number of these servers may run behind a load balancer: each can go on with any stream.
+    Workers run elsewhere, on the same Temporal, store and task queue; this command needs none of
+    their code, and starts no Temporal. Any number of these servers may run behind a load balancer:
+    each can go on with any stream. Without --address it serves the apps of the `dev` or `web` that
+    runs in the data folder, each on its own task queue; if none does, it tries localhost:7233.
+
+    Whoever reaches 127.0.0.1 may act for every user. With another --host it needs a way to know its
+    users: DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or
+    DURABLE_ADK_SERVER_OIDC. docs/server.md has these and all other settings.
 
     [bold]Example[/bold]
 

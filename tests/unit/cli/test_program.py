@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from durable_adk import __version__
 from durable_adk.cli.commands import options
 from durable_adk.cli.commands.declaration import loaded
 from durable_adk.cli.program import declared
+from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import Status
 from durable_adk.wire.messages import WhenBusy
 
@@ -83,6 +85,20 @@ def test_looking_up_commands_imports_no_large_library(arguments, env, shown):
     assert "typer" in imported
     assert [name for name in imported if name.startswith(HEAVY)] == []
     assert len(imported) < 500
+
+
+def test_help_names_settings_and_documents_that_there_are():
+    """A server's names each way to know its users, and where all settings are."""
+    known = {f"DURABLE_ADK_SERVER_{name.upper()}" for name in ServerSettings.model_fields}
+    for command in declared():
+        named = set(re.findall(r"DURABLE_ADK_SERVER_\w+", command.__doc__ or ""))
+        assert named <= known, command.work
+        if command.work in ("dev.http:web", "dev.http:serve"):
+            ways = ("TOKENS_FILE", "PROXY_HEADER", "OIDC")
+            assert named == {f"DURABLE_ADK_SERVER_{way}" for way in ways}
+            assert "docs/server.md" in command.__doc__
+        for path in re.findall(r"docs/[\w-]+\.md", command.__doc__ or ""):
+            assert (ROOT / path).is_file()
 
 
 @pytest.mark.parametrize("command", list(declared()), ids=lambda command: command.work)
