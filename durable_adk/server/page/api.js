@@ -106,21 +106,3 @@ export async function startOnce(body, key, said) {
     }
   }
 }
-
-/**
- * Wait until a session is there, which its first run creates, for at most a minute.
- *
- * @param {function(string)} said told that the run has not begun
- */
-export async function untilCreated(key, said) {
-  for (let attempt = 0; attempt < 60; attempt += 1) {
-    try {
-      await get(sessionPath(key));
-      return;
-    } catch (error) {
-      if (error.status !== 404) return; // the session's own page says what is wrong
-    }
-    said("The message is kept. Waiting for a worker to begin…");
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-  }
-}

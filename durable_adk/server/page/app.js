@@ -1,12 +1,12 @@
 // The page: what is shown where, by the address's fragment, and the keys.
 
 import { Account } from "./account.js";
-import { get, startOnce, untilCreated } from "./api.js";
-import { Composer } from "./composer.js";
+import { get, startOnce } from "./api.js";
+import { Composer, summaryOf } from "./composer.js";
 import { button, failure, fill, h, icon, neighbour } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { empty } from "./panels.js";
-import { applyTheme, isDark, place, prices, theme } from "./preferences.js";
+import { applyTheme, isDark, place, prices, queuedIn, theme } from "./preferences.js";
 import { Runs } from "./runs.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
@@ -214,10 +214,11 @@ function newSession() {
     const sessionId = key; // so a message that is sent again is in the same session
     const body = { appName: app, userId, sessionId, newMessage: content, streaming: true, createSession: true };
     const started = await startOnce(body, key, said);
-    await untilCreated({ appName: app, userId, sessionId }, said);
+    if (started.queued) queuedIn(body).set({ [started.invocationId]: summaryOf(content) });
+    runs.refresh();
+    if (!composer.element.isConnected) return; // somebody looks at something else by now
     const at = [app, userId, sessionId].map(encodeURIComponent).join("/");
     location.hash = `#/s/${at}?run=${encodeURIComponent(started.invocationId)}`;
-    runs.refresh();
   });
   return h(
     "section",
@@ -248,7 +249,7 @@ function watch() {
     onItem: changed,
     onState: ({ state }) => {
       live.className = `live ${state}`;
-      live.textContent = { live: "live", connecting: "connecting…", waiting: "reconnecting…", refused: "not live" }[state] ?? "";
+      live.textContent = { live: "live", connecting: "connecting…", waiting: "reconnecting…", refused: "not live", absent: "not live" }[state] ?? "";
       if (state === "live") changed();
     },
   });

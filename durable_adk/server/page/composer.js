@@ -5,6 +5,9 @@ import { button, failure, fill, h } from "./dom.js";
 
 const LARGEST = 700000;
 
+/** What a message is called where it waits: its text, else its first file. */
+export const summaryOf = ({ parts: [first] }) => first.text ?? first.inlineData.displayName;
+
 export class Composer {
   element;
   #text;

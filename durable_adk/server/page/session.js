@@ -2,7 +2,7 @@
 
 import { get, getInvocation, inSession, post, postInvocation, sessionPath, startOnce } from "./api.js";
 import { answerCard } from "./answer.js";
-import { Composer } from "./composer.js";
+import { Composer, summaryOf } from "./composer.js";
 import { CLOSED, Conversation } from "./conversation.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { entryElement, errorText, looksOf } from "./entries.js";
@@ -41,6 +41,7 @@ export class SessionView {
   #goal; // the run to scroll to when it is there
   #stuck = true; // at the end: stay there
   #loaded = false;
+  #absent = false; // it is not there, yet
   #ticker = null;
   #stopped = false;
 
@@ -96,6 +97,7 @@ export class SessionView {
   /** Read again what waits in the session, soon; several reasons at once are one reading. */
   refresh() {
     clearTimeout(this.#due);
+    if (this.#absent) this.#stream.hurry();
     if (!this.#stopped) this.#due = setTimeout(() => this.#read(), QUIET);
   }
 
@@ -174,13 +176,18 @@ export class SessionView {
     clearInterval(this.#ticker);
     if (state === "live" || (state === "waiting" && failures === 1)) {
       fill(this.#connection); // one gap of a moment is nobody's concern
-      if (state === "live") this.refresh();
+      if (state === "live") {
+        this.#arrived();
+        this.refresh();
+      }
       if (state === "live" && this.#runs.size) for (const id of this.#runs.keys()) if (!CLOSED.has(this.#about.get(id)?.status)) this.#ask(id, 100);
       return;
     }
-    if (state === "refused") {
+    if (state === "refused" || state === "absent") {
+      this.#absent = state === "absent";
       this.#loaded = true;
-      fill(this.#timeline, failure(error));
+      const begins = this.#absent && this.#queued.size; // its first run creates it
+      fill(this.#timeline, begins ? empty("A new session.", "The message is kept. Waiting for a worker to begin…") : failure(error));
       fill(this.#connection);
     }
     if (state === "waiting") {
@@ -192,6 +199,14 @@ export class SessionView {
     }
   }
 
+  /** Show what was absent. */
+  #arrived() {
+    if (!this.#absent) return;
+    this.#absent = false;
+    fill(this.#timeline);
+    this.#loadSession();
+  }
+
   #later() {
     if (this.#frame || this.#stopped) return;
     this.#frame = requestAnimationFrame(() => {
@@ -201,6 +216,7 @@ export class SessionView {
   }
 
   #draw() {
+    if (this.#absent) return;
     const runs = this.#conversation.runs();
     if (this.#loaded) this.#timeline.querySelector(":scope > .loading")?.remove();
     this.#timeline.querySelector(":scope > .empty")?.remove();
@@ -210,6 +226,7 @@ export class SessionView {
     for (const [index, run] of runs.entries()) this.#drawRun(run, index);
     this.#drawTitle();
     this.#summarize(runs);
+    this.#drawQueue();
     if (this.#tab === "State") this.#drawState();
     if (this.#tab === "Timeline") this.#settle();
   }
@@ -377,9 +394,9 @@ export class SessionView {
     this.#stuck = true;
     const active = this.#active();
     if (steer && active) return postInvocation(this.#key, active.invocationId, "steer", { message: content });
-    const started = await startOnce({ ...this.#key, newMessage: content, streaming: true }, key, said);
+    const started = await startOnce({ ...this.#key, newMessage: content, streaming: true, createSession: this.#absent && this.#queued.size > 0 }, key, said);
     const { invocationId, queued } = started;
-    if (queued && !this.#runs.has(invocationId)) this.#queued.set(invocationId, content.parts[0].text ?? content.parts[0].inlineData.displayName);
+    if (queued && !this.#runs.has(invocationId)) this.#queued.set(invocationId, summaryOf(content));
     this.#drawQueue();
     return started;
   }
@@ -407,11 +424,12 @@ export class SessionView {
 
   /** The messages that were sent and stand in no run yet. */
   #drawQueue() {
-    const looks = JSON.stringify([...this.#queued]);
-    if (looks === (this.#queue.dataset.looks ?? "[]")) return;
+    const why = this.#active() ? "Waits until the run before it has ended: " : "Waits for a worker: ";
+    const looks = JSON.stringify([why, ...this.#queued]);
+    if (looks === this.#queue.dataset.looks) return;
     this.#queue.dataset.looks = looks;
     queuedIn(this.#key).set(Object.fromEntries(this.#queued));
-    const line = ([id, text]) => h("p", { class: "quiet" }, "Waits until the run before it has ended: ", brief(text, 80), " ", button("Cancel", () => this.#takeBack(id), { kind: "quiet-button", "aria-label": `Cancel ${brief(text, 80)}` }));
+    const line = ([id, text]) => h("p", { class: "quiet" }, why, brief(text, 80), " ", button("Cancel", () => this.#takeBack(id), { kind: "quiet-button", "aria-label": `Cancel ${brief(text, 80)}` }));
     fill(this.#queue, [...this.#queued].map(line));
   }
 

@@ -10,7 +10,8 @@ const SILENCE = 45000;
 /**
  * @param {string[]} segments path of the stream
  * @param {function(object, string)} onItem takes each item's JSON and the kind of its event
- * @param {function(object)} onState takes `{state: connecting|live|waiting|ended|refused, ...}`
+ * @param {function(object)} onState takes `{state: connecting|live|waiting|absent|refused, ...}`; what is
+ *     absent may come, and is asked for again
  */
 export class Stream {
   #segments;
@@ -35,18 +36,20 @@ export class Stream {
     while (!this.#stopped) {
       this.#say("connecting", {});
       let why = "";
+      let absent = null;
       try {
         await this.#connection();
       } catch (error) {
         if (this.#stopped) return;
-        if ([400, 401, 403, 404, 422].includes(error.status)) {
+        if (error.status === 404) absent = error;
+        if ([400, 401, 403, 422].includes(error.status)) {
           this.#say("refused", { error });
           return;
         }
         why = error.status || error.name === "Error" ? error.message : "";
       }
       if (this.#stopped) return;
-      await this.#pause(why);
+      await this.#pause(why, absent);
     }
   }
 
@@ -98,11 +101,11 @@ export class Stream {
     this.#onItem(item, event);
   }
 
-  #pause(why) {
+  #pause(why, absent) {
     const listed = WAITS[Math.min(this.#failures, WAITS.length - 1)];
     const least = this.#failures === 0 ? Math.min(this.#parser.retry ?? listed, listed) : listed;
     this.#failures += 1;
-    this.#say("waiting", { until: Date.now() + least, failures: this.#failures, why });
+    this.#say(absent ? "absent" : "waiting", { until: Date.now() + least, failures: this.#failures, why, error: absent });
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, least);
       this.#wake = () => {
@@ -113,7 +116,7 @@ export class Stream {
   }
 
   #say(state, more) {
-    if (state === "connecting" && this.#was === "waiting") return; // still the same gap
+    if (state === "connecting" && ["waiting", "absent"].includes(this.#was)) return; // still the same gap
     this.#was = state;
     this.#onState({ state, ...more });
   }

@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from durable_adk.apps import App
+from durable_adk.worker import WorkerOptions, worker
 from tests.server.browser.desk.agent import root_agent
 from tests.server.test_mounted import mounted
 from tests.support.commands import Terminal
@@ -558,20 +560,32 @@ async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
         await playwright.expect(wrong).to_be_focused()
 
 
-async def test_a_session_is_shown_once_it_is_created(browser, web) -> None:
-    """A worker may take its time to create it; meanwhile the page says so, and loses nothing."""
-    asked: list[str] = []
-
-    async def refuse(route) -> None:
-        asked.append(urlsplit(route.request.url).path.rsplit("/", 1)[-1])
-        await (route.fulfill(status=404, json={}) if len(asked) <= 2 else route.continue_())
-
-    async with tab(browser, web, ours=False) as page:
-        await page.route(re.compile(r"/sessions/[^/]+(/events)?$"), refuse)
-        await say(page, "draw")
-        await page.get_by_text("Waiting for a worker to begin").wait_for()
-        await seen(page, "draw is done.")
-        assert "events" not in asked[:3]
+async def test_a_session_is_shown_once_a_worker_has_created_it(browser, client, tmp_path) -> None:
+    """Until then the page says that it waits; who has gone elsewhere meanwhile stays there."""
+    async with placed(client, tmp_path, root_agent) as place:
+        place.queue += "-later"
+        http = await place.server()
+        await session(http)  # so that the server knows the app
+        there = SimpleNamespace(url=str(http.base_url).rstrip("/"))
+        async with (
+            tab(browser, there, ours=False) as page,
+            tab(browser, there, ours=False) as other,
+        ):
+            await say(page, "draw")
+            await page.get_by_text("Waiting for a worker to begin").wait_for()
+            await page.get_by_text("Waits for a worker: draw").wait_for()
+            await say(other, "pay")
+            await other.get_by_role("link", name="Inbox").click()
+            await other.get_by_text("Nothing waits for you.").wait_for()
+            app = App(name="app", root_agent=root_agent)
+            options = WorkerOptions(task_queue=place.queue)
+            given = {"session_service": place.sessions, "options": options, **place.services}
+            async with worker(client, apps=[app], **given):
+                await seen(page, "draw is done.")
+                await ended(page)
+                assert await page.locator("#main").get_by_text("Wait").count() == 0
+                await other.get_by_label("Approve pay").wait_for()
+                assert other.url == f"{there.url}/#/inbox"
 
 
 async def test_adks_own_page_works_on_this_server(browser, web) -> None:
