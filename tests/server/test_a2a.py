@@ -325,7 +325,10 @@ async def test_a_task_is_followed_by_whoever_comes_later(client, tmp_path):
 
 
 async def test_a_message_waits_for_its_session(client, tmp_path):
-    """Its task is submitted, can be found and followed, and begins when the first has ended."""
+    """Its task is submitted, can be found and followed, and begins when the first has ended.
+
+    With the header `When-Busy: reject` it is refused.
+    """
     gate = asyncio.Event()
     async with streams(client, tmp_path, [gate, "first"], ["second"]) as place:
         http = await place.server()
@@ -335,6 +338,9 @@ async def test_a_message_waits_for_its_session(client, tmp_path):
             second = await task_of(agent, message, at_once=True)
             found = await agent.get_task(GetTaskRequest(id=second.id))
             assert state(second) == state(found) == "(submitted)"
+            async with connected(http, streaming=False, when_busy="reject") as hasty:
+                with pytest.raises(InvalidParamsError, match="is active in this session"):
+                    await task_of(hasty, said("three", context=first.context_id))
             shown = []
             async for one in followed(other, second.id):
                 shown.append(brief(one))

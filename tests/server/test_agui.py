@@ -18,7 +18,7 @@ from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import AGUIToolset, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
-from tests.support.http_server import placed, read
+from tests.support.http_server import Place, placed, read, streamed
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
 
@@ -88,6 +88,36 @@ async def test_a_front_end_gets_an_answer_as_it_is_written(client, tmp_path):
     ]
     assert found[0].protocol_version == "1.0"
     assert found[-1].outcome.type == "success"
+
+
+async def test_a_front_ends_headers_count(client, tmp_path):
+    """The same Idempotency-Key follows the first run, whatever its `runId`; When-Busy counts."""
+    gate = asyncio.Event()
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+        http, key = await place.server(), {"Idempotency-Key": uuid.uuid4().hex}
+        async with streamed(http, PATH, body(), **key) as stream:
+            while (await anext(stream)).data["type"] != "STATE_SNAPSHOT":
+                pass
+            async with http.stream("POST", PATH, json=body(), headers={"When-Busy": "no"}) as wrong:
+                assert wrong.status_code == 422
+            await until_begun(place)
+            busy = (await read(http, PATH, body("more"), When_Busy="reject"))[-1].data
+            assert (busy["type"], busy["code"]) == ("RUN_ERROR", "SessionBusyError")
+            gate.set()
+            assert [one.data["type"] async for one in stream][-1] == "RUN_FINISHED"
+        again = [one.data for one in await read(http, PATH, body(), **key)]
+        assert "One." in json.dumps(again)
+        assert again[-1]["type"] == "RUN_FINISHED"
+        other = (await read(http, PATH, body("other"), **key))[-1].data
+        assert (other["type"], other["code"]) == ("RUN_ERROR", "EventConflictError")
+        assert len((await http.get("/invocations")).json()["invocations"]) == 1
+
+
+async def until_begun(place: Place) -> None:
+    """Wait until an invocation has begun."""
+    while not await place.sessions.newest_invocations(app_name="app", limit=1):
+        await asyncio.sleep(0.02)
 
 
 def look(city: str, tool_context: ToolContext) -> str:

@@ -1,6 +1,7 @@
 """ADK's routes that run an agent, over HTTP on a real server."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 
 import httpx
@@ -166,6 +167,49 @@ async def test_the_same_id_and_message_follow_the_first_run(adds):
     assert [one.data for one in first] == [one.data for one in second]
 
 
+def new_key() -> dict[str, str]:
+    """The header with a key of a test's own: all tests share a Temporal server."""
+    return {"Idempotency-Key": uuid.uuid4().hex}
+
+
+async def test_the_same_key_follows_the_first_run(client, tmp_path):
+    """It is the same for all routes that start a run; another message under it is refused."""
+    async with placed(client, tmp_path, agent("One.", "Two.")) as place:
+        http = await place.server()
+        await session(http)
+        key = new_key()
+        first, again = [
+            (await http.post("/run", json=message("hi"), headers=key)).json() for _ in range(2)
+        ]
+        assert [one["content"]["parts"][0]["text"] for one in first] == ["One."]
+        assert again == first
+        sent = await read(http, "/run_sse", message("hi"), **key)
+        assert [one.data for one in sent] == first
+        rest = await read(http, "/run_sse", message("hi"), last_event_id=sent[0].id or "", **key)
+        assert rest == []
+        name = first[0]["invocationId"]
+        started = await http.post("/invocations", json=message("hi"), headers=key)
+        assert started.json()["invocationId"] == name
+        for path in ("/run", "/run_sse", "/invocations"):
+            other = await http.post(path, json=message("other"), headers=key)
+            assert (other.status_code, other.json()["error"]["field"]) == (409, "newMessage")
+        both = await http.post("/run", json=message("hi", invocationId="e-mine"), headers=key)
+        assert both.status_code == 400
+        assert all(word in both.text for word in ("Idempotency-Key", name, "invocationId"))
+        assert len((await http.get("/invocations")).json()["invocations"]) == 1
+
+
+@pytest.mark.parametrize("once", [False, True])
+async def test_a_run_without_a_message_starts(client, tmp_path, once):
+    """The agent continues on what the session holds; with the same key only once."""
+    key = new_key() if once else {}
+    async with placed(client, tmp_path, agent("One.", "Two.")) as place:
+        http = await place.server()
+        await session(http)
+        told = [(await http.post("/run", json=IDS, headers=key)).json() for _ in range(2)]
+        assert (told[0] == told[1]) is once
+
+
 def slow(gate: asyncio.Event) -> LlmAgent:
     """An agent that answers once a gate is open."""
     return LlmAgent(name="a", model=StreamingModel(turns=[[gate, "Done.", "Done."]]))
@@ -200,6 +244,45 @@ async def test_a_run_ends_while_its_server_stops(client, tmp_path):
         gate.set()
         response = await sending
     assert (response.status_code, len(response.json())) == (200, 1)
+
+
+async def test_the_header_says_what_a_message_does_meanwhile(client, tmp_path):
+    """On each route that starts a run; if header and field differ, the request is refused."""
+    gate = asyncio.Event()
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        sending = asyncio.create_task(http.post("/run", json=message("hi")))
+        await running(place)
+        reject = {"When-Busy": "reject"}
+        for path in ("/run", "/run_sse", "/invocations"):
+            refused = await http.post(path, json=message("more"), headers=reject)
+            assert (refused.status_code, refused.json()["error"]["type"]) == (
+                409,
+                "SessionBusyError",
+            )
+            both = await http.post(path, json=message("more", whenBusy="enqueue"), headers=reject)
+            assert both.status_code == 400, path
+            assert all(word in both.text for word in ("When-Busy", "'reject'", "'enqueue'"))
+            unknown = await http.post(path, json=message("more"), headers={"When-Busy": "never"})
+            assert (unknown.status_code, unknown.json()["error"]["field"]) == (422, "When-Busy")
+        gate.set()
+        assert (await sending).status_code == 200
+
+
+async def test_a_message_that_waits_keeps_its_key(client, tmp_path):
+    """Another one under it is refused before the stream begins, although neither has begun."""
+    gate = asyncio.Event()
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        await http.post("/invocations", json=message("hi"))
+        await running(place)
+        key = new_key()
+        async with streamed(http, "/run_sse", message("more"), **key):
+            other = await http.post("/run_sse", json=message("other"), headers=key)
+        assert other.status_code == 409
+        gate.set()
 
 
 async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path):

@@ -32,10 +32,12 @@ async def connected(
     *,
     streaming: bool = True,
     token: str = "",
+    when_busy: str = "",
     binding: str = "JSONRPC",
 ) -> AsyncGenerator[Client]:
     """A client that was made from an app's agent card."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    given = {"Authorization": token and f"Bearer {token}", "When-Busy": when_busy}
+    headers = {name: text for name, text in given.items() if text}
     async with httpx.AsyncClient(timeout=20, headers=headers) as own:
         url = str(at if isinstance(at, httpx.URL) else at.base_url).rstrip("/")
         card = await A2ACardResolver(own, f"{url}/a2a/{app}").get_agent_card()

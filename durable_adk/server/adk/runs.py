@@ -6,10 +6,10 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 from google.genai import types
 from sse_starlette import ServerSentEvent
 from starlette.responses import Response
@@ -29,8 +29,10 @@ from durable_adk.server.feed import (
     StatusItem,
     entries_of,
 )
+from durable_adk.server.routes.acceptance import check_waiting
 from durable_adk.server.routes.body import From, RequestBody
 from durable_adk.server.routes.errors import error_response
+from durable_adk.server.routes.request_headers import StartHeaders, Starting
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import EventStream, Reading, Renderer, left, sent
 from durable_adk.sessions.records import Status, StoredEvent
@@ -38,10 +40,6 @@ from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy
 
 router = APIRouter(tags=["runs"])
-WhenBusyHeader = Annotated[
-    WhenBusy | None,
-    Header(alias="When-Busy", description="What to do while another invocation is active."),
-]
 
 
 class RunBody(RequestBody):
@@ -73,11 +71,11 @@ class RunBody(RequestBody):
         """
         return checked_key(self.app_name, self.user_id, self.session_id)
 
-    def request(self, when_busy: WhenBusy | None) -> InvocationRequest:
+    def request(self, headers: StartHeaders) -> InvocationRequest:
         """Return the request that starts or answers an invocation.
 
         Raises:
-            CallerError: It is malformed.
+            CallerError: It is malformed, or differs from what the headers say.
         """
         config: dict[str, Any] = {"custom_metadata": self.custom_metadata}
         if self.streaming:
@@ -85,10 +83,10 @@ class RunBody(RequestBody):
         found: dict[str, Any] = {
             "message": "" if self.new_message is None else self.new_message,
             "continues": self.new_message is None,
-            "invocation_id": self.invocation_id,
+            "invocation_id": headers.invocation_id(self.key, self.invocation_id),
             "state_delta": self.state_delta or {},
             "run_config": config,
-            "when_busy": when_busy or self.when_busy or WhenBusy.ENQUEUE,
+            "when_busy": headers.busy(self.when_busy),
         }
         return InvocationRequest.parse({**self.key.ids(), "create_session": False, **found})
 
@@ -99,7 +97,7 @@ async def run(
     caller: CurrentCaller,
     body: RunBody,
     request: Request,
-    when_busy: WhenBusyHeader = None,
+    headers: Starting,
 ) -> Response:
     """Run an agent, and return its events once it has ended or waits.
 
@@ -107,8 +105,8 @@ async def run(
     """
     await services.check_app(body.app_name, caller)
     whole = body.model_copy(update={"streaming": False})
-    name = body.invocation_id or f"e-{uuid.uuid4()}"
-    reading = Reading(_started(services, caller, whole, when_busy, new_id=name))
+    name = headers.invocation_id(body.key, body.invocation_id) or f"e-{uuid.uuid4()}"
+    reading = Reading(_started(services, caller, whole, headers, new_id=name))
     events: list[str] = []
     failure: StatusItem | None = None
     async with _interruption(services, request) as interrupted:
@@ -163,7 +161,7 @@ async def run_sse(
     caller: CurrentCaller,
     body: RunBody,
     after: From,
-    when_busy: WhenBusyHeader = None,
+    headers: Starting,
 ) -> Response:
     """Run an agent, and stream its events as they are committed, and chunks before them.
 
@@ -172,29 +170,42 @@ async def run_sse(
     """
     await services.check_app(body.app_name, caller)
     splits, continues = not body.function_call_event_id, after != FeedPosition()
-    if continues and not body.invocation_id and not is_answer(body.new_message or ""):
+    name = headers.invocation_id(body.key, body.invocation_id)
+    if continues and not name and not is_answer(body.new_message or ""):
         raise InvalidRequestError(
-            "Last-Event-ID continues the stream of an invocation: name its `invocationId`. Without "
-            "the header the request starts another one."
+            "Last-Event-ID continues the stream of an invocation: name its `invocationId`, or send "
+            "the Idempotency-Key of its start. Without the header the request starts another one."
         )
-    if continues and body.invocation_id and body.new_message is None:
-        name = check_id(body.invocation_id, "invocation_id")
+    if continues and name and body.new_message is None:
         entries = services.feed.invocation(body.key, name, after, until_pause=True)
     else:
-        entries = _started(services, caller, body, when_busy, after=after)
+        entries = _started(services, caller, body, headers, after=after)
     reading = Reading(entries)
-    await reading.first()
+    if not await reading.first() and name and not is_answer(body.new_message or ""):
+        await _check_waiting(services, body, headers, reading)
     render = Renderer[FeedEntry](
         entry=lambda entry: _rendered(entry, splits=splits, after=after), error=_error
     )
     return EventStream(services, reading, render)
 
 
+async def _check_waiting(
+    services: ServerServices, body: RunBody, headers: StartHeaders, reading: Reading[FeedEntry]
+) -> None:
+    """Check that a message which waits for its session is the one that a request repeats."""
+    try:
+        client = services.invocations(body.app_name)
+        await check_waiting(services, client, body.key, body.request(headers))
+    except BaseException:
+        reading.close()
+        raise
+
+
 def _started(
     services: ServerServices,
     caller: Caller,
     body: RunBody,
-    when_busy: WhenBusy | None,
+    headers: StartHeaders,
     *,
     new_id: str | None = None,
     after: FeedPosition | None = None,
@@ -205,7 +216,7 @@ def _started(
         services: Of the server.
         caller: Who answers.
         body: The request.
-        when_busy: What the header says.
+        headers: Those of the request.
         new_id: Id of an invocation that is started; None: any.
         after: The position of who sends the request again; None: all is yielded.
     """
@@ -214,7 +225,7 @@ def _started(
     if body.new_message is None and body.invocation_id:
         name = check_id(body.invocation_id, "invocation_id")
         return _found(body, invocations.attach(body.key, name), after)
-    request = body.request(when_busy)
+    request = body.request(headers)
     if new_id and not is_answer(request.message):
         request = request.model_copy(update={"invocation_id": check_id(new_id, "invocation_id")})
     return _found(body, invocations.send(request, answered_by=caller.answered_by), after)

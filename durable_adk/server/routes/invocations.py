@@ -3,12 +3,11 @@
 import uuid
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Query, Request
 from google.genai import types
 from starlette.responses import Response
 
 from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
-from durable_adk.json_values import check_id
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.feed import EventItem, entries_of
 from durable_adk.server.routes.acceptance import check_waiting, opened, started, taken
@@ -29,14 +28,14 @@ from durable_adk.server.routes.records import (
     events_of_invocation,
     queued,
 )
+from durable_adk.server.routes.request_headers import Starting
 from durable_adk.server.services import CurrentServices
 from durable_adk.server.streams import ITEMS, EventStream, Reading
 from durable_adk.sessions.records import Status
-from durable_adk.sessions.session import SessionKey, checked_key
+from durable_adk.sessions.session import checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy
 
 router = APIRouter(prefix="/invocations", tags=["invocations"])
-_KEYS = uuid.UUID("6f0d1a52-54a5-4f0c-9d61-0d5a0a4b8f52")
 _ALSO_JSON: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}}}}
 
 
@@ -49,7 +48,8 @@ class NewInvocation(RequestBody):
     new_message: types.Content | None = None
     """None: the agent continues on what the session holds."""
     state_delta: dict[str, Any] | None = None
-    when_busy: WhenBusy = WhenBusy.ENQUEUE
+    when_busy: WhenBusy | None = None
+    """What to do while another one is active in the session; as the header When-Busy."""
     streaming: bool = True
     """Whether chunks of answers are sent to those who read."""
     custom_metadata: dict[str, Any] | None = None
@@ -68,14 +68,12 @@ async def start_invocation(
     services: CurrentServices,
     caller: CurrentCaller,
     body: NewInvocation,
-    idempotency_key: Annotated[
-        str | None, Header(description="A request with the same key starts nothing again.")
-    ] = None,
+    headers: Starting,
 ) -> Response:
     """Start an invocation, and return without reading its events."""
     key = checked_key(body.app_name, body.user_id, body.session_id)
     await services.check_app(key.app_name, caller)
-    name = _name(key, idempotency_key)
+    name = headers.invocation_id(key) or f"e-{uuid.uuid4()}"
     request = InvocationRequest.parse(
         {
             **key.ids(),
@@ -88,14 +86,14 @@ async def start_invocation(
                 "custom_metadata": body.custom_metadata,
             },
             "create_session": body.create_session,
-            "when_busy": body.when_busy,
+            "when_busy": headers.busy(body.when_busy),
         }
     )
     client = services.invocations(key.app_name, creates_sessions=body.create_session, chunks=False)
-    is_new = idempotency_key is None
+    is_new = headers.idempotency_key is None
     feed = client.send(request, answered_by=caller.answered_by, is_new=is_new)
     summary = await opened(key, name, feed) or await started(services, key, name)
-    if summary.queued and idempotency_key is not None:
+    if summary.queued and not is_new:
         await check_waiting(services, client, key, request)
     response = as_json(summary)
     response.status_code = 202
@@ -184,11 +182,3 @@ async def steer(
     feed = services.invocations(this.key.app_name).send(request)
     await taken(services, this.key, name, feed)
     return {"accepted": True, "messageId": name}
-
-
-def _name(key: SessionKey, idempotency_key: str | None) -> str:
-    """Return the id of an invocation to start; the same for the same key in a session."""
-    if idempotency_key is None:
-        return f"e-{uuid.uuid4()}"
-    given = check_id(idempotency_key, "Idempotency-Key")
-    return f"e-{uuid.uuid5(_KEYS, repr((*key, given)))}"

@@ -13,7 +13,9 @@ from starlette.responses import JSONResponse, Response
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.protocols.a2a.card import card_of
 from durable_adk.server.protocols.a2a.operations import TaskHandler
+from durable_adk.server.routes.request_headers import WhenBusyHeader
 from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.wire.messages import WhenBusy
 
 router = APIRouter(tags=["a2a"])
 _APP = "/a2a/{app_name}"
@@ -33,18 +35,26 @@ async def get_agent_card(
 
 @router.post(_APP)
 async def handle(
-    services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
+    services: CurrentServices,
+    caller: CurrentCaller,
+    app_name: str,
+    request: Request,
+    when_busy: WhenBusyHeader = None,
 ) -> Response:
     """Handle a request of A2A, in JSON-RPC."""
-    handler = await _handler(services, caller, app_name, request)
+    handler = await _handler(services, caller, app_name, request, when_busy)
     return await JsonRpcDispatcher(handler, enable_v0_3_compat=True).handle_requests(request)
 
 
 def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Callable[..., Any]:
     async def handle_rest(
-        services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
+        services: CurrentServices,
+        caller: CurrentCaller,
+        app_name: str,
+        request: Request,
+        when_busy: WhenBusyHeader = None,
     ) -> Response:
-        handler = await _handler(services, caller, app_name, request)
+        handler = await _handler(services, caller, app_name, request, when_busy)
         return await work(RestDispatcher(handler), request)
 
     return handle_rest
@@ -69,11 +79,15 @@ for _method, _path, _work in (
 
 
 async def _handler(
-    services: ServerServices, caller: Caller, app_name: str, request: Request
+    services: ServerServices,
+    caller: Caller,
+    app_name: str,
+    request: Request,
+    when_busy: WhenBusy | None,
 ) -> TaskHandler:
     await services.check_app(app_name, caller)
     card = _card(services, app_name, request)
-    return TaskHandler(services, caller, app_name, request, card)
+    return TaskHandler(services, caller, app_name, request, card, when_busy or WhenBusy.ENQUEUE)
 
 
 def _card(

@@ -47,7 +47,13 @@ class Sent:
         return replace(self.view, task_id=stored.event.invocation_id) if stored else self.view
 
 
-def start(services: ServerServices, caller: Caller, app_name: str, message: Message) -> Sent:
+def start(
+    services: ServerServices,
+    caller: Caller,
+    app_name: str,
+    message: Message,
+    when_busy: WhenBusy,
+) -> Sent:
     """Start a task, in the context that the message names or in one of its own.
 
     All ids are made of the message's, so the same message starts nothing again.
@@ -60,7 +66,8 @@ def start(services: ServerServices, caller: Caller, app_name: str, message: Mess
     context = message.context_id or _id_of(app_name, caller.user_id, name)
     key = checked_key(app_name, caller.user_id or f"{_NOBODY}{context}", context)
     task_id = _id_of(*key, name)
-    request = _request(key, task_id, content_of(message), create_session=True)
+    said = content_of(message)
+    request = _request(key, task_id, said, create_session=True, when_busy=when_busy)
     client = services.invocations(app_name, creates_sessions=True)
     return Sent(TaskView(services, key, task_id), entries_of(key, client.start(request)))
 

@@ -53,6 +53,7 @@ from durable_adk.server.protocols.a2a.task_listing import list_tasks
 from durable_adk.server.services import ServerServices
 from durable_adk.server.streams import Reading
 from durable_adk.sessions.records import InvocationRecord
+from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.webhook import PushConfig
 
 _STARTED = 2.0
@@ -74,6 +75,8 @@ class TaskHandler(RequestHandler):
     app_name: str
     request: Request
     card: AgentCard
+    when_busy: WhenBusy
+    """What a message that starts a task does while another one is active in its context."""
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
         """Start or resume a task, and return it once it has ended or waits."""
@@ -223,7 +226,7 @@ class TaskHandler(RequestHandler):
         if notifies:
             self._require_notifications()
         if not message.task_id:
-            sent = start(self.services, self.caller, self.app_name, message)
+            sent = start(self.services, self.caller, self.app_name, message, self.when_busy)
         else:
             view, record = await self._found(message.task_id)
             sent = await resume(view, record, self.caller, message)

@@ -32,6 +32,7 @@ from durable_adk.server.feed import EventItem, entries_of
 from durable_adk.server.protocols.agui.events import RunRenderer, shown_state
 from durable_adk.server.protocols.agui.requests import request_of
 from durable_adk.server.routes.listing import OfUser
+from durable_adk.server.routes.request_headers import Starting
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import EventStream, Reading, Renderer, sent
 from durable_adk.sessions.session import SessionKey, checked_key
@@ -51,6 +52,8 @@ async def run_agent(
     caller: CurrentCaller,
     app_name: str,
     body: RunAgentInput,
+    *,
+    headers: Starting,
     user_id: OfUser = None,
 ) -> Response:
     """Run an agent for a front end that speaks AG-UI.
@@ -60,14 +63,27 @@ async def run_agent(
     user = user_id or caller.user_id or ANONYMOUS
     await services.check_app(app_name, caller)
     key = checked_key(app_name, user, body.thread_id)
-    check_id(body.run_id, "runId")
-    return EventStream(services, Reading(_events(services, caller, key, body)), _RENDERER)
+    name = headers.invocation_id(key) or check_id(body.run_id, "runId")
+    start = {"invocation_id": name, "when_busy": headers.busy()}
+    return EventStream(services, Reading(_events(services, caller, key, body, start)), _RENDERER)
 
 
 async def _events(
-    services: ServerServices, caller: Caller, key: SessionKey, body: RunAgentInput
+    services: ServerServices,
+    caller: Caller,
+    key: SessionKey,
+    body: RunAgentInput,
+    start: dict[str, Any],
 ) -> AsyncGenerator[BaseEvent]:
-    """Yield all events of a run; what fails is its last one."""
+    """Yield all events of a run; what fails is its last one.
+
+    Args:
+        services: Of the server.
+        caller: Who sends the request.
+        key: The session.
+        body: The request.
+        start: Fields of the request to the invocation that the body does not have.
+    """
     sessions = services.session_service
     render = RunRenderer(
         thread_id=body.thread_id,
@@ -81,7 +97,7 @@ async def _events(
         render.revision, state = await _state(sessions, key)
         render.root = await _root(services, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
-        request = await request_of(sessions, key, body, state)
+        request = (await request_of(sessions, key, body, state)).model_copy(update=start)
         client = services.invocations(key.app_name, creates_sessions=True)
         client = replace(client, derives_state=True)  # the request's is compared with the session's
         entries = entries_of(key, client.send(request, answered_by=caller.answered_by))
@@ -93,7 +109,7 @@ async def _events(
                     yield await _whole(sessions, key, render, event)
         _, state = await _state(sessions, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
-        name = render.status.invocation_id if render.status else body.run_id
+        name = render.status.invocation_id if render.status else start["invocation_id"]
         waiting = await pending_calls_of(sessions, key, name)
         ends = [await _whole(sessions, key, render, event) for event in render.finished(waiting)]
     except DurableAdkError as error:

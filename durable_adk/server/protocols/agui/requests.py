@@ -49,7 +49,6 @@ async def request_of(
         {
             **key.ids(),
             "message": await _message(sessions, key, body),
-            "invocation_id": body.run_id,
             "state_delta": _changed(body, state),
             "run_config": {"streaming_mode": "sse", "custom_metadata": _metadata(body)},
             "create_session": True,
