@@ -8,9 +8,8 @@ import { prose } from "./prose.js";
 const MOST_ROWS = 500;
 const MOST_TEXT = 200000;
 
-/** The element that shows a blob of a content's part: `{mimeType, data}`, base64 as ADK has it. */
-export function mediaOf({ mimeType = "", data = "" }, name) {
-  const bytes = bytesOf(data);
+/** The element that shows a blob of a content's part: `{mimeType, data}`, base64 as ADK has it, or `{mimeType, bytes}`. */
+export function mediaOf({ mimeType = "", data = "", bytes = bytesOf(data) }, name) {
   const type = mimeType.split(";")[0].trim().toLowerCase();
   const kind = kindOf(type, name);
   const url = URL.createObjectURL(new Blob([bytes], { type: SHOWN_AS[kind] ?? (kind === "image" ? type : "application/octet-stream") }));

@@ -7,7 +7,7 @@ import { CLOSED, Conversation } from "./conversation.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { entryElement, errorText, looksOf } from "./entries.js";
 import { brief, clock, costOf, count, duration, money } from "./format.js";
-import { artifactsPanel, empty, statePanel } from "./panels.js";
+import { ArtifactsPanel, empty, StatePanel } from "./panels.js";
 import { prices, queuedIn } from "./preferences.js";
 import { Stream } from "./stream.js";
 
@@ -36,7 +36,7 @@ export class SessionView {
   #cancelled = new Set(); // what does not wait any more, though it may be listed for a moment
   #session = null;
   #tab = "Timeline";
-  #chosen = { name: null, version: null };
+  #panels; // name of a tab -> what it shows
   #frame = 0;
   #goal; // the run to scroll to when it is there
   #stuck = true; // at the end: stay there
@@ -66,6 +66,8 @@ export class SessionView {
     const place = h("p", { class: "where", title: key.sessionId }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
     const head = h("header", { class: "session-head" }, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("div", { class: "title" }, title, place), this.#summary);
     this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, this.#latest, this.#queue, this.#composer.element);
+    const events = () => this.#conversation.events();
+    this.#panels = { State: new StatePanel(key, events, (seq) => this.#goToSeq(seq)), Artifacts: new ArtifactsPanel(key, events) };
     this.#drawTabs();
     fill(this.#timeline, h("p", { class: "quiet loading" }, "Loading…"));
     this.#stream = new Stream(sessionPath(key, "events"), { onItem: (item) => this.#take(item), onState: (state) => this.#connected(state) });
@@ -94,7 +96,7 @@ export class SessionView {
     this.#later();
   }
 
-  /** Read again what waits in the session, soon; several reasons at once are one reading. */
+  /** Read again what waits in the session, and the panel that is shown, soon; several reasons at once are one reading. */
   refresh() {
     clearTimeout(this.#due);
     if (this.#absent) this.#stream.hurry();
@@ -104,6 +106,7 @@ export class SessionView {
   async #read() {
     const reading = (this.#readings += 1);
     this.#lookAtQueue();
+    this.#panels[this.#tab]?.refresh();
     try {
       const pending = await get(["pending"], inSession(this.#key));
       if (reading !== this.#readings) return; // a later one knows better
@@ -136,7 +139,9 @@ export class SessionView {
       this.#ask(item.event.invocationId, 400);
       if (item.event.author !== "user" && item.event.content?.parts?.some((part) => part.text)) announce(`${item.event.author} answered.`);
     }
-    if (item.type === "status" || item.event?.longRunningToolIds?.length || item.event?.author === "user") this.refresh();
+    const { stateDelta, artifactDelta } = item.event?.actions ?? {};
+    const saved = Object.keys({ ...stateDelta, ...artifactDelta }).length > 0;
+    if (item.type === "status" || saved || item.event?.longRunningToolIds?.length || item.event?.author === "user") this.refresh();
     this.#later();
   }
 
@@ -227,7 +232,7 @@ export class SessionView {
     this.#drawTitle();
     this.#summarize(runs);
     this.#drawQueue();
-    if (this.#tab === "State") this.#drawState();
+    if (this.#tab === "State") this.#panels.State.draw();
     if (this.#tab === "Timeline") this.#settle();
   }
 
@@ -473,32 +478,15 @@ export class SessionView {
     this.#tab = name;
     this.#drawTabs();
     this.#latest.hidden = true;
-    delete this.#panel.dataset.looks;
-    fill(this.#panel);
-    if (name === "Artifacts") this.#drawArtifacts();
+    fill(this.#panel, this.#panels[name]?.element);
+    this.#panels[name]?.refresh();
     this.#draw();
   }
 
-  #drawState() {
-    const looks = `${this.#conversation.lastSeq} ${Boolean(this.#session)}`;
-    if (this.#panel.dataset.looks === looks) return;
-    this.#panel.dataset.looks = looks;
-    const open = [...this.#panel.querySelectorAll("details[open]")].map((each) => each.dataset.name);
-    fill(this.#panel, statePanel(this.#conversation.events(), this.#session?.state, { go: (seq) => this.#goToSeq(seq), open }));
-  }
-
   #showArtifact(name, version) {
-    this.#chosen = { name, version };
+    this.#panels.Artifacts.choose(name, version);
     this.#choose("Artifacts");
     this.#scroller.scrollTop = 0;
-  }
-
-  #drawArtifacts() {
-    const choose = (name, version) => {
-      this.#chosen = { name, version };
-      this.#drawArtifacts();
-    };
-    fill(this.#panel, artifactsPanel(this.#key, this.#conversation.events(), this.#chosen, choose));
   }
 
   #goToSeq(seq) {

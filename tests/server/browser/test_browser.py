@@ -149,15 +149,35 @@ async def test_a_long_running_call_is_answered(browser, web) -> None:
 
 
 async def test_an_artifact_and_the_state_are_shown(browser, web) -> None:
-    """The picture that a tool saved is drawn, and what it wrote into the state is listed."""
+    """What tools and others saved is listed as it is, and again when it changes."""
     async with tab(browser, web) as page:
         await say(page, "draw")
         await ended(page)
+        place = f"{web.url}/apps/desk/users/user/sessions"
+        session = re.search(r"#/s/desk/user/([^?]+)", page.url)[1]
+        notes = {"filename": "notes.txt", "artifact": {"text": "written " * 100_000}}
+        await page.request.post(f"{place}/{session}/artifacts", data=notes)
         await page.get_by_role("tab", name="Artifacts").click()
         picture = page.locator(".panel img").first
         await playwright.expect(picture).to_have_js_property("naturalWidth", 1, timeout=30_000)
+        await page.get_by_role("button", name="notes.txt").click()
+        await page.locator(".panel pre").get_by_text("written written").wait_for()
+        await page.get_by_role("button", name="picture.png").click()
+        message = {"role": "user", "parts": [{"text": "draw"}]}
+        run = {"appName": "desk", "userId": "user", "sessionId": session, "newMessage": message}
+        await page.request.post(f"{web.url}/invocations", data=run)
+        await page.get_by_role("button", name="version 1").wait_for()
         await page.get_by_role("tab", name="State").click()
-        await page.get_by_role("tabpanel", name="State").get_by_text("a fish").first.wait_for()
+        state = page.get_by_role("tabpanel", name="State")
+        await state.get_by_text("a fish").first.wait_for()
+        await page.request.post(place, data={"sessionId": "other", "state": {"user:name": "Ann"}})
+        for number, name in ((session, "Bea"), ("other", "Cy")):
+            change = {"stateDelta": {"user:name": name}}
+            await page.request.patch(f"{place}/{number}", data=change)
+        await page.get_by_role("tab", name="Timeline").click()
+        await page.get_by_role("tab", name="State").click()
+        await state.get_by_text("1 change, changed elsewhere").wait_for()
+        assert await state.locator("[data-name='user:name'] .value").inner_text() == "Cy"
 
 
 async def test_a_failure_is_told_once_and_without_colours(browser, web) -> None:
