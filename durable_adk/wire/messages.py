@@ -138,6 +138,7 @@ class InvocationAnswer(JsonModel):
     call_id: str | None = None
     response: dict[str, Any] | None = None
     confirmed: bool | None = None
+    """Only JSON's true is a yes: `parse` refuses "yes" and 1."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes, committed with the answer's event (TRAP-17)."""
     steers: str | None = None
@@ -149,9 +150,16 @@ class InvocationAnswer(JsonModel):
     is in the `custom_metadata` of the answer's event."""
 
     @classmethod
-    def parse(cls, raw: Any) -> Self:
-        """Read an answer, or raise InvalidRequestError naming each bad field."""
+    def parse(cls, raw: Any, *, strict: bool = True) -> Self:
+        """Read an answer, or raise InvalidRequestError naming each bad field.
+
+        Args:
+            raw: A JSON object.
+            strict: Whether `confirmed` must be a boolean. Earlier releases took "yes" and 1, too.
+        """
         answer = parsed(cls, raw, "answer")
+        if strict and not isinstance(raw.get("confirmed"), bool | None):
+            raise InvalidRequestError("The answer is malformed: confirmed: must be true or false.")
         if answer.answer_id is not None:
             answer.answer_id = check_id(answer.answer_id, "answer_id")
         if answer.steers is not None:

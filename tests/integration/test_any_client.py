@@ -38,7 +38,9 @@ from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.worker import WorkerOptions, worker
+from durable_adk.workflows import invocation
 from tests.support.packages import install_packages, run_command
+from tests.support.replay import replay_all
 from tests.support.required import has_program
 from tests.support.scripts import call, gist
 
@@ -458,13 +460,15 @@ async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_
         {"callId": asked, "response": {"result": "yes"}, "answerId": "shapeless"},
         {"callId": asked, "answerId": "empty"},
         {"callId": asked, "confirmed": True, "answer_id": "typo", "answer": 1},
+        {"callId": asked, "confirmed": "yes", "answerId": "a word"},
+        {"callId": asked, "confirmed": 1, "answerId": "a number"},
         "yes",
         {"callId": asked, "confirmed": True, "answerId": "a" * 1_200_000},
         {"callId": asked, "confirmed": True, "answerId": "b" * 1_200_000},
     ):
         await handle.signal("answer", answer)
-    refused = await outcomes(handle, 7)
-    named = {"unknown", "shapeless", "empty", "typo"}
+    refused = await outcomes(handle, 9)
+    named = {"unknown", "shapeless", "empty", "typo", "a word", "a number"}
     assert named < set(refused)
     assert len(unnamed := set(refused) - named) == 3
     assert all(name.startswith("malformed-") for name in unnamed)
@@ -497,7 +501,8 @@ async def test_an_update_says_whether_an_answer_was_accepted(
     assert (refused["answerId"], refused["accepted"]) == ("a-1", False)
     assert "waits for no answer" in refused["reason"]
     before = (await handle.describe()).history_length
-    for bad in ({"callId": asked}, {"steers": "e-1"}, "yes"):
+    yes = {"callId": asked, "confirmed": "yes"}
+    for bad in ({"callId": asked}, {"steers": "e-1"}, "yes", yes):
         with pytest.raises(WorkflowUpdateFailedError) as caught:
             await handle.execute_update("answer", bad)
         assert isinstance(caught.value.cause, ApplicationError)
@@ -508,6 +513,18 @@ async def test_an_update_says_whether_an_answer_was_accepted(
     assert await handle.execute_update("answer", good) == accepted
     assert (await handle.result())["text"] == "That was it: {'refunded': 5}"
     assert await handle.query("answers") == {"a-1": refused["reason"], "a-2": None}
+
+
+async def test_a_yes_of_an_earlier_release_is_replayed(
+    client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has approved by a word is not asked again: the history of it is that of an approval."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(invocation, "_taken", lambda raw: InvocationAnswer.parse(raw, strict=False))
+        handle, waiting = await waiting_invocation(client, task_queue, "refund")
+        await handle.signal("answer", {"callId": waiting["callId"], "confirmed": "yes"})
+        assert (await handle.result())["text"] == "That was it: {'refunded': 5}"
+    await replay_all(client)
 
 
 async def test_an_update_returns_when_its_invocation_ends(client: Client, task_queue: str) -> None:

@@ -158,6 +158,9 @@ async def test_a_confirmation_is_found_and_given(pays):
         f"/invocations/{name}/answers", json=body | {"arguments": {"amount": 4}}
     )
     assert changed.status_code == 400
+    for yes in ("on", "true", 1):
+        unclear = await http.post(f"/invocations/{name}/answers", json=body | {"confirmed": yes})
+        assert (unclear.status_code, unclear.json()["error"]["field"]) == (422, "confirmed")
     response = await http.post(f"/invocations/{name}/answers", json=body)
     assert response.status_code == 202, response.text
     done = await reached(http, name, "completed")

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from google.genai import types
+from pydantic import StrictBool
 from starlette.responses import Response
 
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
@@ -34,7 +35,7 @@ class GivenAnswer(RequestBody):
     """An answer to a waiting call: `response`, or the decision of a confirmation."""
 
     response: dict[str, Any] | None = None
-    confirmed: bool | None = None
+    confirmed: StrictBool | None = None
     payload: Any = None
     """Of a confirmation: the values that the tool asked to fill in."""
     arguments: dict[str, Any] | None = None
