@@ -4,6 +4,7 @@ import { postInvocation } from "./api.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { ago, exact, pretty } from "./format.js";
 import { formOf } from "./form.js";
+import { draftOf } from "./preferences.js";
 import { fieldOf, schemaOf } from "./schema.js";
 
 /** What a tool's result is put into if it says nothing of its own. */
@@ -33,8 +34,13 @@ export function answerCard(pending, { done = () => {}, place = null } = {}) {
   const hint = pending.hint && h("p", { class: "hint" }, pending.hint);
   const deadline = pending.deadline && h("p", { class: "deadline" }, `Without an answer it is decided on ${exact(pending.deadline).slice(0, 16)}.`);
   const card = h("article", { class: `answer ${pending.kind}`, "aria-label": label, tabindex: -1, "data-call": pending.callId }, head, place, hint, deadline);
-  const send = sender(card, pending, done);
-  card.append((BODIES[pending.kind] ?? BODIES.long_running)(pending, send, card));
+  const draft = draftOf(pending.appName, pending.userId, pending.sessionId, pending.invocationId, pending.callId);
+  const answered = () => {
+    draft.set(null);
+    done();
+  };
+  const send = sender(card, pending, answered);
+  card.append((BODIES[pending.kind] ?? BODIES.long_running)(pending, send, card, draft));
   return card;
 }
 
@@ -72,8 +78,8 @@ function settle(card, said) {
 }
 
 const BODIES = {
-  confirmation(pending, send, card) {
-    const payload = pending.editable ? formOf(fieldOf(schemaOf(pending.payload)), pending.payload) : null;
+  confirmation(pending, send, card, draft) {
+    const payload = pending.editable ? formOf(fieldOf(schemaOf(pending.payload)), pending.payload, draft) : null;
     card.approve = () => {
       const answer = { confirmed: true };
       if (payload) {
@@ -99,9 +105,9 @@ const BODIES = {
     );
   },
 
-  long_running(pending, send, card) {
+  long_running(pending, send, card, draft) {
     const asks = pending.schema?.properties || pending.schema?.type !== "object" ? pending.schema : null;
-    const form = formOf(fieldOf(asks || RESULT));
+    const form = formOf(fieldOf(asks || RESULT), undefined, draft);
     card.approve = () => {
       const read = form.read();
       if (!read) return;

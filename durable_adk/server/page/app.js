@@ -6,7 +6,7 @@ import { Composer, summaryOf } from "./composer.js";
 import { button, failure, fill, h, icon, neighbour } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { empty } from "./panels.js";
-import { applyTheme, isDark, place, prices, queuedIn, theme } from "./preferences.js";
+import { applyTheme, draftOf, isDark, place, prices, queuedIn, theme } from "./preferences.js";
 import { Runs } from "./runs.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
@@ -176,11 +176,13 @@ function showSession([appName, userId, sessionId], run) {
     if (run) view.goTo(run);
     return;
   }
+  const writes = document.activeElement?.id === "composer"; // the keys would mean something else elsewhere
   leave();
   shownKey = key;
   view = new SessionView({ appName, userId, sessionId }, run);
   fill(main, view.element);
-  view.element.querySelector("h1").focus({ preventScroll: true });
+  if (writes) view.focus();
+  else view.element.querySelector("h1").focus({ preventScroll: true });
 }
 
 function welcome() {
@@ -206,6 +208,7 @@ function newSession() {
   newApp.value = "";
   chooseApp();
   newUser.value = userInput.value.trim();
+  const draft = draftOf("new");
   const composer = new Composer(async (content, { key, said }) => {
     const caller = await account.known();
     const userId = (caller.isOperator && newUser.value.trim()) || caller.userId || "user";
@@ -217,9 +220,11 @@ function newSession() {
     if (started.queued) queuedIn(body).set({ [started.invocationId]: summaryOf(content) });
     runs.refresh();
     if (!composer.element.isConnected) return; // somebody looks at something else by now
+    draftOf(app, userId, sessionId).set(draft.get()); // written since the message was sent
+    draft.set(null);
     const at = [app, userId, sessionId].map(encodeURIComponent).join("/");
     location.hash = `#/s/${at}?run=${encodeURIComponent(started.invocationId)}`;
-  });
+  }, draft);
   return h(
     "section",
     { class: "page new", "aria-labelledby": "new-title" },

@@ -19,18 +19,22 @@ export class Composer {
   #running = false;
   #sending = false;
   #key = null;
+  #draft;
 
   /**
    * @param {function(object, object): Promise} send sends a content: (content, {steer, key, said});
    *     `key` is the same until the message was sent or is another
+   * @param {{get: function(): string?, set: function(string?)}} draft keeps the text that is not sent
    */
-  constructor(send) {
+  constructor(send, draft) {
     this.#send = send;
+    this.#draft = draft;
     this.#text = h("textarea", {
       id: "composer",
       rows: 1,
       "aria-label": "Message",
       placeholder: "Write a message",
+      value: draft.get() ?? "",
       oninput: () => this.#changed(),
       onkeydown: (event) => {
         if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -46,6 +50,7 @@ export class Composer {
       this.#submit(false);
     };
     this.element = h("form", { class: "composer", onsubmit: submit }, this.#status, this.#chosen, h("div", { class: "row" }, clip, picker, this.#text, this.#actions));
+    this.#grow();
     this.#draw();
   }
 
@@ -78,7 +83,9 @@ export class Composer {
     this.#grow();
   }
 
+  /** Make room for the text, and keep it. */
   #grow() {
+    this.#draft.set(this.#text.value || null);
     this.#text.rows = Math.min(10, Math.max(1, this.#text.value.split("\n").length));
   }
 

@@ -8,10 +8,15 @@ let made = 0;
 /**
  * A form for a field. `read()` returns the value, or null after showing what is wrong with it.
  *
+ * What is put in is kept as the draft, if there is one to keep it, until it is set to null. No secret is.
+ *
  * @returns {{element: HTMLElement, read: function(): ({value: any}|null)}}
  */
-export function formOf(field, initial) {
-  const root = inputOf(field, initial ?? emptyOf(field), "", "");
+export function formOf(field, initial, draft = null) {
+  const of = JSON.stringify(field);
+  const kept = draft?.get();
+  const known = kept?.of === of ? kept : null; // the tool may ask for something else by now
+  const root = inputOf(field, known ? known.value : (initial ?? emptyOf(field)), "", "");
   const summary = h("div", { class: "form-problem", role: "alert" });
   const element = h("div", { class: "form" }, root.element, summary);
   const read = () => {
@@ -26,7 +31,28 @@ export function formOf(field, initial) {
     element.querySelector("[aria-invalid], [data-unreadable]")?.focus();
     return general ? null : { value };
   };
+  for (const [path, text] of known?.unreadable ?? []) put(element, path, text);
+  const changed = () => draft && keep(element, root, draft, of);
+  for (const kind of ["input", "change"]) element.addEventListener(kind, changed);
+  element.addEventListener("click", ({ target }) => target.closest("button") && changed()); // adds or removes an item
   return { element, read };
+}
+
+function keep(element, root, draft, of) {
+  if (element.querySelector("[type=password]")) {
+    draft.set(null);
+    return;
+  }
+  const value = root.value();
+  const unreadable = [...element.querySelectorAll("[data-unreadable]")];
+  draft.set({ of, value, unreadable: unreadable.map((each) => [each.closest("[data-path]").dataset.path, each.value]) });
+}
+
+function put(element, path, text) {
+  const input = element.querySelector(`[data-path="${CSS.escape(path)}"] > textarea`);
+  if (!input) return;
+  input.value = text;
+  input.dispatchEvent(new Event("input"));
 }
 
 function show(element, path, message) {

@@ -10,7 +10,8 @@ function read(storage, name, otherwise) {
 
 function write(storage, name, value) {
   try {
-    globalThis[storage].setItem(`durable-adk.${name}`, JSON.stringify(value));
+    if (value === null) globalThis[storage].removeItem(`durable-adk.${name}`);
+    else globalThis[storage].setItem(`durable-adk.${name}`, JSON.stringify(value));
   } catch {
     // not kept, then
   }
@@ -24,6 +25,8 @@ export const place = kept("place", { app: "", user: "" });
 export const theme = kept("theme", "");
 /** The messages that wait for a session, `{invocation id: text}`; kept until the tab is closed. */
 export const queuedIn = ({ appName, userId, sessionId }) => kept(`queued.${JSON.stringify([appName, userId, sessionId])}`, {}, "sessionStorage");
+/** What was written and is not sent yet, null: nothing; `names` say where. Kept until the tab is closed. */
+export const draftOf = (...names) => kept(`draft.${JSON.stringify(names)}`, null, "sessionStorage");
 
 /** Have the page look as chosen; without a choice, as the system does. */
 export function applyTheme() {

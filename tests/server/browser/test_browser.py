@@ -338,13 +338,28 @@ async def test_a_message_that_waits_is_shown_again_and_cancelled(browser, web) -
         assert await waits.count() == 0
 
 
-async def test_an_empty_answer_is_not_sent(browser, web) -> None:
-    """What a form marks as needed is needed; the field says so."""
+async def test_an_answer_is_kept_until_it_is_sent(browser, web) -> None:
+    """So is a message, by its session. What a form marks as needed is; the field says so."""
     async with tab(browser, web) as page:
         await say(page, "ask")
         card = page.get_by_label("Answer ask")
         await card.get_by_role("button", name="Send answer").click()
         await card.get_by_text("is needed").wait_for()
+        message = page.get_by_role("textbox", name="Message")
+        await card.get_by_label("result").fill("a trout")
+        await message.fill("and then")
+        await page.get_by_role("link", name="New session").first.click()
+        assert await message.input_value() == ""
+        await page.go_back()
+        await card.get_by_role("button", name="Send answer").wait_for()
+        assert await card.get_by_label("result").input_value() == "a trout"
+        assert await message.input_value() == "and then"
+        await card.get_by_role("button", name="Send answer").click()
+        await seen(page, "ask is done.")
+        kept = await page.evaluate(
+            "Object.entries(sessionStorage).filter(([name]) => /draft/.test(name))"
+        )
+        assert [text for _, text in kept] == ['"and then"']
 
 
 async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:
@@ -491,7 +506,8 @@ async def test_what_is_written_while_a_message_is_sent_is_kept(browser, web) -> 
                     window.sent.push([parts[0].text, key]);
                     window.end = (why) => (why ? refuse(new Error(why)) : accept());
                 });
-                document.body.replaceChildren(new Composer(send).element);
+                const draft = { get: () => null, set: () => null };
+                document.body.replaceChildren(new Composer(send, draft).element);
             }"""
         )
         box = page.get_by_role("textbox", name="Message")
@@ -551,16 +567,24 @@ async def test_many_runs_of_a_session_are_not_asked_about_one_by_one(browser, we
 
 
 async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
-    """Items are added and removed at each level; what is read is what the fields show."""
+    """Items are added and removed at each level; what is read is what the fields show.
+
+    A form that is made again has what was put in before, also half of a JSON; but not a secret.
+    """
     async with tab(browser, web) as page:
         await page.evaluate(
             """async () => {
                 const { formOf } = await import(new URL("page/form.js", location.href));
                 const { fieldOf } = await import(new URL("page/schema.js", location.href));
                 const kids = { type: "array", items: { type: "string", minLength: 1 } };
-                const guest = { properties: { name: { type: "string" }, kids } };
-                window.form = formOf(fieldOf({ type: "array", items: guest }));
-                document.body.replaceChildren(window.form.element);
+                const guest = { properties: { name: { type: "string" }, kids, more: {} } };
+                const draft = { get: () => window.kept, set: (value) => (window.kept = value) };
+                window.make = (items) => {
+                    window.form = formOf(fieldOf({ type: "array", items }), undefined, draft);
+                    document.body.replaceChildren(window.form.element);
+                };
+                window.make(guest);
+                window.again = () => window.make(guest);
             }"""
         )
         add = page.get_by_role("button", name="Add")
@@ -572,12 +596,21 @@ async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
                 await page.locator(f"[data-path='{guest}.kids.{kid}'] input").fill(name)
         await page.get_by_role("button", name="Remove kids 2").click()
         await page.get_by_role("button", name="Remove item 1").click()
-        read = {"value": [{"name": "guest 1", "kids": ["Di", "Flo"]}]}
+        read = {"value": [{"name": "guest 1", "kids": ["Di", "Flo"], "more": {}}]}
+        assert await page.evaluate("window.form.read()") == read
+        await page.get_by_role("textbox", name="more").fill('{"size": 3')
+        await page.evaluate("window.again()")
+        assert await page.get_by_role("textbox", name="more").input_value() == '{"size": 3'
+        await page.get_by_role("textbox", name="more").fill("{}")
         assert await page.evaluate("window.form.read()") == read
         await page.locator("[data-path='0.kids.1'] input").fill("")
         assert await page.evaluate("window.form.read()") is None
         wrong = page.locator("[data-path='0.kids.1'] [aria-invalid]")
         await playwright.expect(wrong).to_be_focused()
+        await page.evaluate("window.make({ type: 'string', format: 'password' })")
+        await add.click()
+        await page.locator("[type=password]").fill("secret")
+        assert await page.evaluate("window.kept") is None
 
 
 async def test_a_session_is_shown_once_a_worker_has_created_it(browser, client, tmp_path) -> None:
@@ -592,8 +625,12 @@ async def test_a_session_is_shown_once_a_worker_has_created_it(browser, client, 
             tab(browser, there, ours=False) as other,
         ):
             await say(page, "draw")
+            await page.keyboard.type("next")
             await page.get_by_text("Waiting for a worker to begin").wait_for()
             await page.get_by_text("Waits for a worker: draw").wait_for()
+            next_message = page.get_by_role("textbox", name="Message")
+            await playwright.expect(next_message).to_have_value("next")
+            await playwright.expect(next_message).to_be_focused()
             await say(other, "pay")
             await other.get_by_role("link", name="Inbox").click()
             await other.get_by_text("Nothing waits for you.").wait_for()
