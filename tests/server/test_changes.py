@@ -13,17 +13,15 @@ from durable_adk.server.routes.changes import StatusChanges
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
-KEY = SessionKey("app", "u", "s")
-
 
 class Store:
     """Has invocations whose status changed just now, and fails when it is told to."""
 
     def __init__(self) -> None:
-        self.records: list[InvocationRecord] = []
+        self.records: list[tuple[SessionKey, InvocationRecord]] = []
         self.failures = 0
 
-    def add(self, name: str) -> None:
+    def add(self, name: str, session: str = "s") -> None:
         """Add an invocation that is running."""
         record = InvocationRecord(
             invocation_id=name,
@@ -33,18 +31,20 @@ class Store:
             start_seq=1,
             update_time=time.time(),
         )
-        self.records.append(record)
+        self.records.append((SessionKey("app", "u", session), record))
 
     async def app_names(self) -> list[str]:
         """Return the names of the apps."""
         return ["app"]
 
-    async def newest_invocations(self, **_: Any) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Return all of them."""
+    async def newest_invocations(
+        self, *, limit: int, **_: Any
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Return the newest ones."""
         if self.failures:
             self.failures -= 1
             raise ValueError
-        return [(KEY, record) for record in self.records]
+        return self.records[::-1][:limit]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def first_of(store: Store, *names: str, failures: int = 0) -> str:
     for name in names:
         store.add(name)
     async with asyncio.timeout(10):
-        item = (await anext(entries)).item
+        item = await anext(entries)
     await entries.aclose()
     assert isinstance(item, StatusItem)
     return item.invocation_id
@@ -77,6 +77,31 @@ async def test_no_change_is_lost_before_the_first_look(store: Store) -> None:
     """What happens as soon as a reader has come is new to it; what was before is not."""
     store.add("old")
     assert await first_of(store, "new") == "new"
+
+
+async def test_a_deleted_session_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To its user, once; one that is only pushed out of the newest by others is not deleted."""
+    monkeypatch.setattr(changes, "_PAGE", 2)
+    for name in ("a", "b"):
+        store.add(name, name)
+    told_of = changes_of(store)
+    others = await told_of.follow(None, "another")
+    entries = await told_of.follow(None, "u")
+    hidden = asyncio.ensure_future(anext(others))
+    async with asyncio.timeout(10):
+        store.add("c", "c")  # "a" is not among the newest any more
+        assert isinstance(await anext(entries), StatusItem)
+        del store.records[1]  # "b", and "a" is back
+        told = [await anext(entries), await anext(entries)]
+        found = sorted((item.type, item.session_id) for item in told)
+        assert found == [("deleted", "b"), ("status", "a")]
+        store.add("d", "d")
+        assert isinstance(await anext(entries), StatusItem)
+    assert not hidden.done()
+    hidden.cancel()
+    await asyncio.wait({hidden})
+    for reading in (entries, others):
+        await reading.aclose()
 
 
 async def test_a_failed_look_ends_nothing(store: Store, caplog: pytest.LogCaptureFixture) -> None:

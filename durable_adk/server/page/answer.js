@@ -18,7 +18,8 @@ const ASKS = {
 };
 
 /**
- * A card for a pending call. It shows the outcome in place, and calls `done` after an answer.
+ * A card for a pending call. It shows the outcome in place, and calls `done` after an answer, with
+ * the server's reason if it was refused because the call is answered or gone.
  *
  * Its element has `approve()` and `reject()` for the keyboard.
  */
@@ -59,10 +60,8 @@ function sender(card, pending, done) {
       settle(card, said);
       done();
     } catch (error) {
-      if (error.status === 409 || error.status === 404) {
-        settle(card, "Somebody answered already.");
-        done();
-      } else fill(status, failure(error));
+      fill(status, failure(error));
+      if (error.status === 409 || error.status === 404) done(error.message); // it may wait no more
     } finally {
       busy = false;
       card.classList.remove("busy");

@@ -37,7 +37,7 @@ const inbox = new Inbox((number) => {
   waiting.hidden = number === 0;
   waiting.textContent = String(number);
   document.title = number ? `(${number}) durable_adk` : "durable_adk";
-});
+}, changed);
 const account = new Account(showUsers, dialog);
 const live = h("span", { class: "live" });
 const small = matchMedia("(max-width: 760px)"); // as in style.css

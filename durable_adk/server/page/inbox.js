@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { answerCard } from "./answer.js";
-import { announce, failure, fill, h, icon } from "./dom.js";
+import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { count } from "./format.js";
 import { empty } from "./panels.js";
 
@@ -12,13 +12,20 @@ export class Inbox {
   #trouble = h("div");
   #lead = h("p", { class: "lead" });
   #cards = new Map();
+  #refused = h("div");
   #onCount;
+  #onRefused;
   #where = {};
 
-  constructor(onCount) {
+  /**
+   * @param {function(number)} onCount is told how many calls wait
+   * @param {function()} onRefused is told that an answer came too late, so that lists are old
+   */
+  constructor(onCount, onRefused) {
     this.#onCount = onCount;
+    this.#onRefused = onRefused;
     const back = h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back"));
-    this.element.append(h("header", null, back, h("h1", { id: "inbox-title", tabindex: -1 }, "Inbox")), this.#lead, this.#trouble, this.#list);
+    this.element.append(h("header", null, back, h("h1", { id: "inbox-title", tabindex: -1 }, "Inbox")), this.#lead, this.#trouble, this.#refused, this.#list);
   }
 
   /** Show only what waits of an app and a user; empty: of all. */
@@ -41,6 +48,14 @@ export class Inbox {
     this.#onCount(pending.length);
   }
 
+  /** Say why an answer was refused also when its card is gone. */
+  #answered({ name }, why) {
+    const dismiss = () => fill(this.#refused);
+    fill(this.#refused, why && h("div", { class: "notice", role: "status" }, h("span", null, `${name}: ${why}`), button("Dismiss", dismiss, { kind: "small" })));
+    if (why) this.#onRefused();
+    this.refresh();
+  }
+
   #draw(pending) {
     const now = new Set(pending.map(nameOf));
     for (const [id, card] of this.#cards) {
@@ -51,7 +66,7 @@ export class Inbox {
     for (const each of pending) {
       const name = nameOf(each);
       if (this.#cards.has(name)) continue;
-      const card = answerCard(each, { done: () => this.refresh(), place: whereabouts(each) });
+      const card = answerCard(each, { done: (why) => this.#answered(each, why), place: whereabouts(each) });
       this.#cards.set(name, card);
       this.#list.append(card);
       announce(`${each.name} waits for you.`);

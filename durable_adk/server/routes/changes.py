@@ -1,22 +1,24 @@
-"""A stream of the status changes of all invocations, for lists, counts and the inbox."""
+"""A stream of the changes of all invocations and sessions, for lists, counts and the inbox."""
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
-from typing import Annotated
+from collections.abc import AsyncGenerator, Iterable
+from typing import Annotated, Literal
 from weakref import WeakSet
 
 from fastapi import APIRouter, Depends, Request
+from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.json_values import JsonModel
 from durable_adk.server.caller import CurrentCaller
-from durable_adk.server.feed import FeedEntry, StatusItem, status_item
+from durable_adk.server.feed import StatusItem, status_item
 from durable_adk.server.routes.listing import OfApp, OfUser
 from durable_adk.server.services import CurrentServices, ServerServices
-from durable_adk.server.streams import ITEMS, EventStream, Reading
+from durable_adk.server.streams import ITEMS, EventStream, Reading, Renderer, sent
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
@@ -29,6 +31,18 @@ _OVERLAP = 10.0
 _WAITING = 1000
 """Changes kept for a reader that is slow; the oldest are dropped, and its lists are old then."""
 _PAGE = 500
+
+
+class DeletedItem(JsonModel):
+    """A session that was deleted, and its invocations with it."""
+
+    type: Literal["deleted"] = "deleted"
+    app_name: str
+    user_id: str
+    session_id: str
+
+
+Change = StatusItem | DeletedItem
 
 
 class StatusChanges:
@@ -44,7 +58,7 @@ class StatusChanges:
         self._readers = WeakSet[_Reader]()
         self._looking: asyncio.Task[None] | None = None
 
-    async def follow(self, app_name: str | None, user_id: str | None) -> AsyncGenerator[FeedEntry]:
+    async def follow(self, app_name: str | None, user_id: str | None) -> AsyncGenerator[Change]:
         """Return the changes from now on, of one app or user or of all; without an end.
 
         Raises:
@@ -52,48 +66,51 @@ class StatusChanges:
         """
         if not self._is_looking():
             since = time.time()
-            seen = set(await self._changed(since - _OVERLAP))
+            known = await self._newest()
             if not self._is_looking():  # another reader may have come meanwhile
-                self._looking = asyncio.create_task(self._look(seen, since))
+                self._looking = asyncio.create_task(self._look(known, since))
         reader = _Reader(app_name, user_id)
         self._readers.add(reader)
         return self._read(reader)
 
-    async def _read(self, reader: "_Reader") -> AsyncGenerator[FeedEntry]:
+    async def _read(self, reader: "_Reader") -> AsyncGenerator[Change]:
         try:
             while True:
-                yield FeedEntry(None, await reader.next())
+                yield await reader.next()
         finally:
             self._readers.discard(reader)
 
     def _is_looking(self) -> bool:
         return self._looking is not None and not self._looking.done()
 
-    async def _look(self, seen: "set[_Change]", since: float) -> None:
+    async def _look(self, known: "_Newest", since: float) -> None:
+        seen = known.since(since - _OVERLAP)
         while self._readers:
             try:
                 began = time.time()
-                found = set(await self._changed(since - _OVERLAP))
+                newest = await self._newest()
             except StoreUnavailableError:
                 pass  # the next look finds what this one has missed
             except Exception:  # noqa: BLE001 - readers would wait forever for the next look
                 _log.exception("The status of invocations could not be read; it is read again.")
             else:
-                for change in sorted(found - seen):
+                found = newest.since(since - _OVERLAP)
+                news = [change.item for change in sorted(found - seen)]
+                for item in (*news, *known.gone(newest)):
                     for reader in self._readers:
-                        reader.add(change.item)
-                seen, since = found, began
+                        reader.add(item)
+                known, seen, since = newest, found, began
             await asyncio.sleep(_POLL)
 
-    async def _changed(self, since: float) -> list["_Change"]:
-        """Return the invocations whose status changed lately."""
-        found = list[_Change]()
+    async def _newest(self) -> "_Newest":
+        """Return the newest invocations of each app."""
+        found = _Newest()
         for name in await self._services.app_names():
             newest = await self._services.session_service.newest_invocations(
                 app_name=name, limit=_PAGE
             )
-            found += [_Change(record.update_time, key, record) for key, record in newest]
-        return [change for change in found if change.time >= since]
+            found.add(name, [_Change(record.update_time, key, record) for key, record in newest])
+        return found
 
 
 class _Change:
@@ -101,6 +118,7 @@ class _Change:
 
     def __init__(self, at: float, key: SessionKey, record: InvocationRecord) -> None:
         self.time = at
+        self.key = key
         self.item = status_item(key, record)
         self._same = (at, *key, record.invocation_id, record.status)
 
@@ -114,22 +132,57 @@ class _Change:
         return hash(self._same)
 
 
+class _Newest:
+    """The newest invocations at one look, and the sessions that they are of."""
+
+    def __init__(self) -> None:
+        self._changes = list[_Change]()
+        self._sessions = dict[SessionKey, float]()
+        """When the newest invocation of each got its status."""
+        self._upto = dict[str, float]()
+        """Apps that have older ones too, and the time of the oldest one of the look."""
+
+    def add(self, app_name: str, changes: "list[_Change]") -> None:
+        """Add those of an app."""
+        self._changes += changes
+        for change in changes:
+            self._sessions[change.key] = max(change.time, self._sessions.get(change.key, 0.0))
+        if len(changes) >= _PAGE:
+            self._upto[app_name] = min(change.time for change in changes)
+
+    def since(self, at: float) -> "set[_Change]":
+        """Return those whose status is that new."""
+        return {change for change in self._changes if change.time >= at}
+
+    def has(self, key: SessionKey, at: float) -> bool:
+        """Whether there is a session, or its newest invocation would be too old for this look."""
+        return key in self._sessions or at <= self._upto.get(key.app_name, 0.0)
+
+    def gone(self, later: "_Newest") -> list[DeletedItem]:
+        """Return the sessions that a later look has not, so that they were deleted."""
+        gone = [key for key, at in self._sessions.items() if not later.has(key, at)]
+        return [
+            DeletedItem(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+            for key in gone
+        ]
+
+
 class _Reader:
     """What one reader has not read."""
 
     def __init__(self, app_name: str | None, user_id: str | None) -> None:
         self._app_name = app_name
         self._user_id = user_id
-        self._waiting = deque[StatusItem](maxlen=_WAITING)
+        self._waiting = deque[Change](maxlen=_WAITING)
         self._news = asyncio.Event()
 
-    def add(self, item: StatusItem) -> None:
+    def add(self, item: Change) -> None:
         """Add a change, if the reader wants it."""
         if self._app_name in (None, item.app_name) and self._user_id in (None, item.user_id):
             self._waiting.append(item)
             self._news.set()
 
-    async def next(self) -> StatusItem:
+    async def next(self) -> Change:
         """Return the oldest change that was not read."""
         while not self._waiting:
             self._news.clear()
@@ -145,6 +198,13 @@ async def _changes_of(request: Request) -> StatusChanges:
     return found
 
 
+def _as_event(item: Change) -> Iterable[ServerSentEvent]:
+    yield sent(item.to_json(), position=None, event=item.type)
+
+
+_RENDERER = Renderer[Change](entry=_as_event, error=ITEMS.error)
+
+
 @router.get("/changes", response_class=EventStream)
 async def get_changes(
     services: CurrentServices,
@@ -153,6 +213,9 @@ async def get_changes(
     app_name: OfApp = None,
     user_id: OfUser = None,
 ) -> Response:
-    """Stream each new status of the invocations that the caller may see, from now on."""
+    """Stream each new status of the invocations that the caller may see, from now on.
+
+    And the sessions that are deleted, if one of their invocations is among the newest of the app.
+    """
     user = caller.only(user_id)
-    return EventStream(services, Reading(await changes.follow(app_name, user)), ITEMS)
+    return EventStream(services, Reading(await changes.follow(app_name, user)), _RENDERER)

@@ -123,6 +123,25 @@ async def test_a_call_is_approved_in_the_inbox(browser, web) -> None:
         assert len(await numbers(page)) == len(set(await numbers(page)))
 
 
+async def test_a_call_that_is_gone_leaves_the_inbox(browser, web) -> None:
+    """An answer that is refused says why; a call whose session is deleted is asked no more."""
+    said = {"error": {"type": "NotFoundError", "message": "There is no such call."}}
+    async with tab(browser, web, ours=False) as page:  # the console names a refusal
+        await say(page, "pay")
+        await page.get_by_label("Approve pay").wait_for()
+        session = re.search(r"#/s/(desk)/(user)/([^?]+)", page.url)
+        row = page.locator(f".run-list [href*='{session[3]}']")
+        await page.get_by_role("link", name="Inbox").click()
+        await page.route("**/answers?*", lambda route: route.fulfill(status=404, json=said))
+        card = page.locator(".answer", has_text=session[3])
+        await card.get_by_role("button", name="Approve").click()
+        await page.get_by_text("pay: There is no such call.").wait_for()
+        place = "{}/apps/{}/users/{}/sessions/{}".format(web.url, *session.groups())
+        await page.request.delete(place)
+        for gone in (card, row):
+            await playwright.expect(gone).to_have_count(0)
+
+
 async def test_a_call_is_rejected_by_key(browser, web) -> None:
     """The keyboard is enough: n, a message, r."""
     async with tab(browser, web) as page:
