@@ -82,6 +82,10 @@ async def test_a_url_answers_its_call_once(place):
         409,
     ]
     assert await give(http, token(first), confirmed=False) == 409
+    http.headers.update(bearer(OTHER))
+    body = {"callId": first["callId"], "confirmed": True}
+    other = await http.post(f"/invocations/{first['invocationId']}/answers", json=body)
+    assert other.status_code == 409  # the same, and somebody else's
     assert await answers(place) == [{"adk_answered_by": {"answerUrl": "msg_1"}}]
 
 
@@ -110,7 +114,8 @@ async def test_an_approval_says_whose_it_is(place):
     first = await waits(http)
     body = {"callId": first["callId"], "confirmed": True}
     path = f"/invocations/{first['invocationId']}/answers"
-    assert (await http.post(path, json=body)).status_code == 202
+    both = await asyncio.gather(http.post(path, json=body), http.post(path, json=body))
+    assert [one.status_code for one in both] == [202, 202]  # one of them is the same again
     async with asyncio.timeout(20):
         while (await http.get(f"/invocations/{first['invocationId']}")).json()["status"] != (
             "completed"

@@ -166,7 +166,10 @@ async def test_a_confirmation_is_found_and_given(pays):
     done = await reached(http, name, "completed")
     assert done["pending"] == []
     again = await http.post(f"/invocations/{name}/answers", json=body)
-    assert again.status_code == 409
+    assert again.status_code == 202
+    for other in ({"confirmed": False}, {"payload": 1}):
+        refused = await http.post(f"/invocations/{name}/answers", json=body | other)
+        assert refused.status_code == 409
     unknown = await http.post(f"/invocations/{name}/answers", json=body | {"callId": "no"})
     assert unknown.status_code == 404
     sent = await read(http, f"/invocations/{name}/events")
@@ -177,7 +180,7 @@ async def test_a_confirmation_is_found_and_given(pays):
 
 async def test_a_decision_is_no_result(client, tmp_path):
     """A long-running tool waits for what its caller is to be told, and goes on waiting."""
-    async with place_of(client, tmp_path, call("ask", question="?"), "Done.") as place:
+    async with place_of(client, tmp_path, call("ask", question="?"), "Done.", "Oh.") as place:
         http = await place.server()
         await session(http)
         name = (await start(http))["invocationId"]
@@ -186,8 +189,12 @@ async def test_a_decision_is_no_result(client, tmp_path):
         refused = await http.post(path, json=body | {"confirmed": True})
         assert (refused.status_code, "give `response`" in refused.text) == (400, True)
         assert (await http.get("/pending")).json() == [asked]
-        given = await http.post(path, json=body | {"response": {"answer": "yes"}})
-        assert given.status_code == 202
+        for answer in ({"answer": "yes"}, {"answer": "yes"}, {"answer": "no"}):
+            given = await http.post(path, json=body | {"response": answer})
+            assert given.status_code == 202
+            # An answer after the end is news for the agent, and the same one is none.
+            await reached(http, name, "completed")
+        assert len((await http.get("/invocations")).json()["invocations"]) == 2
 
 
 async def test_a_reader_reads_through_a_pause(pays):
@@ -390,7 +397,8 @@ async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_p
         named = {"app_name": "app", "user_id": "u", "session_id": "s"}
         response = await http.post("/invocations/same/answers", json=decision, params=named)
         assert response.status_code == 202, response.text
-        again = await http.post("/invocations/same/answers", json=decision, params=named)
+        other = decision | {"confirmed": False}
+        again = await http.post("/invocations/same/answers", json=other, params=named)
         assert again.status_code == 409
         assert again.json()["error"]["type"] == "AlreadyExistsError"
         other = await http.get("/invocations/same", params=named | {"session_id": "s2"})

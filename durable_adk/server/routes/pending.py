@@ -9,8 +9,16 @@ from pydantic import StrictBool
 from starlette.responses import Response
 
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
-from durable_adk.conversation.pending_calls import CallStatus, TrackedCall, track_calls
+from durable_adk.conversation.answers import answer_message, check_answers
+from durable_adk.conversation.history import USER
+from durable_adk.conversation.pending_calls import (
+    CallStatus,
+    PendingCall,
+    TrackedCall,
+    track_calls,
+)
 from durable_adk.conversation.pending_request import PendingRequest
+from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
     AlreadyExistsError,
     InvalidRequestError,
@@ -18,6 +26,7 @@ from durable_adk.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from durable_adk.events.event import ANSWERED_BY
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.acceptance import accepted
 from durable_adk.server.routes.body import RequestBody, as_json
@@ -25,6 +34,7 @@ from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation
 from durable_adk.server.routes.listing import OfApp, OfSession, OfUser
 from durable_adk.server.routes.records import requests_of
 from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.sessions.records import Status
 from durable_adk.wire.answer_token import AnswerToken
 from durable_adk.wire.messages import InvocationRequest
 
@@ -82,9 +92,18 @@ async def list_pending(
 async def answer(
     services: CurrentServices, caller: CurrentCaller, this: ThisInvocation, body: CallAnswer
 ) -> dict[str, bool]:
-    """Answer a waiting call, and return once a worker has accepted the answer."""
-    found = await _call(services, this, body.call_id)
-    await _give(services, this, found, body, caller.answered_by)
+    """Answer a waiting call, and return once a worker has accepted the answer.
+
+    The same answer of the same caller may be sent again.
+    """
+    by = caller.answered_by
+    try:
+        found = await _call(services, this, body.call_id)
+        if found.status is CallStatus.OPEN or not await _is_repeated(services, this, body, by):
+            await _give(services, this, found, body, by)
+    except AlreadyExistsError:
+        if not await _is_repeated(services, this, body, by):
+            raise
     return {"accepted": True}
 
 
@@ -133,13 +152,8 @@ async def _give(
             f"The call {call.call_id!r} of {call.name} waits for a result, which `confirmed` would "
             "become; give `response`."
         )
-    part = types.FunctionResponse(id=call.call_id, name=call.name, response=body.given())
     request = InvocationRequest.parse(
-        {
-            **this.key.ids(),
-            "create_session": False,
-            "message": types.Content(role="user", parts=[types.Part(function_response=part)]),
-        }
+        {**this.key.ids(), "create_session": False, "message": _message(call, body)}
     )
     try:
         client = services.invocations(this.key.app_name)
@@ -147,6 +161,39 @@ async def _give(
     except InvalidRequestError:
         await _call(services, this, call.call_id)
         raise
+
+
+def _message(call: PendingCall, body: GivenAnswer) -> types.Content:
+    part = types.FunctionResponse(id=call.call_id, name=call.name, response=body.given())
+    return types.Content(role="user", parts=[types.Part(function_response=part)])
+
+
+async def _is_repeated(
+    services: ServerServices, this: Located, body: CallAnswer, by: dict[str, str] | None
+) -> bool:
+    """Whether the last answer to a call was the same, and came from the same caller.
+
+    A credential is never the same, as it is not stored. Nobody knows whose an update of a call is
+    whose invocation has ended.
+    """
+    stored = await services.session_service.read_from(this.key, this.record.start_seq)
+    events = [item.event for item in stored]
+    found = track_calls(events).get(body.call_id)
+    given = [
+        place
+        for place, event in enumerate(events)
+        if event.author == USER
+        and any(one.id == body.call_id for one in event.get_function_responses())
+    ]
+    if found is None or found.call.kind == "credential" or not given:
+        return False
+    before, event = events[: given[-1]], events[given[-1]]
+    updates = event.invocation_id != found.call.invocation_id
+    if not updates and (event.custom_metadata or {}).get(ANSWERED_BY) != by:
+        return False
+    statuses = {found.call.invocation_id: Status.COMPLETED} if updates else {}
+    answers = check_answers(before, _message(found.call, body), statuses=statuses)
+    return is_sent_as(event, answer_message(answers))
 
 
 async def _call(services: ServerServices, this: Located, call_id: str) -> TrackedCall:
