@@ -33,7 +33,7 @@ from durable_adk.server.routes import (
     pending,
     session_events,
 )
-from durable_adk.server.routes.errors import DESCRIBED, add_handlers
+from durable_adk.server.routes.errors import DESCRIBED, add_handlers, describe_errors
 from durable_adk.server.services import ServerServices
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions.session_log import SessionLog
@@ -61,6 +61,17 @@ _OPTIONAL = {
     "agui": "durable_adk.server.protocols.agui.http",
 }
 """Modules of further routers, by the extras that they need."""
+_REFERENCE = re.compile(r" \([A-Z]+-?\d+\)")
+"""Names a row of the specification, which readers of the description do not have."""
+_DESCRIPTION = """\
+Durable agents over HTTP: the routes of ADK's server, and those of invocations, of what waits for an
+answer, of streams that any server goes on with, and of AG-UI and A2A if they are installed.
+
+A run goes on whatever becomes of the request that started it. A stream that broke is continued with
+the `id` of its last item in `Last-Event-ID`. An error is `{"error": {"type", "message", "field"}}`,
+beside ADK's `detail`; a request may be sent again after 429 or 503, unless the error names an
+`invocationId`, which goes on.
+"""
 _CARD = re.compile(r"/a2a/[^/]+/\.well-known/agent-card\.json")
 
 
@@ -112,26 +123,42 @@ def app(
 
 
 class _Application(FastAPI):
-    """Describes how to authenticate, too; its state has the services."""
+    """Describes how to authenticate, and errors, too; its state has the services."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the description of the routes."""
-        known, found = self.openapi_schema, super().openapi()
+        if self.openapi_schema:
+            return self.openapi_schema
+        found = super().openapi()
         services: ServerServices = self.state.services
         schemes = services.settings.security_schemes()
-        if known is None and schemes:
+        if schemes:
             found["components"]["securitySchemes"] = schemes
-            for path, operations in found["paths"].items():
-                if not (is_open(path) or _is_public(path)):
-                    for operation in operations.values():
-                        operation["security"] = [{name: []} for name in schemes]
+        for path, operations in found["paths"].items():
+            guarded = bool(schemes) and not (is_open(path) or _is_public(path))
+            for method, operation in operations.items():
+                if guarded:
+                    operation["security"] = [{name: []} for name in schemes]
+                describe_errors(method.upper(), path, operation, knows_users=guarded)
+                _summarize(operation)
         return found
+
+
+def _summarize(operation: dict[str, Any]) -> None:
+    """Say in a sentence what a route does: that which its docstring begins with."""
+    text = _REFERENCE.sub("", operation.pop("description", ""))
+    first, _, rest = text.partition("\n\n")
+    if first:
+        operation["summary"] = " ".join(first.split())
+    if rest:
+        operation["description"] = rest
 
 
 def _application(services: ServerServices) -> FastAPI:
     made = _Application(
         title="durable_adk",
         version=__version__,
+        description=_DESCRIPTION,
         docs_url=None,  # FastAPI's pages need scripts of another server
         redoc_url=None,
         lifespan=lifespan,

@@ -10,8 +10,9 @@ from durable_adk.errors import DurableAdkError, class_name
 
 
 def error_body(error: DurableAdkError, **more: Any) -> dict[str, Any]:
-    """Return the JSON of an error response."""
-    return {"error": {"type": class_name(error), "message": error.message, **more}}
+    """Return the JSON of an error response, for our clients and for ADK's."""
+    report = {"type": class_name(error), "message": error.message, **more}
+    return {"error": report, "detail": error.message}
 
 
 async def refuse(

@@ -296,13 +296,21 @@ async def test_the_description_says_what_is_sent(app: FastAPI) -> None:
     for path, operations in paths.items():
         for operation in operations.values():
             responses = operation["responses"]
-            assert "422" not in responses, path
-            (shape,) = responses["default"]["content"].values()
-            assert shape["schema"]["$ref"].endswith("/ErrorResponse"), path
-            kinds = next(one for code, one in responses.items() if code[0] == "2")["content"]
-            streams |= {path} if "text/event-stream" in kinds else set()
+            for code, response in responses.items():
+                if code[0] == "2":
+                    streams |= {path} if "text/event-stream" in response["content"] else set()
+                elif (path, code) != ("/ready", "503"):
+                    assert list(response["content"]) == ["application/json"], path
+                    shape = response["content"]["application/json"]["schema"]
+                    assert shape["$ref"].endswith("/ErrorResponse"), path
+            if path not in PUBLIC:
+                assert {"400", "401", "403", "429"} <= responses.keys(), path
+            assert re.fullmatch(r"[A-Z][a-z].* .*\.", operation["summary"]), path
+            assert not re.search(r"\([A-Z]+-?\d", f"{operation}"), path
     found = {path for path in paths if path.endswith(("/events", "/run_sse", "/changes"))}
     assert streams == found | {"/agui/{app_name}"}
+    assert app.openapi()["info"]["description"]
+    assert app.openapi() is app.openapi()
     refused = (await send(app, "POST", "/run", OTHER, {})).json()
     assert ErrorResponse.model_validate(refused).error.field == "appName"
 

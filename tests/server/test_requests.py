@@ -59,6 +59,7 @@ async def test_a_page_with_a_rebound_name_is_refused() -> None:
         refused = await ask(app, {"Host": host})
         assert refused.status_code == 403, host
         assert refused.json()["error"]["type"] == "PermissionDeniedError"
+        assert refused.json()["detail"] == refused.json()["error"]["message"]
     assert len(served.requests) == 5
     any_host = KnownHosts(served.app(), AccessSettings().hosts_of("10.0.0.1"))
     assert (await ask(any_host, {"Host": "agents.example.com"})).status_code == 200

@@ -1,6 +1,7 @@
 """Errors as HTTP responses."""
 
 import json
+import re
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -52,6 +53,7 @@ _STATUSES: dict[type[DurableAdkError], int] = {
     TransientError: 503,
 }
 """The status of each class of errors; the first that fits counts."""
+_CONSTRAINTS = ("type", "$ref", "enum", "const", "pattern", "minLength", "maxLength")
 _RETRY_AFTER = {"Retry-After": "1"}
 
 
@@ -76,7 +78,62 @@ class ErrorResponse(BaseModel):
 DESCRIBED: dict[int | str, dict[str, Any]] = {
     "default": {"model": ErrorResponse, "description": "An error."}
 }
-"""For OpenAPI."""
+"""For FastAPI, which takes the media type of the whole route; `describe_errors` mends it."""
+_STARTS = r"POST /(run|run_sse|invocations)$"
+_STATIC = r"\w+ /(health|version|caller|config/.*|dev-ui/.*|dev/apps/{app_name}/[^/]+|.*/app-info)$"
+_FREE = r"agui/|a2a/|.*/(artifacts|memory)$"
+_LISTS = r"GET .*/(sessions|artifacts|versions|versions/metadata|{event_id}/graph)$|DELETE "
+_GIVEN: tuple[tuple[int, str, str], ...] = (
+    (400, r".*", "The request cannot be served as it is; `error.field` may name why."),
+    (401, r".* /answers/", "The token is unknown or has expired."),
+    (403, r"(?!GET /(health|ready)$)", "The caller, the host or the origin may not do this."),
+    (404, rf"{_STARTS}|(?!{_LISTS}).*{{", "There is none, for this caller."),
+    (409, rf"{_STARTS}|(POST|PATCH) /(?!{_FREE}).*{{", "Something else is there, or was first."),
+    (409, r".* /invocations/{|.*/debug/trace/{event_id}", "Several sessions have it."),
+    (413, r"(POST|PATCH) |.*/requests/{", "It is too large."),
+    (415, r"(POST|PATCH) ", "The body is not JSON."),
+    (429, rf"{_STARTS}|.*/requests/{{|.* /answers/", "Too much at once; see `Retry-After`."),
+    (500, r"POST /run$", "The run has failed."),
+    (503, rf"(?!{_STATIC})", "The store, Temporal or a worker does not answer."),
+)
+"""Which statuses routes give beside 422, by ``METHOD /path``: the status, where, and why."""
+_OF_USERS = {401: "It is not known who asks.", 429: "Too many requests; see `Retry-After`."}
+"""Those of all routes that ask who the caller is."""
+_MALFORMED = {422: "The body or a parameter is malformed; `error.field` names it."}
+
+
+def describe_errors(
+    method: str, path: str, operation: dict[str, Any], *, knows_users: bool
+) -> None:
+    """Add the errors of a route to its description, as JSON whatever the route sends else.
+
+    Args:
+        method: In capitals.
+        path: Its path.
+        operation: Its description in OpenAPI, which is changed.
+        knows_users: Whether it asks who the caller is.
+    """
+    responses = operation["responses"]
+    shape = {"schema": {"$ref": f"#/components/schemas/{ErrorResponse.__name__}"}}
+    for code in [code for code in responses if code == "default"]:
+        responses[code]["content"] = {"application/json": shape}
+    place = f"{method} {path}"
+    given = {code: why for code, where, why in reversed(_GIVEN) if re.match(where, place)}
+    given |= _MALFORMED if _is_checked(operation) else {}
+    for code, why in sorted((_OF_USERS | given if knows_users else given).items()):
+        described = {"description": why, "content": {"application/json": shape}}
+        responses.setdefault(str(code), described)
+
+
+def _is_checked(operation: dict[str, Any]) -> bool:
+    """Whether some body or parameter is malformed; any text is a plain string."""
+    schemas = [one["schema"] for one in operation.get("parameters", ())]
+    kinds = [kind for schema in schemas for kind in schema.get("anyOf", [schema])]
+    plain = ({"type": "string"}, {"type": "null"})
+    return "requestBody" in operation or any(
+        {name: text for name, text in kind.items() if name in _CONSTRAINTS} not in plain
+        for kind in kinds
+    )
 
 
 def status_of(error: DurableAdkError) -> int:

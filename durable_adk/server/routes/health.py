@@ -19,9 +19,9 @@ async def health() -> dict[str, str]:
 
 
 @router.head("/ready", include_in_schema=False)
-@router.get("/ready")
+@router.get("/ready", responses={503: {"description": "They cannot; `reason` says why."}})
 async def ready(services: CurrentServices, response: Response) -> dict[str, str]:
-    """Return whether messages can be taken: the store and Temporal answer. Status 503: no."""
+    """Return whether messages can be taken: the store and Temporal answer."""
     reason = await _obstacle(services)
     if reason is None:
         return {"status": "ok"}
