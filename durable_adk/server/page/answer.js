@@ -106,7 +106,17 @@ const BODIES = {
 
   long_running(pending, send, card, draft) {
     const asks = pending.schema?.properties || pending.schema?.type !== "object" ? pending.schema : null;
-    const form = formOf(fieldOf(asks || RESULT), undefined, draft);
+    const isWritten = draft.get()?.of === JSON.stringify(fieldOf({}));
+    const place = h("div");
+    let form;
+    const ask = (schema, other) => {
+      form = formOf(fieldOf(schema), undefined, draft);
+      fill(place, form.element, other);
+    };
+    const askText = () => ask(RESULT, button("Answer with JSON", askJson, { kind: "quiet-button" }));
+    const askJson = () => ask({}, button("Answer with text", askText, { kind: "quiet-button" }));
+    if (asks) ask(asks);
+    else (isWritten ? askJson : askText)();
     card.approve = () => {
       const read = form.read();
       if (!read) return;
@@ -117,7 +127,7 @@ const BODIES = {
       "div",
       { class: "body" },
       argumentList(pending.arguments ?? {}),
-      form.element,
+      place,
       h("div", { class: "actions" }, button("Send answer", card.approve, { kind: "primary" })),
     );
   },

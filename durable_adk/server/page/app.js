@@ -3,7 +3,7 @@
 import { Account } from "./account.js";
 import { get, startOnce } from "./api.js";
 import { Composer, summaryOf } from "./composer.js";
-import { button, failure, fill, h, icon, neighbour } from "./dom.js";
+import { announce, button, failure, fill, h, icon, neighbour } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { empty } from "./panels.js";
 import { applyTheme, draftOf, isDark, place, prices, queuedIn, theme } from "./preferences.js";
@@ -144,7 +144,7 @@ function nameParts() {
 
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [kind, ...names] = path.split("/").map(decodeURIComponent);
+  const [kind, ...names] = namesIn(path);
   const run = new URLSearchParams(query).get("run");
   document.body.dataset.view = kind || "runs";
   nameParts();
@@ -156,6 +156,16 @@ function route() {
   else fill(main, welcome());
   main.querySelector("h1, textarea")?.focus({ preventScroll: true });
   return undefined;
+}
+
+/** The names in an address; of one that cannot be read, none. */
+function namesIn(path) {
+  try {
+    return path.split("/").map(decodeURIComponent);
+  } catch {
+    announce("This address cannot be read.");
+    return [""];
+  }
 }
 
 function mark(session, run) {

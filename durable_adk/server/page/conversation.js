@@ -192,11 +192,20 @@ function entriesOf(events, attempts, committed, closed) {
       const error = { type: entry.code, message: entry.message };
       entry.repeats = entries.slice(0, index).some((each) => each.kind !== "error" && tells(each, error));
     }
-    const asked = entry.kind === "request" && entry.state === "waiting" && calls.get(entry.about?.id);
-    if (asked) asked.state = "waiting"; // its response so far only says that somebody is asked
+    const asked = entry.kind === "request" && calls.get(entry.about?.id ?? entry.args.functionCallId);
+    if (asked) waitFor(asked, entry);
   }
   for (const entry of closed ? entries : []) if (["running", "waiting"].includes(entry.state)) entry.state = "stopped";
   return entries;
+}
+
+/** Say of a call that it waits for a person, or runs since it was answered. */
+function waitFor(call, request) {
+  const answer = request.responses.at(-1);
+  const asks = call.responses.at(-1); // so far it only says that somebody is asked
+  if (answer) call.since = answer.time;
+  if (!answer) call.state = "waiting";
+  else if (asks && asks.seq < answer.seq) call.state = "running";
 }
 
 /** An attempt that no event came of stands before what was committed after it. */

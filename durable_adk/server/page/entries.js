@@ -65,7 +65,7 @@ const KINDS = {
   call(entry, context) {
     const last = entry.responses.at(-1);
     if (entry.name === HAND_OVER && entry.state === "done") return KINDS.transfer({ ...entry, to: entry.args.agent_name });
-    const took = last && !["waiting", "stopped"].includes(entry.state) ? duration(last.time - entry.time) : "";
+    const took = last && !["waiting", "stopped"].includes(entry.state) ? duration(last.time - (entry.since ?? entry.time)) : "";
     const line = h(
       "p",
       { class: "line" },
@@ -178,7 +178,7 @@ export function json(value) {
 
 /** What an entry opens to. */
 function details(entry, context) {
-  if (entry.attempt && !entry.event) return section("Attempt", argumentList(entry.attempt));
+  if (entry.attempt && !entry.event) return section("Attempt", argumentList(timed(entry.attempt)));
   const last = entry.responses?.at(-1) ?? entry;
   const delta = last.event?.actions?.stateDelta ?? {};
   return [
@@ -192,6 +192,11 @@ function details(entry, context) {
     section("Event", raw(last.event)),
     context.temporalUrl(entry) && h("p", null, h("a", { href: context.temporalUrl(entry), target: "_blank", rel: "noopener noreferrer" }, "Workflow in Temporal ", icon("out"))),
   ];
+}
+
+/** An attempt with its times as people read them. */
+function timed({ startTime, endTime, ...more }) {
+  return { ...more, ...(startTime && { startTime: exact(startTime) }), ...(endTime && { endTime: exact(endTime) }) };
 }
 
 function facts({ seq, event, time, author }) {

@@ -65,7 +65,7 @@ export class SessionView {
     const title = h("h1", { tabindex: -1, title: key.sessionId }, key.sessionId);
     const place = h("p", { class: "where", title: key.sessionId }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
     const head = h("header", { class: "session-head" }, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("div", { class: "title" }, title, place), this.#summary);
-    this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, this.#latest, this.#queue, this.#composer.element);
+    this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, h("div", { class: "session-foot" }, this.#latest, this.#queue, this.#composer.element));
     const events = () => this.#conversation.events();
     this.#panels = { State: new StatePanel(key, events, (seq) => this.#goToSeq(seq)), Artifacts: new ArtifactsPanel(key, events) };
     this.#drawTabs();

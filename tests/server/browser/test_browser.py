@@ -1,5 +1,6 @@
 """The page in a browser, on `durable-adk web` as a user starts it."""
 
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -157,12 +158,19 @@ async def test_a_call_is_rejected_by_key(browser, web) -> None:
 
 
 async def test_a_long_running_call_is_answered(browser, web) -> None:
-    """The form is that of the answer; the run goes on with it."""
+    """The form is that of the answer, or takes JSON; the run goes on with it."""
     async with tab(browser, web) as page:
         await say(page, "ask")
         card = page.get_by_label("Answer ask")
-        await card.get_by_label("result").fill("a trout")
+        await card.get_by_role("button", name="Answer with JSON").click()
+        await card.get_by_label("JSON").fill('{"fish": "trout"}')
+        await page.goto(f"{web.url}/#/s/%E0%A4%A")  # no address; what is written is kept
+        await page.get_by_text("Nothing is chosen.").wait_for()
+        await page.go_back()
+        written = await card.get_by_label("JSON").input_value()
+        assert json.loads(written) == {"fish": "trout"}
         await card.get_by_role("button", name="Send answer").click()
+        await seen(page, '{"fish":"trout"}')
         await seen(page, "ask is done.")
         await ended(page)
 
@@ -206,6 +214,9 @@ async def test_a_failure_is_told_once_and_without_colours(browser, web) -> None:
         await seen(page, "The run failed.")
         assert await page.get_by_text("The desk is closed.").count() == 1
         await ended(page, "failed")
+        await page.locator(".entry.attempt .more").first.click()
+        details = page.locator(".entry.attempt .details dd", has_text=re.compile(r"^20\d\d-"))
+        await playwright.expect(details).to_have_count(2)  # when it began and ended, as people read
         row = page.get_by_role("navigation", name="Runs").get_by_role("link").first
         await playwright.expect(row).to_contain_text("failed · desk")
 
@@ -579,6 +590,9 @@ async def test_many_runs_of_a_session_are_not_asked_about_one_by_one(browser, we
         await page.locator("[data-run=i200] .facts").get_by_text("2.0 s").first.wait_for()
         await page.locator(".scroller").evaluate("one => (one.scrollTop = 0)")
         await page.locator("[data-run=i1] .facts").get_by_text("2.0 s").first.wait_for()
+        latest = await page.get_by_role("button", name="Latest").bounding_box()
+        details = await page.locator(".more").first.bounding_box()
+        assert latest["x"] + latest["width"] < details["x"]  # it lies over none of them
         asked = await page.evaluate("window.asked")
         session = "/apps/a/users/u/sessions/many"
         assert [asked.count(path) for path in ("/pending", f"{session}/queue", session)] == [1] * 3

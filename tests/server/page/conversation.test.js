@@ -103,6 +103,15 @@ test("a call that waits for a confirmation waits, and then says what was decided
   }
 });
 
+test("a call runs since it was approved, and what it waited is not counted", () => {
+  const asks = event(3, "e3", call("r", "adk_request_confirmation", { originalFunctionCall: { id: "c", name: "pay" } }), { longRunningToolIds: ["r"] });
+  const items = [user, event(2, "e2", call("c", "pay")), event(4, "e4", response("c", "pay", { error: "requires confirmation" })), asks];
+  const approved = [...items, event(50, "e5", response("r", "adk_request_confirmation", { confirmed: true }), { author: "user" })];
+  const paid = [...approved, event(52, "e6", response("c", "pay", { result: "paid" }))];
+  const seen = [items, approved, paid].map((all) => entries(all)[1]);
+  assert.deepEqual(seen.map(({ state, since }) => [state, since]), [["waiting", undefined], ["running", 50], ["done", 50]]);
+});
+
 test("an attempt without a result stands before the event that came of it", () => {
   const attempts = [{ eventId: "e2", attempt: 1, outcome: "lost" }, { eventId: "e2", attempt: 2, outcome: "completed" }, { eventId: "e9", attempt: 1, outcome: "failed" }];
   const found = entries([user, event(2, "e2", text("Hi"))], attempts);
