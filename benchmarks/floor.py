@@ -86,7 +86,7 @@ async def floor_worker(client: Client, options: WorkerOptions) -> AsyncGenerator
         activities=[floor_model, floor_tool],
         workflow_runner=workflow_runner(sandboxed=options.sandboxed),
         max_concurrent_activities=options.max_concurrent,
-        max_concurrent_workflow_tasks=options.max_concurrent,
+        max_concurrent_workflow_tasks=options.max_concurrent_workflow_tasks,
         max_concurrent_local_activities=options.max_concurrent,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
     ):

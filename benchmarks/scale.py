@@ -68,7 +68,9 @@ async def serve(address: str, store: str, queue: str, steps: int) -> None:
     """A worker process, until SIGTERM."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=reply), tools=[capital])
     sessions = DatabaseSessionService(store)
-    options = WorkerOptions(task_queue=queue, max_concurrent=steps)
+    options = WorkerOptions(
+        task_queue=queue, max_concurrent=steps, max_concurrent_workflow_tasks=steps
+    )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     app = App(name="scale", root_agent=agent)

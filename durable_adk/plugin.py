@@ -123,6 +123,10 @@ class DurableAdkPlugin(SimplePlugin):
             self._check_alone(options["activities"])
             return config
         client: Client = with_our_converter(options["client"])
+        # A tuner chooses the number itself, and excludes ours.
+        if options["tuner"] is None:
+            tasks = WorkerOptions.max_concurrent_workflow_tasks
+            _choose(options, {"max_concurrent_workflow_tasks": tasks})
         served = WorkerApps(
             client,
             options["task_queue"],
@@ -132,6 +136,7 @@ class DurableAdkPlugin(SimplePlugin):
             partials=self._partials,
             limits=self._limits,
             model_task_queues=self._model_task_queues,
+            max_concurrent_workflow_tasks=options["max_concurrent_workflow_tasks"],
             webhooks=self._webhooks,
         )
         self._prepared.append(served)

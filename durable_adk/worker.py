@@ -155,6 +155,10 @@ class WorkerOptions:
     For a queue of `model_task_queues` this is a model's rate limit. None: no limit."""
     max_concurrent: int = 200
     """Concurrent activities, local ones included."""
+    max_concurrent_workflow_tasks: int = 20
+    """Concurrent workflow tasks, at least 2. Each takes some 20 ms of the one thread that runs
+    Python at a time, and all must end within the workflow task timeout: tasks that time out are
+    done again, so a worker that takes too many completes none."""
     sandboxed: bool = True
     """Whether workflows run in the SDK's sandbox; without it they take half the CPU time (D15)."""
     graceful_shutdown: timedelta = timedelta(seconds=10)
@@ -234,9 +238,13 @@ class WorkerApps:
         limits: Limits,
         model_task_queues: Mapping[str, str],
         max_concurrent: int = 100,
+        max_concurrent_workflow_tasks: int | None,
         webhooks: Webhooks | None = None,
     ) -> None:
-        """See `worker`; nothing is opened before `running`."""
+        """See `worker`; nothing is opened before `running`.
+
+        `max_concurrent_workflow_tasks` is None if the number varies.
+        """
         if webhooks is not None:
             require("webhooks")
         owners = LeaseOwners(client)
@@ -257,7 +265,7 @@ class WorkerApps:
             webhooks=webhooks,
             start_delivery=Deliveries(client, task_queue).start,
         )
-        self.workflow_threads = UserCodeThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow")
+        self.workflow_threads = _workflow_threads(max_concurrent_workflow_tasks)
         """Executor of workflow tasks; threads that a custom agent blocks count as stuck threads."""
         self._user_loop = UserCodeLoop(limits, self.workflow_threads)
         self._stuck: WorkerStuckError | None = None
@@ -338,6 +346,13 @@ class WorkerApps:
         self.workflow_threads.shutdown()
 
 
+def _workflow_threads(tasks: int | None) -> UserCodeThreads:
+    """Make the executor of so many concurrent workflow tasks; None: their number varies."""
+    # A workflow that its body blocks keeps its task's place for good.
+    most = None if tasks is None else tasks // 2
+    return UserCodeThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow", max_outliving=most)
+
+
 def _end(body: asyncio.Timeout | None) -> None:
     """Expire a timeout, unless its body has just ended."""
     if body is not None:
@@ -370,8 +385,7 @@ async def worker(
         artifact_service: Stores artifacts; None: contexts refuse to save them.
         memory_service: Searched by contexts; None: contexts refuse to search.
         credential_service: Stores the credentials that users give.
-        partials: The channel of partial events; None: the default of the session store, see
-            `partials_of`.
+        partials: The channel of partial events; None: `partials_of` the session store.
         options: How to run.
 
     Raises:
@@ -391,6 +405,7 @@ async def worker(
         limits=options.limits,
         model_task_queues=options.model_task_queues,
         max_concurrent=options.max_concurrent,
+        max_concurrent_workflow_tasks=options.max_concurrent_workflow_tasks,
         webhooks=options.webhooks,
     )
     made = _temporal_worker(client, served, options)
@@ -411,9 +426,7 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
         max_cached_workflows=options.max_cached_workflows,
         max_concurrent_activities=options.max_concurrent,
         max_concurrent_local_activities=options.max_concurrent,
-        max_concurrent_workflow_tasks=options.max_concurrent
-        if options.max_cached_workflows
-        else None,
+        max_concurrent_workflow_tasks=options.max_concurrent_workflow_tasks,
         **timing(options.limits),
         max_task_queue_activities_per_second=options.max_task_queue_activities_per_second,
         graceful_shutdown_timeout=options.graceful_shutdown,

@@ -187,6 +187,9 @@ async def test_what_they_have_chosen_stays(
     config = theirs.config(active_config=True)
     assert config["sticky_queue_schedule_to_start_timeout"] == chosen
     assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=2) / 3
+    assert config["max_concurrent_workflow_tasks"] == (
+        WorkerOptions().max_concurrent_workflow_tasks
+    )
     assert config["graceful_shutdown_timeout"] == WorkerOptions().graceful_shutdown
     runner = config["workflow_runner"]
     assert isinstance(runner, SandboxedWorkflowRunner)

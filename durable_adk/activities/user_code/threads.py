@@ -27,10 +27,19 @@ class UserCodeThreads(ThreadPoolExecutor):
     Args:
         room: Returns the maximum number of active threads; called at each submission.
         name: Prefix of the threads' names.
+        max_outliving: Threads that may outlive their calls before the worker is stuck; None: any
+            number, as far as this pool is concerned.
     """
 
-    def __init__(self, room: Callable[[], int], name: str = "durable-adk-user") -> None:
+    def __init__(
+        self,
+        room: Callable[[], int],
+        name: str = "durable-adk-user",
+        *,
+        max_outliving: int | None = None,
+    ) -> None:
         super().__init__(1, name)
+        self.max_outliving = max_outliving
         self._name = name
         self._room = room
         self._changed = threading.Condition()

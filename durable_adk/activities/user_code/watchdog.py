@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from durable_adk.activities.user_code.threads import UserCodeThreads
+from durable_adk.activities.user_code.threads import ThreadCall, UserCodeThreads
 from durable_adk.log import get_logger
 from durable_adk.settings import Limits
 
@@ -39,7 +39,10 @@ class WatchdogListener(Protocol):
         """Called when the loop has not run for `Limits.blocked_timeout`, with its current task."""
 
     def threads_stuck(self, reason: str) -> None:
-        """Called when more than `Limits.max_stuck_threads` threads outlive their steps."""
+        """Called when too many threads outlive their steps.
+
+        Too many for `Limits.max_stuck_threads`, or for a pool's `max_outliving`.
+        """
 
 
 @dataclass(kw_only=True)
@@ -122,11 +125,18 @@ class Watchdog:
                 )
         limit = self.limits.max_stuck_threads
         if len(late) > limit:
-            at = next((found[0] for call in late[::-1] if (found := stack_lines(call.thread))), "?")
             self.watched.threads_stuck(
                 f"{len(late)} threads still run user code of steps that have ended "
-                f"(max_stuck_threads is {limit}), one of them at {at}. {_SYNC_HINT}"
+                f"(max_stuck_threads is {limit}), one of them at {_place(late)}. {_SYNC_HINT}"
             )
+        for pool in self.pools:
+            blocked = pool.outliving(LOOK)
+            if pool.max_outliving is not None and len(blocked) > pool.max_outliving:
+                self.watched.threads_stuck(
+                    f"{len(blocked)} custom agents block their workflows, and the worker has too "
+                    f"few workflow tasks left (max_concurrent_workflow_tasks); one of them is at "
+                    f"{_place(blocked)}. {_SYNC_HINT}"
+                )
 
 
 _ASYNC_HINT = (
@@ -134,6 +144,11 @@ _ASYNC_HINT = (
     "which runs in a thread, or use asyncio.to_thread."
 )
 _SYNC_HINT = "No thread can be ended from outside: give what the code waits for a timeout."
+
+
+def _place(calls: Sequence[ThreadCall]) -> str:
+    """Return the line of user code where one of the calls is."""
+    return next((found[0] for call in calls[::-1] if (found := stack_lines(call.thread))), "?")
 
 
 def stack_lines(thread: int | None) -> list[str]:

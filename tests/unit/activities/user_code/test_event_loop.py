@@ -11,6 +11,7 @@ import pytest
 
 from durable_adk.activities.user_code import event_loop, watchdog
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
+from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.activities.user_code.watchdog import LOOK, REFUSE
 from durable_adk.errors import WorkerStuckError
 from durable_adk.settings import Limits
@@ -264,6 +265,31 @@ async def test_threads_that_outlive_their_steps_are_replaced_and_named(told: Tol
     assert "71 threads still run user code of steps that have ended" in error.message
     assert await runs == "ended well"
     let_go.set()
+    await loop.close()
+
+
+async def test_blocked_workflows_leave_no_worker_without_places(told: Told) -> None:
+    """F11, I22: their threads have a bound of their own, as each keeps a workflow task's place."""
+    threads, let_go = UserCodeThreads(lambda: 9, max_outliving=1), threading.Event()
+    loop = UserCodeLoop(workflow_threads=threads)
+    loop.start()
+    stuck = asyncio.create_task(loop.stuck())
+
+    async def block(number: int) -> None:
+        calls = [threads.submit(let_go.wait, 60) for _ in range(number)]
+        await until(lambda: all(call.running() for call in calls))
+        assert not any(call.cancel() for call in calls)
+
+    await block(1)
+    await until(lambda: told)
+    await asyncio.sleep(LOOK)
+    assert not stuck.done()
+    await block(1)
+    error = await asyncio.wait_for(stuck, 20)
+    assert "2 custom agents block their workflows" in error.message
+    assert "max_concurrent_workflow_tasks" in error.message
+    let_go.set()
+    threads.shutdown()
     await loop.close()
 
 
