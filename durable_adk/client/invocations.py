@@ -305,30 +305,36 @@ class Invocations:
             )
             if self.task_queue == DEFAULT_TASK_QUEUE:
                 remedy += f" `durable-adk dev` and `web` poll {DEFAULT_TASK_QUEUE}-APP."
-            raise NoWorkerError(f"No worker polls task queue {self.task_queue!r}. {remedy}")
-        if not opened and answer.HasField("versioning_info"):
+            problem = f"No worker polls task queue {self.task_queue!r}. {remedy}"
+        elif not opened and answer.HasField("versioning_info"):
             kept = "The message is kept; make" if invocation_id else "Make"
-            _check_version(known, answer.versioning_info, self.task_queue, kept)
+            problem = _wrong_version(known, answer.versioning_info, self.task_queue, kept)
+        else:
+            problem = None
+        if problem is not None:
+            error = NoWorkerError(problem)
+            error.invocation_id = invocation_id or None
+            raise error
 
 
 _Version = tuple[str, str] | None
 """Deployment and build id of a worker; None: it has no version."""
 
 
-def _check_version(
+def _wrong_version(
     pollers: Iterable[PollerInfo], routing: TaskQueueVersioningInfo, task_queue: str, make: str
-) -> None:
-    """Raise NoWorkerError if no worker has a version that new workflows are started on."""
+) -> str | None:
+    """What to do if no worker has a version that new workflows are started on; None: one has."""
     versions = {_version_of(one.deployment_options) for one in pollers}
     current = _version(routing.current_deployment_version)
     ramps = routing.ramping_version_percentage > 0
     ramping = _version(routing.ramping_deployment_version) if ramps else current
     if versions & {current, ramping}:
-        return
+        return None
     serves = ", ".join(sorted(f"{one[0]}.{one[1]}" for one in versions if one)) or "no version"
     wanted = "no version" if current is None else f"{current[0]}.{current[1]}"
     name, build = next((one for one in versions if one), ("DEPLOYMENT", "BUILD_ID"))
-    raise NoWorkerError(
+    return (
         f"The workers of task queue {task_queue!r} have {serves}, but new invocations go to "
         f"workers with {wanted}. {make} a version current: temporal worker "
         f"deployment set-current-version --deployment-name {name} --build-id {build}"

@@ -51,9 +51,19 @@ logger = get_logger(__name__)
 
 
 class TemporalBackend:
-    """Runs invocations as workflows; its tasks only wait for their results."""
+    """Runs invocations as workflows; its tasks only wait for their results.
 
-    def __init__(self, invocations: Invocations, sessions: SessionLog) -> None:
+    Args:
+        invocations: Those of a task queue.
+        sessions: The session store of its workers.
+        waits_for_worker: Whether to wait for a worker, however long there is none; a missing one is
+            logged, and is no error.
+    """
+
+    def __init__(
+        self, invocations: Invocations, sessions: SessionLog, *, waits_for_worker: bool = False
+    ) -> None:
+        self._waits_for_worker = waits_for_worker
         self._invocations = invocations
         self._sessions = sessions
         self._tasks: dict[asyncio.Task[Any], InvocationHandle] = {}
@@ -176,11 +186,16 @@ class TemporalBackend:
             if ended is None and now() - looked > WORKER_CHECK:
                 looked = now()
                 if await handle.is_open():
-                    await self._invocations.check_worker(handle.invocation_id, opened=True)
+                    await self._require_worker(handle)
                 elif await self._is_stored(handle, answer):
                     return True
                 else:
                     ended = looked
+
+    async def _require_worker(self, handle: InvocationHandle) -> None:
+        """Check that a worker may take an answer, unless one is waited for."""
+        if not self._waits_for_worker:
+            await self._invocations.check_worker(handle.invocation_id, opened=True)
 
     async def _log_missing_worker(self, handle: InvocationHandle) -> None:
         await asyncio.sleep(FIRST_LOOK)
@@ -277,7 +292,7 @@ class TemporalBackend:
         except SessionRegressedError:
             raise
         except NoWorkerError as error:
-            if not early:
+            if not (early or self._waits_for_worker):
                 raise
             reason = error.message
         except (RPCError, StoreUnavailableError):

@@ -374,6 +374,9 @@ class EncryptionKeyError(TransientError):
 class NoWorkerError(TransientError):
     """No worker listens on the task queue."""
 
+    invocation_id: str | None = None
+    """The invocation that begins or goes on once there is one, without being sent again."""
+
 
 class TemporalUnavailableError(TransientError):
     """The Temporal server does not answer."""

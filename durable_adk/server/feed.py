@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from durable_adk.client.feed import follow_changes
 from durable_adk.client.streaming import FeedItem, ShownChunk, with_partials
-from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
+from durable_adk.errors import InvalidRequestError, InvocationNotFoundError, NoWorkerError
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel
 from durable_adk.partials import PartialChannel, PartialEvent
@@ -219,7 +219,8 @@ async def entries_of(
     """Yield the entries of a client's feed, and close it.
 
     The error of an invocation that has failed is in its last entry. Other errors are raised: the
-    message was refused, for example.
+    message was refused, for example. Of a missing worker its text says what a client should do;
+    what an operator should do is in the log.
 
     Args:
         key: The session.
@@ -235,9 +236,21 @@ async def entries_of(
                 ended = isinstance(found, InvocationRecord) and found.status.closed
                 yield _entry(key, found, seq)
                 del found  # or it would stay in memory while nothing happens
+        except NoWorkerError as error:
+            raise _kept(error) from error
         except Exception:
             if not ended:
                 raise
+
+
+def _kept(error: NoWorkerError) -> NoWorkerError:
+    told = NoWorkerError(
+        "No worker takes the message at the moment. It is kept, and invocation "
+        f"{error.invocation_id!r} goes on by itself once there is one. Follow the invocation; the "
+        "same message without this id would start another one."
+    )
+    told.invocation_id = error.invocation_id
+    return told
 
 
 def _entry(key: SessionKey, found: FeedItem, seq: int) -> FeedEntry:

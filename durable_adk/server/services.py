@@ -63,7 +63,7 @@ class ServerServices:
     def __post_init__(self) -> None:
         """Find the channel of chunks."""
         self.partials = self.partials or partials_of(self.session_service)
-        self._backends = dict[str, TemporalBackend]()
+        self._backends = dict[tuple[str, bool], TemporalBackend]()
         self._used = frozenset[str]()  # apps that were seen to have sessions
         self.loaded.set()
 
@@ -73,7 +73,12 @@ class ServerServices:
         return SessionFeed(sessions=self.session_service, partials=self.partials)
 
     def invocations(
-        self, app_name: str, *, creates_sessions: bool = False, chunks: bool = True
+        self,
+        app_name: str,
+        *,
+        creates_sessions: bool = False,
+        chunks: bool = True,
+        waits_for_worker: bool = False,
     ) -> InvocationClient:
         """Return the client of an app's invocations.
 
@@ -81,14 +86,17 @@ class ServerServices:
             app_name: The app.
             creates_sessions: Whether it may create sessions that are missing.
             chunks: Whether its feeds have chunks.
+            waits_for_worker: Whether its feeds stay open while there is no worker.
         """
-        queue = self.task_queue(app_name)
-        if queue not in self._backends:
-            invocations = Invocations(self.client, queue)
-            self._backends[queue] = TemporalBackend(invocations, self.session_service)
+        kind = self.task_queue(app_name), waits_for_worker
+        if kind not in self._backends:
+            invocations = Invocations(self.client, kind[0])
+            self._backends[kind] = TemporalBackend(
+                invocations, self.session_service, waits_for_worker=waits_for_worker
+            )
         return InvocationClient(
             sessions=self.session_service,
-            backend=self._backends[queue],
+            backend=self._backends[kind],
             credentials=self.credential_service,
             partials=self.partials if chunks else None,
             auto_create_session=creates_sessions,

@@ -11,7 +11,7 @@ from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from durable_adk.errors import DurableAdkError, class_name
+from durable_adk.errors import DurableAdkError, NoWorkerError, class_name
 from durable_adk.server.feed import FeedEntry, FeedPosition
 from durable_adk.server.services import ServerServices
 
@@ -24,8 +24,9 @@ class Renderer(Generic[T]):
 
     entry: Callable[[T], Iterable[ServerSentEvent]]
     """Of an entry of the feed."""
-    error: Callable[[str, str], ServerSentEvent]
-    """Of an error that ends the feed: the name of its class, and its message."""
+    error: Callable[[str, str, str | None], ServerSentEvent]
+    """Of an error that ends the feed: the name of its class, its message, and the id of the
+    invocation that goes on all the same, if one does."""
 
 
 FIRST = 1.0
@@ -187,7 +188,8 @@ class EventStream(Response, Generic[T]):
                         del event  # or it would stay in memory while nothing happens
                     del entry
         except DurableAdkError as error:
-            yield self._render.error(class_name(error), error.message)
+            name = error.invocation_id if isinstance(error, NoWorkerError) else None
+            yield self._render.error(class_name(error), error.message, name)
         if self._services.draining.is_set():
             yield retry
 
@@ -221,8 +223,9 @@ def _as_event(entry: FeedEntry) -> Iterable[ServerSentEvent]:
     yield sent(entry.item.to_json(), position=entry.position, event=entry.item.type)
 
 
-def _as_error(kind: str, message: str) -> ServerSentEvent:
-    body = json.dumps({"error": {"type": kind, "message": message}})
+def _as_error(kind: str, message: str, invocation_id: str | None) -> ServerSentEvent:
+    more = {"invocationId": invocation_id} if invocation_id else {}
+    body = json.dumps({"error": {"type": kind, "message": message, **more}})
     return ServerSentEvent(body, event="error", sep="\n")
 
 

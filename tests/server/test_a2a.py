@@ -12,6 +12,7 @@ from a2a.types import (
     GetTaskRequest,
     ListTasksRequest,
     Part,
+    SendMessageRequest,
     TaskState,
 )
 from a2a.utils.errors import (
@@ -26,6 +27,7 @@ from google.genai import types
 from durable_adk.activities.invocation.take_over import NOTIFIED
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.client import temporal_backend
 from durable_adk.errors import LeaseLostError, ModelUnavailableError
 from durable_adk.models import ScriptedModel
 from durable_adk.server.protocols.a2a import operations
@@ -47,7 +49,7 @@ from tests.support.a2a_client import (
     texts,
 )
 from tests.support.gates import GATES, listener, until_begun
-from tests.support.http_server import Place, placed
+from tests.support.http_server import Place, absent_worker, placed
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
 
@@ -346,6 +348,28 @@ async def test_a_message_waits_for_its_session(client, tmp_path):
                 shown.append(brief(one))
                 gate.set()
     assert shown == ["task (submitted)", "(working)", "second", "(completed)"]
+
+
+async def test_a_message_waits_for_a_worker(client, tmp_path, monkeypatch):
+    """Its task is submitted, whoever waits for it is told so, and a stream goes on."""
+    monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.3)
+    monkeypatch.setattr(temporal_backend, "FIRST_LOOK", 0.1)
+    late = LlmAgent(name="a", model=ScriptedModel(replies=lambda _: "Hello."))
+    async with (
+        place_of(client, tmp_path) as place,
+        absent_worker(place, late) as come,
+        asyncio.timeout(40),
+    ):
+        http = await place.server()
+        async with connected(http, streaming=False) as agent, connected(http) as other:
+            message = said("hi", context=uuid.uuid4().hex)
+            stream = other.send_message(SendMessageRequest(message=said("hi")))
+            assert brief(await anext(stream)) == "task (submitted)"
+            for _ in range(2):  # the second follows the first
+                assert state(await task_of(agent, message)) == "(submitted)"
+            await come()
+            assert state(await task_of(agent, message)) == "(completed)"
+            assert [brief(one) async for one in stream][-1] == "(completed)"
 
 
 async def until_told(place: Place, task) -> None:

@@ -12,13 +12,22 @@ from pydantic import TypeAdapter
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.client import temporal_backend
 from durable_adk.errors import ModelUnavailableError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import AGUIToolset, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
-from tests.support.http_server import Place, placed, read, streamed
+from tests.support.http_server import (
+    Place,
+    absent_worker,
+    message,
+    placed,
+    read,
+    session,
+    streamed,
+)
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
 
@@ -118,6 +127,27 @@ async def until_begun(place: Place) -> None:
     """Wait until an invocation has begun."""
     while not await place.sessions.newest_invocations(app_name="app", limit=1):
         await asyncio.sleep(0.02)
+
+
+async def test_a_run_waits_for_a_worker(client, tmp_path, monkeypatch):
+    """The stream stays open meanwhile: for a front end an error would be the end of the run."""
+    monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.3)
+    monkeypatch.setattr(temporal_backend, "FIRST_LOOK", 0.1)
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["Hello."]))
+    async with (
+        placed(client, tmp_path, agent) as place,
+        absent_worker(place, agent) as come,
+        asyncio.timeout(40),
+    ):
+        http = await place.server()
+        waiting = asyncio.create_task(events(http, body()))
+        await session(http)
+        for _ in range(2):  # each is told that there is no worker
+            assert (await http.post("/run", json=message("hi"))).status_code == 503
+        assert not waiting.done()
+        await come()
+        found = await waiting
+    assert found[-1].type == "RUN_FINISHED"
 
 
 def look(city: str, tool_context: ToolContext) -> str:

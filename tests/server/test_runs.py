@@ -9,11 +9,13 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import LlmAgent
+from durable_adk.client import temporal_backend
 from durable_adk.models import ScriptedModel
 from tests.support.http_server import (
     IDS,
     USERS,
     Place,
+    absent_worker,
     brief,
     message,
     placed,
@@ -318,6 +320,44 @@ async def test_a_run_nobody_waits_for_holds_nothing(client, tmp_path):
             await asyncio.sleep(0.02)
         gate.set()
         assert "Done." in [brief(one) for one in await read(http, f"/invocations/{name}/events")]
+
+
+async def test_without_a_worker_a_run_is_not_sent_again(client, tmp_path, monkeypatch):
+    """It begins once there is a worker; the response names it.
+
+    It does not tell a user what an operator should do.
+    """
+    monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.3)
+    monkeypatch.setattr(temporal_backend, "FIRST_LOOK", 0.1)
+    late = agent("Hello.")
+    async with (
+        placed(client, tmp_path, agent()) as place,
+        absent_worker(place, late) as come,
+        asyncio.timeout(40),
+    ):
+        http = await place.server()
+        await session(http)
+        response = await http.post("/run", json=message("hi"))
+        error = response.json()["error"]
+        assert (response.status_code, error["type"]) == (503, "NoWorkerError")
+        assert "retry-after" not in response.headers
+        name = error["invocationId"]
+        assert name in error["message"]
+        assert "durable-adk" not in response.text
+        body = message("hi", invocationId=name)
+        monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 1.5)  # after a stream has begun
+        where = "?app_name=app&user_id=u&session_id=s"
+        async with streamed(http, f"/invocations/{name}/events{where}") as stream:
+            (told,) = await read(http, "/run_sse", body)
+            assert told.data["error_details"]["invocation_id"] == name
+            await come()
+            shown = [brief(one) async for one in stream]
+        assert [one for one in shown if one in ("hi", "Hello.", "(completed)")] == [
+            "hi",
+            "Hello.",
+            "(completed)",
+        ]
+        assert len((await http.get("/invocations")).json()["invocations"]) == 1
 
 
 async def test_whose_session_is_deleted_is_told_so(client, tmp_path):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,6 +71,30 @@ class Place:
         http = httpx.AsyncClient(base_url=url.result(), timeout=TIMEOUT)
         self._serving[http] = serving
         return await self.stack.enter_async_context(http)
+
+
+@asynccontextmanager
+async def absent_worker(place: Place, agent: BaseAgent) -> AsyncGenerator[Callable[..., Any]]:
+    """Servers that start from now on have a task queue without a worker.
+
+    What is yielded starts one, until the block ends.
+    """
+    place.queue = f"test-{uuid.uuid4().hex}"
+    async with AsyncExitStack() as stack:
+
+        async def come() -> None:
+            options = WorkerOptions(task_queue=place.queue)
+            app = App(name="app", root_agent=agent)
+            running = worker(
+                place.client,
+                apps=[app],
+                session_service=place.sessions,
+                options=options,
+                **place.services,
+            )
+            await stack.enter_async_context(running)
+
+        yield come
 
 
 async def _stopped(serving: "asyncio.Task[None]") -> None:

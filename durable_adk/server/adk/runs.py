@@ -299,7 +299,8 @@ def _parts(event: Event, *, splits: bool) -> list[Event]:
     ]
 
 
-def _error(kind: str, message: str) -> ServerSentEvent:
+def _error(kind: str, message: str, invocation_id: str | None = None) -> ServerSentEvent:
     details = {"error_type": kind, "error_message": message, "timestamp": time.time()}
+    details |= {"invocation_id": invocation_id} if invocation_id else {}
     body = json.dumps({"error": f"{kind}: {message}", "error_details": details})
     return ServerSentEvent(body, sep="\n")

@@ -21,6 +21,7 @@ from durable_adk.errors import (
     InvocationCancelledError,
     LeaseLostError,
     NotFoundError,
+    NoWorkerError,
     PayloadTooLargeError,
     PermissionDeniedError,
     QueueFullError,
@@ -181,7 +182,11 @@ async def _refused(_: Request, error: Exception) -> Response:
         raise error
     field = error.field if isinstance(error, EventConflictError) else None
     return error_response(
-        status_of(error), class_name(error), error.message, field=field and to_camel(field)
+        status_of(error),
+        class_name(error),
+        error.message,
+        field=field and to_camel(field),
+        invocation_id=error.invocation_id if isinstance(error, NoWorkerError) else None,
     )
 
 

@@ -127,7 +127,7 @@ async def get_events(
     if isinstance(this, Waiting):
         if whole:
             return as_json([])
-        client = services.invocations(this.key.app_name)
+        client = services.invocations(this.key.app_name, waits_for_worker=True)
         feed = entries_of(this.key, client.attach(*this, ends_at_pause=False))
         return EventStream(services, Reading(feed), ITEMS)
     name = this.record.invocation_id

@@ -52,7 +52,9 @@ def start(
     caller: Caller,
     app_name: str,
     message: Message,
+    *,
     when_busy: WhenBusy,
+    follows: bool,
 ) -> Sent:
     """Start a task, in the context that the message names or in one of its own.
 
@@ -68,12 +70,17 @@ def start(
     task_id = _id_of(*key, name)
     said = content_of(message)
     request = _request(key, task_id, said, create_session=True, when_busy=when_busy)
-    client = services.invocations(app_name, creates_sessions=True)
+    client = services.invocations(app_name, creates_sessions=True, waits_for_worker=follows)
     return Sent(TaskView(services, key, task_id), entries_of(key, client.start(request)))
 
 
 async def resume(
-    view: TaskView, record: InvocationRecord | None, caller: Caller, message: Message
+    view: TaskView,
+    record: InvocationRecord | None,
+    caller: Caller,
+    message: Message,
+    *,
+    follows: bool,
 ) -> Sent:
     """Answer what a task waits for, or steer one that works.
 
@@ -95,7 +102,7 @@ async def resume(
     calls = await pending_calls_of(services.session_service, key, task_id)
     if not calls and record and record.status is Status.RUNNING:
         said = _request(key, name, content_of(message), when_busy=WhenBusy.STEER)
-        client = services.invocations(key.app_name)
+        client = services.invocations(key.app_name, waits_for_worker=follows)
         return Sent(view, entries_of(key, client.start(said)), steers=name)
     if not calls:
         raise UnsupportedOperationError(
@@ -103,7 +110,8 @@ async def resume(
         )
     answer = answer_of(message, [one.call for one in calls])
     request = _request(key, name, answer)
-    feed = services.invocations(key.app_name).answer(request, answered_by=caller.answered_by)
+    client = services.invocations(key.app_name, waits_for_worker=follows)
+    feed = client.answer(request, answered_by=caller.answered_by)
     return Sent(view, entries_of(key, feed))
 
 

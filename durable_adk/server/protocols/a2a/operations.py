@@ -42,6 +42,7 @@ from durable_adk.errors import (
     InvocationCancelledError,
     LeaseLostError,
     NotFoundError,
+    NoWorkerError,
 )
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller
@@ -83,7 +84,7 @@ class TaskHandler(RequestHandler):
         del context
         validate_history_length(params.configuration)
         with _reported():
-            sent = await self._sent(params)
+            sent = await self._sent(params, follows=False)
             reading = Reading(sent.entries)
             if params.configuration.return_immediately:
                 try:
@@ -91,7 +92,11 @@ class TaskHandler(RequestHandler):
                 finally:
                     reading.close()
             else:
-                await self._read(reading)
+                try:
+                    await self._read(reading)
+                except NoWorkerError:
+                    if await sent.view.begun():  # an answer or a steering message
+                        raise
             view = await sent.taken()
             record = await self.services.session_service.get_invocation(view.key, view.task_id)
             return apply_history_length(await view.task(record), params.configuration)
@@ -102,7 +107,7 @@ class TaskHandler(RequestHandler):
         """Start or resume a task, and yield what happens until it has ended or waits."""
         del context
         with _reported():
-            sent = await self._sent(params)
+            sent = await self._sent(params, follows=True)
             reading = Reading(sent.entries)
             begun = await reading.first() or sent.steers is not None
             state = TaskState.TASK_STATE_WORKING if begun else TaskState.TASK_STATE_SUBMITTED
@@ -219,17 +224,29 @@ class TaskHandler(RequestHandler):
         hosts = self.services.settings.push_hosts
         return await push_notifications.checked(params, view.task_id, hosts)
 
-    async def _sent(self, params: SendMessageRequest) -> Sent:
-        """Return a message that is sent when it is read; who is notified is stored before."""
+    async def _sent(self, params: SendMessageRequest, *, follows: bool) -> Sent:
+        """Return a message that is sent when it is read; who is notified is stored before.
+
+        Args:
+            params: The message.
+            follows: Whether the sender follows what comes of it, however long there is no worker.
+        """
         message, options = params.message, params.configuration
         notifies = options.HasField("task_push_notification_config")
         if notifies:
             self._require_notifications()
         if not message.task_id:
-            sent = start(self.services, self.caller, self.app_name, message, self.when_busy)
+            sent = start(
+                self.services,
+                self.caller,
+                self.app_name,
+                message,
+                when_busy=self.when_busy,
+                follows=follows,
+            )
         else:
             view, record = await self._found(message.task_id)
-            sent = await resume(view, record, self.caller, message)
+            sent = await resume(view, record, self.caller, message, follows=follows)
         if notifies:
             config = await self._checked(options.task_push_notification_config, sent.view)
             await push_notifications.store(sent.view, config, create_session=not message.task_id)
@@ -261,7 +278,7 @@ class TaskHandler(RequestHandler):
         """Return what happens in a task from now on."""
         key, task_id = view.key, view.task_id
         if record is None:
-            client = self.services.invocations(self.app_name)
+            client = self.services.invocations(self.app_name, waits_for_worker=True)
             return entries_of(key, client.attach(key, task_id))
         revision = await self.services.session_service.read_revision(key)
         return self.services.feed.invocation(

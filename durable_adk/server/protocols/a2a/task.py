@@ -54,6 +54,11 @@ class TaskView:
             history=self._history(events),
         )
 
+    async def begun(self) -> bool:
+        """Whether the task has begun; before that it waits for its session, or for a worker."""
+        found = await self.services.session_service.get_invocation(self.key, self.task_id)
+        return found is not None
+
     def opening(self, state: TaskState) -> Task:
         """Return the task as a stream of it begins."""
         status = TaskStatus(state=state)

@@ -98,7 +98,7 @@ async def _events(
         render.root = await _root(services, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
         request = (await request_of(sessions, key, body, state)).model_copy(update=start)
-        client = services.invocations(key.app_name, creates_sessions=True)
+        client = services.invocations(key.app_name, creates_sessions=True, waits_for_worker=True)
         client = replace(client, derives_state=True)  # the request's is compared with the session's
         entries = entries_of(key, client.send(request, answered_by=caller.answered_by))
         async with aclosing(entries):
@@ -167,7 +167,7 @@ def _sent(event: BaseEvent) -> Iterable[ServerSentEvent]:
     yield sent(event.model_dump_json(by_alias=True), position=None)
 
 
-def _failed(kind: str, message: str) -> ServerSentEvent:
+def _failed(kind: str, message: str, _: str | None) -> ServerSentEvent:
     return next(iter(_sent(RunRenderer(thread_id="", run_id="").failed(kind, message))))
 
 
