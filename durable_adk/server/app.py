@@ -23,6 +23,7 @@ from durable_adk.server.adk import agents, apps as adk_apps, artifacts, runs, se
 from durable_adk.server.adk.page import add_adk_page
 from durable_adk.server.caller import caller_of
 from durable_adk.server.page import add_page
+from durable_adk.server.requests import EncodedSlashes
 from durable_adk.server.routes import (
     caller,
     changes,
@@ -176,6 +177,7 @@ def _application(services: ServerServices) -> FastAPI:
     add_handlers(made)
     protect(made, services.settings, host=services.settings.host, is_public=_is_public)
     made.add_middleware(AccessLog)
+    made.add_middleware(EncodedSlashes)
     return made
 
 

@@ -15,6 +15,10 @@ USER_NAMES = ("user_id", "userId", "user")
 _STATE_NAMES = ("state", "stateDelta", "state_delta")
 
 
+SLASH = "\x1f"
+"""Stands for an encoded slash in a path until its route is found; ids have no such character."""
+
+
 @dataclass(frozen=True)
 class Caller:
     """The authenticated sender of a request.
@@ -95,6 +99,9 @@ async def caller_of(request: Request) -> Caller:
         PermissionDeniedError: The request names a user whom its sender may not reach, or changes
             the state that an app's users share.
     """
+    parts = request.path_params  # routes read the same object
+    for name, text in parts.items():
+        parts[name] = text.replace(SLASH, "/") if isinstance(text, str) else text
     named = (*request.path_params.items(), *request.query_params.multi_items())
     if wrong := [name for name, text in named if "\0" in f"{name}{text}"]:
         raise InvalidRequestError(f"{wrong[0]} holds a NUL character; remove it.")

@@ -5,12 +5,13 @@ applications.
 """
 
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,7 +21,7 @@ from durable_adk.errors import (
     PermissionDeniedError,
     RateLimitError,
 )
-from durable_adk.server.caller import identified
+from durable_adk.server.caller import SLASH, identified
 from durable_adk.server.responses import path_of, refuse, value_of, values_of
 
 SAFE = frozenset(["GET", "HEAD", "OPTIONS"])
@@ -51,7 +52,7 @@ _HEADERS = {
 
 def shown_target(scope: Mapping[str, Any]) -> str:
     """Return a request's path and query for a log, without the secrets that they may have."""
-    path: str = scope["path"]
+    path: str = scope["path"].replace(SLASH, "/")
     if (start := path.find(ANSWERS)) >= 0:
         path = path[: start + len(ANSWERS)] + HIDDEN
     given = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
@@ -63,6 +64,26 @@ def _shown(name: str, text: str) -> str:
     words = name.lower().replace("-", "_").split("_")
     secret = name.lower() != "page_token" and any(word.endswith(_SECRET_WORDS) for word in words)
     return HIDDEN if secret else quote(text, safe=":")
+
+
+@dataclass(frozen=True)
+class EncodedSlashes:
+    """Keeps a slash that a client has encoded (``%2F``) from dividing the path.
+
+    Ids of users and sessions may have slashes. It comes before all other checks, so that all of
+    them see the path by which the route is found; `caller_of` gives the route the ids.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        raw: bytes = scope.get("raw_path") or b""
+        # Otherwise a server or middleware before this one has changed the path.
+        if b"%2f" in raw.lower() and unquote(raw.decode("latin-1")) == scope["path"]:
+            kept = re.sub("%2f", quote(SLASH), raw.decode("latin-1"), flags=re.IGNORECASE)
+            scope = {**scope, "path": unquote(kept)}
+        await self.app(scope, receive, send)
 
 
 @dataclass(frozen=True)

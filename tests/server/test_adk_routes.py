@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -13,7 +14,8 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import InvalidRequestError
 from durable_adk.models import ScriptedModel
-from tests.support.http_server import USERS, Place, message, placed, session
+from tests.server.test_authentication import OTHER, TOKEN, bearer, digest
+from tests.support.http_server import USERS, Place, message, placed, session, streamed
 from tests.support.scripts import call
 
 
@@ -47,6 +49,42 @@ async def http(place) -> httpx.AsyncClient:
     made = await place.server(apps=[APP])
     await session(made)
     return made
+
+
+async def test_ids_may_have_any_visible_characters(place):
+    """Also a slash, which a client encodes: all routes with the ids in their path take them."""
+    user, name = "team/日本", "a/b c%2F?#&;é/"
+    tokens = [
+        {"user": user, "sha256": digest(TOKEN)},
+        {"user": "team", "sha256": digest(OTHER)},
+    ]
+    http = await place.server(apps=[APP], settings={"tokens": tokens})
+    http.headers.update(bearer(TOKEN))
+    users = f"/apps/app/users/{quote(user, safe='')}/sessions"
+    path = f"{users}/{quote(name, safe='')}"
+    assert (await http.post(users, json={"sessionId": name})).json()["id"] == name
+    assert (await http.get(path)).json()["id"] == name
+    assert [one["id"] for one in (await http.get(users)).json()] == [name]
+    ids = {"appName": "app", "userId": user, "sessionId": name}
+    ran = (await http.post("/run", json=message("add") | ids)).json()
+    assert ran
+    async with streamed(http, f"{path}/events") as stream:
+        assert (await anext(stream)).data["event"]["author"] == "user"
+    assert (await http.get(f"{path}/queue")).json() == []
+    artifact = {"filename": "a/b.txt", "artifact": {"text": "hi"}}
+    saved = await http.post(f"{path}/artifacts", json=artifact)
+    assert saved.status_code == 200, saved.text
+    assert (await http.get(f"{path}/artifacts/a%2Fb.txt")).json() == {"text": "hi"}
+    rewound = {"invocationId": ran[0]["invocationId"]}
+    assert (await http.post(f"{path}/rewind", json=rewound)).status_code == 200
+    http.headers.update(bearer(OTHER))
+    assert (await http.get(path)).status_code == 403
+    http.headers.update(bearer(TOKEN))
+    assert (await http.delete(path)).status_code == 200
+    assert (await http.get(users)).json() == []
+    http.headers.pop("authorization")  # no path is taken for that of a card, which is for all
+    hidden = await http.post("/a2a/app%2F.well-known%2Fagent-card.json", json={})
+    assert hidden.status_code == 401
 
 
 async def test_sessions_are_created_listed_changed_and_deleted(http):
