@@ -19,6 +19,7 @@ from durable_adk.cli.terminal import counted
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.errors import DurableAdkError, frames_in
 from durable_adk.events.event import Event
+from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -26,6 +27,7 @@ from durable_adk.sessions.session_log import SessionLog
 _TICK = 0.25
 _OVERLAP = 5.0
 """Seconds before the last look that the next one covers again; clocks and commits take a moment."""
+_PAGE = 100
 _SLOW = 1.0
 """Seconds after which it is said that a step runs; what is faster shows itself by its event."""
 _UNSAID = {"event", "level", "logger", "timestamp", "stack", "trace_id", "span_id"}
@@ -119,19 +121,31 @@ class SessionsFeed:
         with suppress(DurableAdkError):  # the store is away: the worker says so
             since, now = self._since - _OVERLAP, time.time()
             # Read before the events: what precedes a pause or an end is then among these.
-            records = [
-                (name, await self._sessions.get_invocation(known.key, name))
-                for name, known in self._open.items()
-                if not known.waits
-            ]
+            records = await self._changed(since)
             for app in self.apps:
                 listed = await self._sessions.list_sessions(app_name=app, updated_since=since)
                 for session in listed.sessions:
                     await self._read(session, until)
-            for name, record in records:
-                if record is not None and record.update_time <= until:
-                    await self._check(name, record)
+            for record in records:
+                if record.update_time <= until:
+                    await self._check(record)
             self._since = min(now, until)
+
+    async def _changed(self, since: float) -> list[InvocationRecord]:
+        """Return the invocations that were seen and go on, whose status changed since a time."""
+        going = {name: known.key for name, known in self._open.items() if not known.waits}
+        found = list[InvocationRecord]()
+        for app in {key.app_name for key in going.values()}:
+            before = None
+            while page := await self._sessions.newest_invocations(
+                app_name=app, limit=_PAGE, before=before
+            ):
+                found += [one for key, one in page if going.get(one.invocation_id) == key]
+                key, last = page[-1]
+                if last.update_time < since or len(page) < _PAGE:
+                    break
+                before = InvocationPosition(last.update_time, *key[1:], last.invocation_id)
+        return found
 
     async def _read(self, session: Session, until: float) -> None:
         key = session.key
@@ -160,8 +174,9 @@ class SessionsFeed:
             notes.append(f"to {key.app_name}")
         self._lines.event(key, event, note=", ".join(notes))
 
-    async def _check(self, name: str, record: InvocationRecord) -> None:
+    async def _check(self, record: InvocationRecord) -> None:
         """Write that an invocation waits, or has ended."""
+        name = record.invocation_id
         known = self._open[name]
         if record.status.closed and (record.end_seq or 0) <= self._seen[known.key]:
             del self._open[name]

@@ -7,10 +7,13 @@ import time
 import pytest
 
 from durable_adk.agents import LlmAgent
-from durable_adk.cli.dev.feed import SessionsFeed
+from durable_adk.cli.dev import feed as feed_module
+from durable_adk.cli.dev.feed import SessionsFeed, _Invocation
 from durable_adk.cli.dev.lines import Lines
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
+from durable_adk.sessions import SessionKey
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.tools import FunctionTool
 
 
@@ -41,9 +44,9 @@ def feed(runner, screen, tmp_path) -> SessionsFeed:
     return made
 
 
-async def ask(runner, message) -> None:
-    await runner.session_service.create_session(app_name="till", user_id="me", session_id="s")
-    async for _ in runner.run_async(user_id="me", session_id="s", new_message=message):
+async def ask(runner, message, session="s") -> None:
+    await runner.session_service.create_session(app_name="till", user_id="me", session_id=session)
+    async for _ in runner.run_async(user_id="me", session_id=session, new_message=message):
         pass
 
 
@@ -66,6 +69,30 @@ async def test_a_request_is_shown_with_the_commands_that_answer_it(runner, feed,
     assert approve.split()[:3] == ["approve", "durable-adk", "approve"]
     assert approve.endswith("--store s.db")
     assert reject.split()[0] == "reject"
+
+
+async def test_only_invocations_that_have_changed_are_read(runner, feed, screen, monkeypatch):
+    """Many may be open for days, and a feed looks several times a second."""
+    key = SessionKey("till", "me", "of days ago")
+    feed._open |= {f"i{n}": _Invocation(key, 0.0) for n in range(50)}
+
+    async def read(key: SessionKey, invocation_id: str) -> InvocationRecord | None:
+        assert key.session_id == "s"
+        return await found(key, invocation_id)
+
+    found = runner.session_service.get_invocation
+    monkeypatch.setattr(runner.session_service, "get_invocation", read)
+    await ask(runner, "Refund order 7.")
+    assert len(await shown(feed, screen)) == 5
+
+
+async def test_a_change_is_found_among_many(runner, feed, screen, monkeypatch):
+    """Also where more have changed than one page of the store's listing has."""
+    monkeypatch.setattr(feed_module, "_PAGE", 1)
+    for session in ("s", "t"):
+        await ask(runner, "Refund order 7.", session)
+    lines = await shown(feed, screen)
+    assert sum("waits for approval" in line for line in lines) == 2
 
 
 async def test_what_was_there_before_is_not_shown(runner, screen, tmp_path):
