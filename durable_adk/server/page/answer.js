@@ -36,9 +36,9 @@ export function answerCard(pending, { done = () => {}, place = null } = {}) {
   const deadline = pending.deadline && h("p", { class: "deadline" }, `Without an answer it is decided on ${exact(pending.deadline).slice(0, 16)}.`);
   const card = h("article", { class: `answer ${pending.kind}`, "aria-label": label, tabindex: -1, "data-call": pending.callId }, head, place, hint, deadline);
   const draft = draftOf(pending.appName, pending.userId, pending.sessionId, pending.invocationId, pending.callId);
-  const answered = () => {
-    draft.set(null);
-    done();
+  const answered = (why) => {
+    if (!why) draft.set(null);
+    done(why);
   };
   const send = sender(card, pending, answered);
   card.append((BODIES[pending.kind] ?? BODIES.long_running)(pending, send, card, draft));
