@@ -55,7 +55,7 @@ export class Account {
     if (this.#asking) return;
     this.#asking = true;
     const said = h("div", null, why && failure({ message: `The server does not accept your token any more. ${why}` }));
-    const input = h("input", { type: "password", id: "token", required: true, autocomplete: "off" });
+    const input = h("input", { type: "password", id: "token", required: true, autofocus: true, autocomplete: "off" });
     const use = async (event) => {
       event.preventDefault();
       const before = token.get();
