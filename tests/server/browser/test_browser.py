@@ -56,21 +56,30 @@ async def browser() -> AsyncIterator[object]:
 
 @asynccontextmanager
 async def tab(browser, web, path="/", *, ours=True, **options):
-    """A tab with a page; what the console says of errors fails the test if the page is ours."""
+    """A tab with a page; errors in its console and refused requests fail the test if it is ours."""
     context = await browser.new_context(viewport={"width": 1280, "height": 860}, **options)
     page = await context.new_page()
     page.set_default_timeout(30_000)
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda said: said.type == "error" and problems.append(said.text))
+    page.on("response", lambda response: problems.extend(_problems(response)))
     await page.goto(web.url + path)
     try:
         yield page
     finally:
         await _kept(page)
         await context.close()
-    # That a server was away is said in the console by the browser itself.
-    assert not ours or [one for one in problems if "net::" not in one and "503" not in one] == []
+    # The browser itself writes to the console that a server was away, or which status it gave.
+    said = ("net::", "Failed to load resource")
+    assert not ours or [one for one in problems if not one.startswith(said)] == []
+
+
+def _problems(response):
+    """Refusals but of what is not there yet: a session whose first run waits, a server."""
+    early = response.status == 404 and "/sessions/" in response.url
+    if response.status >= 400 and response.status != 503 and not early:
+        yield f"{response.status} {response.url}"
 
 
 async def _kept(page) -> None:
