@@ -13,7 +13,7 @@ from durable_adk.cli.dev.state import DevState
 from durable_adk.events import Event
 from tests.support.commands import Terminal, until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 
 WEATHER = """
 import time
