@@ -167,6 +167,17 @@ class WorkerOptions:
     webhooks: Webhooks | None = None
     """Who is told of invocations that pause or end; None: nobody."""
 
+    def __post_init__(self) -> None:
+        """Check that it can run anything.
+
+        Raises:
+            InvalidRequestError: A number of concurrent activities or workflow tasks is too small.
+        """
+        # A worker that keeps workflows in memory needs a second task to evict one for another.
+        for name, least in (("max_concurrent", 1), ("max_concurrent_workflow_tasks", 2)):
+            if (given := getattr(self, name)) < least:
+                raise InvalidRequestError(f"{name} is {given}; it must be at least {least}.")
+
 
 def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
     """The sandbox guards only `durable_adk.workflows`, and passes the other modules (D15)."""

@@ -4,12 +4,15 @@ import re
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from durable_adk import errors
 from durable_adk.client.connect import KEEP_ALIVE
 from durable_adk.client.invocations import TASK_TIMEOUT
+from durable_adk.errors import InvalidRequestError
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT
 from durable_adk.settings import Limits, Settings
@@ -84,6 +87,16 @@ def test_every_option_of_a_worker_has_its_row_and_its_default() -> None:
     assert options == {
         f"`{field.name}`": shown(getattr(made, field.name)) for field in fields(WorkerOptions)
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("max_concurrent", 0), ("max_concurrent_workflow_tasks", 1)]
+)
+def test_a_worker_that_could_run_nothing_is_refused(name: str, given: int) -> None:
+    """Temporal's would start, and wait without a word."""
+    options: dict[str, Any] = {name: given}
+    with pytest.raises(InvalidRequestError, match=f"{name} is {given}; it must be at least"):
+        WorkerOptions(**options)
 
 
 def test_every_fixed_time_has_its_row() -> None:
