@@ -37,7 +37,7 @@ class CutReader:
                 f"GET {self.path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
                 f"Last-Event-ID: {self._last}\r\n\r\n".encode()
             )
-            data = await _some(reader, self.chance.randrange(700, 2500))
+            data = await _some(reader, self.chance.randrange(500, 1100))
             writer.close()
             self.cuts += 1
             if data.startswith(b"HTTP/1.1 404"):  # it waits for a worker
@@ -121,7 +121,7 @@ async def test_streams_that_are_cut_anywhere_have_no_gap_and_no_repeat(client, t
             writer.close()
         whole = await read(servers[1], f"/invocations/{started[0]}/events")
         assert await servers[0].get(f"{USERS}/{names[0]}")
-    assert sum(reader.cuts for reader in readers) > 2 * RUNS
+    assert all(reader.cuts > 1 for reader in readers)  # a whole stream has at least 1,300 bytes
     expected = [one.data["event"]["content"]["parts"][0]["text"] for one in whole[:-1]]
     for reader in readers:
         events = [one for one in reader.items if one["type"] == "event"]

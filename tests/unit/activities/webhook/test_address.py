@@ -73,7 +73,12 @@ async def test_hosts_that_are_never_found_keep_nobody_waiting(
 ) -> None:
     """A user can name many whose name servers do not answer; other work still has threads."""
     answers = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers.wait() or [])
+
+    def found(*_: object, **__: object) -> list[object]:
+        answers.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
     monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
     monkeypatch.setattr(address, "THREAD_TIMEOUT", 0.05)
     try:
@@ -106,7 +111,7 @@ async def test_a_name_server_that_never_answers_holds_up_no_other(
     monkeypatch.setattr(socket, "getaddrinfo", found)
     only = ThreadPoolExecutor(1)
     try:
-        slow = [asyncio.create_task(look(f"{n % 8}.example")) for n in range(40)]
+        slow = [asyncio.create_task(look(f"slow-{n % 8}.example")) for n in range(40)]
         await asyncio.sleep(0)
         assert await look(NAME) == PUBLIC[:1]
         answers.set()
