@@ -6,9 +6,11 @@ No agent code is imported and Temporal is not asked.
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
+from heapq import merge
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.sessions.call_attempt import CallAttempt
+from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import ATTEMPT, OPEN, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -54,6 +56,52 @@ async def find_invocations(
             yield one
 
 
+async def invocations_by_time(
+    sessions: SessionLog,
+    apps: Collection[str],
+    where: InvocationFilter,
+    *,
+    statuses: Collection[Status] = (),
+    beyond: InvocationPosition | None = None,
+    oldest_first: bool = False,
+    size: int = 50,
+) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
+    """Yield invocations of several apps by the time of their status, the newest first.
+
+    Args:
+        sessions: The store.
+        apps: The names of the apps.
+        where: Which sessions of these apps.
+        statuses: Restricts them to invocations with one of these; empty: all.
+        beyond: The position to go on from.
+        oldest_first: The oldest first. One that changes meanwhile is then not missed.
+        size: How many to read at a time.
+    """
+    while True:
+        pages = [
+            await sessions.invocations_by_time(
+                app_name=name,
+                user_id=where.user,
+                session_id=where.session,
+                statuses=statuses,
+                limit=size,
+                beyond=beyond,
+                oldest_first=oldest_first,
+            )
+            for name in apps
+        ]
+        page = list(merge(*pages, key=_position, reverse=not oldest_first))[:size]
+        for item in page:
+            yield item
+        if len(page) < size:
+            return
+        beyond = _position(page[-1])
+
+
+def _position(item: tuple[SessionKey, InvocationRecord]) -> InvocationPosition:
+    return InvocationPosition.of(*item)
+
+
 async def recent_sessions(sessions: SessionLog, where: InvocationFilter) -> AsyncGenerator[Session]:
     """Yield the matching sessions, without events, from the last updated one on.
 
@@ -86,7 +134,11 @@ async def find_pending_calls(sessions: SessionLog, where: InvocationFilter) -> l
     found: dict[SessionKey, dict[str, InvocationRecord]] = {}
     async for key, record in find_invocations(sessions, where, statuses=OPEN):
         found.setdefault(key, {})[record.invocation_id] = record
-    calls = [call for key, records in found.items() for call in await _of(sessions, key, records)]
+    calls = [
+        call
+        for key, records in found.items()
+        for call in await pending_calls_in(sessions, key, records)
+    ]
     return sorted(calls, key=lambda item: item.call.asked_at)
 
 
@@ -97,10 +149,10 @@ async def pending_calls_of(
     record = await sessions.get_invocation(key, invocation_id)
     if record is None or record.status is not Status.PAUSED:
         return []
-    return await _of(sessions, key, {invocation_id: record})
+    return await pending_calls_in(sessions, key, {invocation_id: record})
 
 
-async def _of(
+async def pending_calls_in(
     sessions: SessionLog, key: SessionKey, records: Mapping[str, InvocationRecord]
 ) -> list[LocatedCall]:
     """The pending calls of open invocations; reads no event before the first of these began."""

@@ -173,7 +173,7 @@ async def _watched(sessions: SessionLog, key: SessionKey, after: int) -> list[st
     names = [record.invocation_id async for _, record in found]
     for stored in await sessions.read_events(key, after=after - 1, upto=after) if after else ():
         since = stored.event.timestamp - _CLOCKS
-        recent = await sessions.newest_invocations(
+        recent = await sessions.invocations_by_time(
             app_name=app, user_id=user, session_id=session, limit=_RECENT
         )
         names.append(stored.event.invocation_id)

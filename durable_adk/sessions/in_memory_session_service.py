@@ -1,6 +1,7 @@
 """Sessions stored in the memory of the process."""
 
 import asyncio
+import operator
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Coroutine
@@ -15,7 +16,7 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import (
     InvocationPage,
     InvocationPosition,
-    NewestInvocations,
+    InvocationsByTime,
     NoteKey,
     Page,
     Position,
@@ -220,21 +221,24 @@ class _MemoryTables:
         chosen = [(key, self.invocation(key, name)) for key, name in nsmallest(page.limit, found)]
         return [(key, record) for key, record in chosen if record is not None]
 
-    def newest_invocations(
-        self, wanted: NewestInvocations
+    def invocations_by_time(
+        self, wanted: InvocationsByTime
     ) -> list[tuple[SessionKey, InvocationRecord]]:
         found = [
-            (InvocationPosition(record.update_time, key.user_id, key.session_id, name), key)
+            (InvocationPosition.of(key, record), key)
             for key, log in self._logs.items()
             if key.app_name == wanted.app_name
             and wanted.user_id in (None, key.user_id)
             and wanted.session_id in (None, key.session_id)
-            for name, record in log.invocations.items()
+            for record in log.invocations.values()
             if not wanted.statuses or record.status in wanted.statuses
         ]
-        chosen = sorted(one for one in found if wanted.before is None or one[0] < wanted.before)
-        newest = chosen[::-1][: wanted.limit]
-        records = [(key, self.invocation(key, place.invocation_id)) for place, key in newest]
+        found.sort(reverse=not wanted.oldest_first)
+        if wanted.beyond is not None:
+            passed = operator.gt if wanted.oldest_first else operator.lt
+            found = [one for one in found if passed(one[0], wanted.beyond)]
+        chosen = found[: wanted.limit]
+        records = [(key, self.invocation(key, place.invocation_id)) for place, key in chosen]
         return [(key, record) for key, record in records if record is not None]
 
     def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:

@@ -56,7 +56,7 @@ async def test_a_remote_agent_asks_our_server(client, tmp_path):
         http = await place.server()
         asking = await side("ask", f"{http.base_url}{CARD}", "one", "two")
         output, _ = await asking.communicate()
-        runs = await place.sessions.newest_invocations(app_name="app")
+        runs = await place.sessions.invocations_by_time(app_name="app")
     assert json.loads(output.splitlines()[-1]) == ["remote: First.", "remote: Second."]
     assert len(runs) == 2
     assert len({key for key, _ in runs}) == 1

@@ -125,7 +125,7 @@ async def test_a_front_ends_headers_count(client, tmp_path):
 
 async def until_begun(place: Place) -> None:
     """Wait until an invocation has begun."""
-    while not await place.sessions.newest_invocations(app_name="app", limit=1):
+    while not await place.sessions.invocations_by_time(app_name="app", limit=1):
         await asyncio.sleep(0.02)
 
 

@@ -37,7 +37,7 @@ class Store:
         """Return the names of the apps."""
         return ["app"]
 
-    async def newest_invocations(
+    async def invocations_by_time(
         self, *, limit: int, **_: Any
     ) -> list[tuple[SessionKey, InvocationRecord]]:
         """Return the newest ones."""

@@ -219,7 +219,7 @@ def slow(gate: asyncio.Event) -> LlmAgent:
 
 async def running(place: Place) -> str:
     """The id of the invocation that has begun."""
-    while not (found := await place.sessions.newest_invocations(app_name="app", limit=1)):
+    while not (found := await place.sessions.invocations_by_time(app_name="app", limit=1)):
         await asyncio.sleep(0.02)
     return found[0][1].invocation_id
 

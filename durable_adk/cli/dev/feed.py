@@ -5,7 +5,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from durable_adk.cli.dev.lines import Lines, logs_are_detailed, logs_are_json
 from durable_adk.cli.dev.process import Said
 from durable_adk.cli.pending import request_and_commands
 from durable_adk.cli.terminal import counted
-from durable_adk.client.queries import pending_calls_of
+from durable_adk.client.queries import InvocationFilter, invocations_by_time, pending_calls_of
 from durable_adk.errors import DurableAdkError, frames_in
 from durable_adk.events.event import Event
-from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -134,17 +133,15 @@ class SessionsFeed:
     async def _changed(self, since: float) -> list[InvocationRecord]:
         """Return the invocations that were seen and go on, whose status changed since a time."""
         going = {name: known.key for name, known in self._open.items() if not known.waits}
+        apps = {key.app_name for key in going.values()}
+        newest = invocations_by_time(self._sessions, apps, InvocationFilter(), size=_PAGE)
         found = list[InvocationRecord]()
-        for app in {key.app_name for key in going.values()}:
-            before = None
-            while page := await self._sessions.newest_invocations(
-                app_name=app, limit=_PAGE, before=before
-            ):
-                found += [one for key, one in page if going.get(one.invocation_id) == key]
-                key, last = page[-1]
-                if last.update_time < since or len(page) < _PAGE:
+        async with aclosing(newest):
+            async for key, record in newest:
+                if record.update_time < since:
                     break
-                before = InvocationPosition(last.update_time, *key[1:], last.invocation_id)
+                if going.get(record.invocation_id) == key:
+                    found.append(record)
         return found
 
     async def _read(self, session: Session, until: float) -> None:

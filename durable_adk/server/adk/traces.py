@@ -140,7 +140,7 @@ async def _sessions(
 ) -> list[SessionKey]:
     """Return the sessions of this id that the caller may see: users may have chosen the same."""
     user = caller.only(user_id)
-    found = await services.session_service.newest_invocations(
+    found = await services.session_service.invocations_by_time(
         app_name=app_name, user_id=user, session_id=session_id, limit=_PAGES
     )
     return sorted({key for key, _ in found})

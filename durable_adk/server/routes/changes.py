@@ -106,7 +106,7 @@ class StatusChanges:
         """Return the newest invocations of each app."""
         found = _Newest()
         for name in await self._services.app_names():
-            newest = await self._services.session_service.newest_invocations(
+            newest = await self._services.session_service.invocations_by_time(
                 app_name=name, limit=_PAGE
             )
             found.add(name, [_Change(record.update_time, key, record) for key, record in newest])

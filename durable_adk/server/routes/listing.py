@@ -3,13 +3,14 @@
 import base64
 import json
 from collections.abc import Sequence
-from heapq import merge
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from durable_adk.client.queries import InvocationFilter, invocations_by_time
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import JsonModel, check_id
 from durable_adk.server.caller import CurrentCaller
@@ -28,6 +29,7 @@ _SCANNED = 2000
 OfApp = Annotated[str | None, Query(description="Only this app.")]
 OfUser = Annotated[str | None, Query(description="Only this user.")]
 OfSession = Annotated[str | None, Query(description="Only this session.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 
 
 class InvocationList(JsonModel):
@@ -49,38 +51,30 @@ async def list_invocations(
     query: Annotated[
         str | None, Query(description="Text of the message, or of an id.", max_length=200)
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    limit: Limit = 50,
     page_token: str | None = None,
 ) -> Response:
     """Return invocations, the newest first."""
-    user = caller.only(user_id)
-    before, scanned, found = position_of(page_token), 0, list[InvocationSummary]()
-    names = [app_name] if app_name else await services.app_names()
-    while True:
-        pages = [
-            await services.session_service.newest_invocations(
-                app_name=name,
-                user_id=user,
-                session_id=session_id,
-                statuses=status or (),
-                limit=limit,
-                before=before,
-            )
-            for name in names
-        ]
-        page = list(merge(*pages, key=place_of, reverse=True))[:limit]
-        for place, (key, record) in enumerate(page, 1):
-            before = place_of((key, record))
+    where = InvocationFilter(app=app_name, user=caller.only(user_id), session=session_id)
+    before, found = position_of(page_token), list[InvocationSummary]()
+    newest = invocations_by_time(
+        services.session_service,
+        [app_name] if app_name else await services.app_names(),
+        where,
+        statuses=status or (),
+        beyond=before,
+        size=limit + 1,
+    )
+    scanned = 0
+    async with aclosing(newest):
+        async for key, record in newest:
+            if len(found) == limit or scanned == _SCANNED:
+                return as_json(_list(found, before))
+            before = InvocationPosition.of(key, record)
+            scanned += 1
             summary = await _matching(services, key, record, query)
             found += [summary] if summary else []
-            if len(found) == limit:
-                more = place < len(page) or len(page) == limit
-                return as_json(_list(found, before if more else None))
-        scanned += len(page)
-        if len(page) < limit:
-            return as_json(_list(found, None))
-        if scanned >= _SCANNED:
-            return as_json(_list(found, before))
+    return as_json(_list(found, None))
 
 
 @router.get("/counts")
@@ -109,12 +103,6 @@ async def _matching(
     texts = (summary.message, record.invocation_id, *key, summary.status)
     wanted = query.casefold()
     return summary if any(wanted in (text or "").casefold() for text in texts) else None
-
-
-def place_of(item: tuple[SessionKey, InvocationRecord]) -> InvocationPosition:
-    """Return the position of an invocation in lists."""
-    key, record = item
-    return InvocationPosition(record.update_time, key.user_id, key.session_id, record.invocation_id)
 
 
 def _list(found: Sequence[InvocationSummary], before: InvocationPosition | None) -> InvocationList:

@@ -20,7 +20,7 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import (
     InvocationPage,
     InvocationPosition,
-    NewestInvocations,
+    InvocationsByTime,
     Page,
     Position,
     Tables,
@@ -185,7 +185,7 @@ class InvocationRecords(Transactions):
         )
         return await self._store.read(lambda tables: tables.page_of_invocations(page))
 
-    async def newest_invocations(
+    async def invocations_by_time(
         self,
         *,
         app_name: str,
@@ -193,9 +193,10 @@ class InvocationRecords(Transactions):
         session_id: str | None = None,
         statuses: Collection[Status] = (),
         limit: int = 50,
-        before: InvocationPosition | None = None,
+        beyond: InvocationPosition | None = None,
+        oldest_first: bool = False,
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Return the invocations whose status changed last, the newest first.
+        """Return invocations by the time at which their status changed last, the newest first.
 
         Args:
             app_name: Name of the app.
@@ -203,17 +204,19 @@ class InvocationRecords(Transactions):
             session_id: Restricts them to sessions with this id.
             statuses: Restricts them to invocations with one of these; empty: all.
             limit: Largest number of them.
-            before: The position of the last one of the previous page.
+            beyond: The position of the last one of the previous page.
+            oldest_first: The oldest first. One that changes between two pages is then not missed.
         """
-        wanted = NewestInvocations(
+        wanted = InvocationsByTime(
             app_name=app_name,
             user_id=user_id,
             session_id=session_id,
             statuses=frozenset(statuses),
             limit=limit,
-            before=before,
+            beyond=beyond,
+            oldest_first=oldest_first,
         )
-        return await self._store.read(lambda tables: tables.newest_invocations(wanted))
+        return await self._store.read(lambda tables: tables.invocations_by_time(wanted))
 
     async def count_invocations(
         self, *, app_name: str, user_id: str | None = None

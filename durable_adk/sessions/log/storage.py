@@ -76,17 +76,22 @@ class InvocationPage:
 
 
 class InvocationPosition(NamedTuple):
-    """A place among the newest invocations of an app."""
+    """A place among the invocations of an app, by the time of their status."""
 
     update_time: float
     user_id: str
     session_id: str
     invocation_id: str
 
+    @classmethod
+    def of(cls, key: SessionKey, record: InvocationRecord) -> "InvocationPosition":
+        """Return the place of an invocation."""
+        return cls(record.update_time, key.user_id, key.session_id, record.invocation_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewestInvocations:
-    """Selects invocations, last updated first; see `InvocationRecords.newest_invocations`."""
+class InvocationsByTime:
+    """Selects invocations by the time of their status; see `invocations_by_time`."""
 
     app_name: str
     user_id: str | None = None
@@ -94,7 +99,9 @@ class NewestInvocations:
     statuses: Collection[Status] = ()
     """Empty: all."""
     limit: int
-    before: InvocationPosition | None = None
+    beyond: InvocationPosition | None = None
+    """The last one of the previous page."""
+    oldest_first: bool = False
 
 
 class NoteKey(NamedTuple):
@@ -204,10 +211,10 @@ class Tables(Protocol):
         """Read copies of the rows of a page."""
         ...
 
-    def newest_invocations(
-        self, wanted: NewestInvocations
+    def invocations_by_time(
+        self, wanted: InvocationsByTime
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Read the invocations that were updated last, the newest first."""
+        """Read the invocations that were updated last, or have not been for longest."""
         ...
 
     def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:

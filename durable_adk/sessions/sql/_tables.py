@@ -13,7 +13,7 @@ from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import (
     InvocationPage,
-    NewestInvocations,
+    InvocationsByTime,
     NoteKey,
     Page,
     Row,
@@ -185,10 +185,10 @@ class SqlTables:
     ) -> list[tuple[SessionKey, InvocationRecord]]:
         return [_keyed(row) for row in self._connection.execute(sql.page_query(page)).mappings()]
 
-    def newest_invocations(
-        self, wanted: NewestInvocations
+    def invocations_by_time(
+        self, wanted: InvocationsByTime
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        rows = self._connection.execute(sql.newest_query(wanted)).mappings()
+        rows = self._connection.execute(sql.by_time_query(wanted)).mappings()
         return [_keyed(row) for row in rows]
 
     def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from durable_adk.sessions.log.storage import InvocationPage, NewestInvocations, NoteKey
+from durable_adk.sessions.log.storage import InvocationPage, InvocationsByTime, NoteKey
 from durable_adk.sessions.records import KEPT, WITHDRAWN
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sql.schema import (
@@ -201,19 +201,21 @@ def _order(page: InvocationPage) -> tuple[str, ...]:
     return _IDS[1:] if page.session_id is None else _IDS[2:]
 
 
-_NEWEST = (INVOCATIONS.c.update_time, *(INVOCATIONS.c[name] for name in _IDS))
+_TIME = (INVOCATIONS.c.update_time, *(INVOCATIONS.c[name] for name in _IDS))
 
 
-def newest_query(wanted: NewestInvocations) -> Select[Any]:
-    """Build the query for the newest invocations, in the order of an index from its end."""
+def by_time_query(wanted: InvocationsByTime) -> Select[Any]:
+    """Build the query for the newest or oldest invocations, in the order of an index."""
     fixed = {"app_name": wanted.app_name, "user_id": wanted.user_id}
     fixed["session_id"] = wanted.session_id
     query = select(INVOCATIONS).filter_by(**{k: v for k, v in fixed.items() if v is not None})
     if wanted.statuses:
         query = query.where(INVOCATIONS.c.status.in_(sorted(wanted.statuses)))
-    if wanted.before is not None:
-        query = query.where(tuple_(*_NEWEST) < wanted.before)
-    return query.order_by(*(column.desc() for column in _NEWEST)).limit(wanted.limit)
+    if wanted.beyond is not None:
+        place = tuple_(*_TIME)
+        query = query.where(place > wanted.beyond if wanted.oldest_first else place < wanted.beyond)
+    order = [column.asc() if wanted.oldest_first else column.desc() for column in _TIME]
+    return query.order_by(*order).limit(wanted.limit)
 
 
 def counts_query(app_name: str, user_id: str | None) -> Select[str, int]:

@@ -360,7 +360,7 @@ async def test_notes_of_older_releases_get_an_end(service, path, monkeypatch):
     assert not await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
 
 
-async def test_newest_invocations_are_found_by_an_index(service, path):
+async def test_invocations_by_time_are_found_by_an_index(service, path):
     """However many invocations have ended, those that wait are found without looking at them."""
     await opened(service)
     with contextlib.closing(sqlite3.connect(path)) as connection:

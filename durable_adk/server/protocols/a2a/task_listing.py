@@ -1,12 +1,16 @@
 """Lists of tasks, the newest first."""
 
+from contextlib import aclosing
+
 from a2a.types import ListTasksRequest, ListTasksResponse, TaskState
 from a2a.utils.task import apply_history_length, validate_page_size
 
+from durable_adk.client.queries import InvocationFilter, invocations_by_time
 from durable_adk.server.caller import Caller
 from durable_adk.server.protocols.a2a.task import STATES, TaskView
-from durable_adk.server.routes.listing import place_of, position_of, token_of
+from durable_adk.server.routes.listing import position_of, token_of
 from durable_adk.server.services import ServerServices
+from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import CHILD_PREFIX
 
@@ -34,31 +38,29 @@ async def list_tasks(
     sessions, before = services.session_service, position_of(params.page_token)
     user, context = caller.only(None), params.context_id or None
     answer.total_size = await _total(services, app_name, user, context, statuses)
-    while True:
-        page = await sessions.newest_invocations(
-            app_name=app_name,
-            user_id=user,
-            session_id=context,
-            statuses=statuses,
-            limit=size,
-            before=before,
-        )
-        for item in page:
-            key, record = item
+    newest = invocations_by_time(
+        sessions,
+        [app_name],
+        InvocationFilter(user=user, session=context),
+        statuses=statuses,
+        beyond=before,
+        size=size + 1,
+    )
+    async with aclosing(newest):
+        async for key, record in newest:
             if record.update_time < since:
-                return answer
-            before = place_of(item)
+                break
+            if len(answer.tasks) == size and before is not None:
+                answer.next_page_token = token_of(before)
+                break
+            before = InvocationPosition.of(key, record)
             if key.session_id.startswith(CHILD_PREFIX):
                 continue
             view = TaskView(services, key, record.invocation_id)
             task = await view.task(record, artifacts=params.include_artifacts)
             if params.status in (TaskState.TASK_STATE_UNSPECIFIED, task.status.state):
                 answer.tasks.append(apply_history_length(task, params))
-            if len(answer.tasks) == size:
-                answer.next_page_token = token_of(before)
-                return answer
-        if len(page) < size:
-            return answer
+    return answer
 
 
 async def _total(

@@ -26,7 +26,7 @@ async def filled(service, key, monkeypatch):
 
 async def listed(service, key, **options):
     """The names of a page."""
-    found = await service.newest_invocations(app_name=key.app_name, **options)
+    found = await service.invocations_by_time(app_name=key.app_name, **options)
     return [record.invocation_id for _, record in found]
 
 
@@ -38,14 +38,15 @@ async def test_the_newest_come_first(filled, key):
     assert await listed(filled, key, session_id="a") == ["i2", "i1"]
     assert await listed(filled, key, statuses={Status.PAUSED}) == ["i2", "i3", "i1"]
     assert await listed(filled, key._replace(app_name="other")) == []
-    seen, before = [], None
-    while page := await filled.newest_invocations(app_name=key.app_name, limit=1, before=before):
-        ((where, record),) = page
-        seen.append(record.invocation_id)
-        before = InvocationPosition(
-            record.update_time, where.user_id, where.session_id, record.invocation_id
-        )
-    assert seen == expected
+    for oldest_first in (False, True):
+        seen, beyond = [], None
+        while page := await filled.invocations_by_time(
+            app_name=key.app_name, limit=1, beyond=beyond, oldest_first=oldest_first
+        ):
+            ((where, record),) = page
+            seen.append(record.invocation_id)
+            beyond = InvocationPosition.of(where, record)
+        assert seen == (expected[::-1] if oldest_first else expected)
 
 
 async def test_invocations_are_counted_by_status(filled, key):
