@@ -50,7 +50,7 @@ def token(pending: dict, **more) -> str:
 async def waits(http: httpx.AsyncClient) -> dict:
     """Ask for a payment; the call that waits."""
     await read(http, "/run_sse", message("hi"))
-    (pending,) = (await http.get("/pending")).json()
+    (pending,) = (await http.get("/pending")).json()["pending"]
     return pending
 
 

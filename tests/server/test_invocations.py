@@ -145,7 +145,7 @@ async def test_a_confirmation_is_found_and_given(pays):
     await session(http)
     name = (await start(http))["invocationId"]
     waiting = await reached(http, name, "paused")
-    (asked,) = (await http.get("/pending")).json()
+    (asked,) = (await http.get("/pending")).json()["pending"]
     assert waiting["pending"] == [asked]
     assert (asked["name"], asked["kind"], asked["arguments"]) == (
         "pay",
@@ -188,7 +188,7 @@ async def test_a_decision_is_no_result(client, tmp_path):
         path, body = f"/invocations/{name}/answers", {"callId": asked["callId"]}
         refused = await http.post(path, json=body | {"confirmed": True})
         assert (refused.status_code, "give `response`" in refused.text) == (400, True)
-        assert (await http.get("/pending")).json() == [asked]
+        assert (await http.get("/pending")).json()["pending"] == [asked]
         for answer in ({"answer": "yes"}, {"answer": "yes"}, {"answer": "no"}):
             given = await http.post(path, json=body | {"response": answer})
             assert given.status_code == 202
@@ -207,7 +207,7 @@ async def test_a_reader_reads_through_a_pause(pays):
         async for one in stream:
             seen.append(brief(one))
             if seen[-1] == "(paused)":
-                (asked,) = (await http.get("/pending?session_id=s")).json()
+                (asked,) = (await http.get("/pending?session_id=s")).json()["pending"]
                 answer = {"callId": asked["callId"], "response": {"confirmed": False}}
                 await http.post(f"/invocations/{name}/answers", json=answer)
     assert seen.index("(paused)") < seen.index("Done.")
@@ -223,7 +223,7 @@ async def test_cancelling_ends_what_waits(pays):
     assert (await http.post(f"/invocations/{name}/cancel")).status_code == 200
     done = await reached(http, name, "cancelled")
     assert done["error"]["type"] == "InvocationCancelledError"
-    assert (await http.get("/pending")).json() == []
+    assert (await http.get("/pending")).json()["pending"] == []
 
 
 async def test_lists_are_filtered_and_paged(client, tmp_path):
@@ -334,7 +334,7 @@ async def test_an_answer_wakes_the_readers_of_a_pause(client, tmp_path, idle):
         await session(http)
         name = (await start(http))["invocationId"]
         await reached(http, name, "paused")
-        (asked,) = (await http.get("/pending")).json()
+        (asked,) = (await http.get("/pending")).json()["pending"]
         path = f"/invocations/{name}"
         async with asyncio.timeout(20), streamed(http, f"{path}/events") as stream:
             await idle.wait()
@@ -382,7 +382,7 @@ async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_p
             await session(http, name)
             body = message("hi", invocationId="same", sessionId=name)
             assert (await http.post("/run", json=body)).status_code == 200
-        asked = {one["sessionId"]: one for one in (await http.get("/pending")).json()}
+        asked = {one["sessionId"]: one for one in (await http.get("/pending")).json()["pending"]}
         decision = {"callId": asked["s"]["callId"], "confirmed": True}
         steered = {"message": {"role": "user", "parts": [{"text": "wait"}]}}
         bodies = {"answers": decision, "cancel": {}, "steer": steered}

@@ -206,7 +206,7 @@ async def test_a_run_that_is_answered_goes_on(client, tmp_path):
         assert [one.id for one in again] == [one.id for one in sent[1:]]
         position = sent[-1].id or ""
         async with streamed(http, "/run_sse", body, last_event_id=position) as stream:
-            (asked,) = (await http.get("/pending")).json()
+            (asked,) = (await http.get("/pending")).json()["pending"]
             answer = {"callId": asked["callId"], "confirmed": True}
             response = await http.post("/invocations/i/answers", json=answer)
             assert response.status_code == 202, response.text

@@ -34,8 +34,8 @@ const sessions = new Sessions((key) => {
 });
 const waiting = h("span", { class: "badge", hidden: true });
 const inbox = new Inbox((number) => {
-  waiting.hidden = number === 0;
-  waiting.textContent = String(number);
+  waiting.hidden = !number;
+  waiting.textContent = number;
   document.title = number ? `(${number}) durable_adk` : "durable_adk";
 }, changed);
 const account = new Account(showUsers, dialog);

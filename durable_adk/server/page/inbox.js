@@ -6,6 +6,8 @@ import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { count } from "./format.js";
 import { empty } from "./panels.js";
 
+const PAGE = 50;
+
 export class Inbox {
   element = h("section", { class: "page inbox", "aria-labelledby": "inbox-title" });
   #list = h("div", { class: "cards" });
@@ -13,39 +15,59 @@ export class Inbox {
   #lead = h("p", { class: "lead" });
   #cards = new Map();
   #refused = h("div");
+  #foot = h("div", { class: "foot" });
+  #wanted = PAGE;
+  #readings = 0;
   #onCount;
   #onRefused;
   #where = {};
 
   /**
-   * @param {function(number)} onCount is told how many calls wait
+   * @param {function(string)} onCount is told how many calls wait, as text; "" for none
    * @param {function()} onRefused is told that an answer came too late, so that lists are old
    */
   constructor(onCount, onRefused) {
     this.#onCount = onCount;
     this.#onRefused = onRefused;
     const back = h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back"));
-    this.element.append(h("header", null, back, h("h1", { id: "inbox-title", tabindex: -1 }, "Inbox")), this.#lead, this.#trouble, this.#refused, this.#list);
+    this.element.append(h("header", null, back, h("h1", { id: "inbox-title", tabindex: -1 }, "Inbox")), this.#lead, this.#trouble, this.#refused, this.#list, this.#foot);
   }
 
   /** Show only what waits of an app and a user; empty: of all. */
   narrow(where) {
     this.#where = where;
+    this.#wanted = PAGE;
     return this.refresh();
   }
 
   /** Read again what waits. Cards that are there keep what was put into them. */
   async refresh() {
-    let pending;
+    const reading = (this.#readings += 1);
+    const pending = [];
+    let next;
     try {
-      pending = await get(["pending"], { app_name: this.#where.app, user_id: this.#where.user });
+      do {
+        const where = { app_name: this.#where.app, user_id: this.#where.user, limit: PAGE, page_token: next };
+        const page = await get(["pending"], where);
+        pending.push(...page.pending);
+        next = page.nextPageToken;
+        if (reading !== this.#readings) return; // a later one knows better
+      } while (next && pending.length < this.#wanted);
     } catch (error) {
-      fill(this.#trouble, failure(error, () => this.refresh()));
+      if (reading === this.#readings) fill(this.#trouble, failure(error, () => this.refresh()));
       return;
     }
     fill(this.#trouble);
     this.#draw([...pending].sort((one, other) => one.askedAt - other.askedAt));
-    this.#onCount(pending.length);
+    const says = !next && pending.length ? count(pending.length, "call waits", "calls wait") : `The first ${pending.length} calls that wait`;
+    fill(this.#lead, pending.length ? `${says} for a person, oldest first.` : "");
+    fill(this.#foot, next && button("Show more", () => this.#more(), { kind: "small" }));
+    this.#onCount(pending.length ? `${pending.length}${next ? "+" : ""}` : "");
+  }
+
+  #more() {
+    this.#wanted += PAGE;
+    return this.refresh();
   }
 
   /** Say why an answer was refused also when its card is gone. */
@@ -73,7 +95,6 @@ export class Inbox {
     }
     this.#list.querySelector(":scope > .empty")?.remove();
     if (!pending.length) this.#list.append(empty("Nothing waits for you.", "Calls that need an approval, an answer or a credential appear here by themselves. The runs that asked hold no process while they wait."));
-    fill(this.#lead, pending.length ? `${count(pending.length, "call waits", "calls wait")} for a person, oldest first.` : "");
   }
 }
 

@@ -108,7 +108,7 @@ export class SessionView {
     this.#lookAtQueue();
     this.#panels[this.#tab]?.refresh();
     try {
-      const pending = await get(["pending"], inSession(this.#key));
+      const { pending } = await get(["pending"], { ...inSession(this.#key), limit: 200 });
       if (reading !== this.#readings) return; // a later one knows better
       this.#pending = new Map(pending.map((each) => [each.callId, each]));
       this.#later();

@@ -1,14 +1,21 @@
 """Routes of calls that wait for an answer."""
 
 import time
+from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter
 from google.genai import types
-from pydantic import StrictBool
+from pydantic import Field, StrictBool
 from starlette.responses import Response
 
-from durable_adk.client.queries import InvocationFilter, find_pending_calls
+from durable_adk.client.queries import (
+    InvocationFilter,
+    LocatedCall,
+    invocations_by_time,
+    pending_calls_in,
+)
 from durable_adk.conversation.answers import answer_message, check_answers
 from durable_adk.conversation.history import USER
 from durable_adk.conversation.pending_calls import (
@@ -27,18 +34,29 @@ from durable_adk.errors import (
     PermissionDeniedError,
 )
 from durable_adk.events.event import ANSWERED_BY
+from durable_adk.json_values import JsonModel
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.acceptance import accepted
 from durable_adk.server.routes.body import RequestBody, as_json
 from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation
-from durable_adk.server.routes.listing import OfApp, OfSession, OfUser
+from durable_adk.server.routes.listing import (
+    Limit,
+    OfApp,
+    OfSession,
+    OfUser,
+    position_of,
+    token_of,
+)
 from durable_adk.server.routes.records import requests_of
 from durable_adk.server.services import CurrentServices, ServerServices
-from durable_adk.sessions.records import Status
+from durable_adk.sessions.log.storage import InvocationPosition
+from durable_adk.sessions.records import OPEN, Status
 from durable_adk.wire.answer_token import AnswerToken
 from durable_adk.wire.messages import InvocationRequest
 
 router = APIRouter(tags=["pending"])
+_SCANNED = 500
+"""Most invocations that one request looks at for calls."""
 
 
 class GivenAnswer(RequestBody):
@@ -75,17 +93,54 @@ class CallAnswer(GivenAnswer):
     call_id: str
 
 
-@router.get("/pending", response_model=list[PendingRequest])
+class PendingList(JsonModel):
+    """A page of calls that wait for an answer."""
+
+    pending: list[PendingRequest] = Field(default_factory=list[PendingRequest])
+    next_page_token: str | None = None
+
+
+@router.get("/pending", response_model=PendingList)
 async def list_pending(
     services: CurrentServices,
     caller: CurrentCaller,
+    *,
     app_name: OfApp = None,
     user_id: OfUser = None,
     session_id: OfSession = None,
+    limit: Limit = 50,
+    page_token: str | None = None,
 ) -> Response:
-    """Return the calls that wait for an answer, oldest first."""
+    """Return the calls that wait for an answer, those of the oldest pause first.
+
+    A page has all calls of its last invocation, so it may have more than `limit`. It may have
+    fewer, or none, although others follow.
+    """
     where = InvocationFilter(app=app_name, user=caller.only(user_id), session=session_id)
-    return as_json(requests_of(await find_pending_calls(services.session_service, where)))
+    after, found = position_of(page_token), list[LocatedCall]()
+    oldest = invocations_by_time(
+        services.session_service,
+        [app_name] if app_name else await services.app_names(),
+        where,
+        statuses=OPEN,
+        beyond=after,
+        oldest_first=True,
+        size=limit + 1,
+    )
+    scanned = 0
+    async with aclosing(oldest):
+        async for key, record in oldest:
+            if len(found) >= limit or scanned == _SCANNED:
+                return as_json(_page(found, after))
+            after = InvocationPosition.of(key, record)
+            scanned += 1
+            records = {record.invocation_id: record}
+            found += await pending_calls_in(services.session_service, key, records)
+    return as_json(_page(found, None))
+
+
+def _page(found: Sequence[LocatedCall], after: InvocationPosition | None) -> PendingList:
+    return PendingList(pending=requests_of(found), next_page_token=after and token_of(after))
 
 
 @router.post("/invocations/{invocation_id}/answers", status_code=202)

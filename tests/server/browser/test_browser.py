@@ -588,8 +588,8 @@ async def test_many_runs_of_a_session_are_not_asked_about_one_by_one(browser, we
                     window.asked.push(pathname);
                     if (pathname.endsWith("/events")) return stream();
                     const invocationId = pathname.split("/").at(-1);
-                    const listed = /queue|pending/.test(pathname);
-                    return Response.json(listed ? [] : { ...about, invocationId });
+                    if (pathname.endsWith("/queue")) return Response.json([]);
+                    return Response.json({ ...about, invocationId, pending: [] });
                 };
                 const key = { appName: "a", userId: "u", sessionId: "many" };
                 const main = document.getElementById("main");
@@ -606,6 +606,60 @@ async def test_many_runs_of_a_session_are_not_asked_about_one_by_one(browser, we
         session = "/apps/a/users/u/sessions/many"
         assert [asked.count(path) for path in ("/pending", f"{session}/queue", session)] == [1] * 3
         assert len(asked) < 60  # of 200 runs
+
+
+async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
+    """More is shown when it is asked for; what was read later counts, also if it came first."""
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const { Inbox } = await import(new URL("page/inbox.js", location.href));
+                const about = { appName: "many", userId: "u", sessionId: "s", name: "pay" };
+                const ids = (at) => ({ invocationId: `i${at}`, callId: `c${at}` });
+                const call = (at) => ({ ...about, ...ids(at), askedAt: at });
+                const others = window.fetch;
+                window.late = Promise.resolve();
+                window.calls = Array.from({ length: 60 }, (_, at) => call(at));
+                window.fetch = async (url, options) => {
+                    const asked = url.searchParams;
+                    if (asked?.get("app_name") !== "many") return others(url, options);
+                    const from = Number(asked.get("page_token") ?? 0);
+                    const to = from + Number(asked.get("limit"));
+                    const pending = window.calls.slice(from, to);
+                    const more = to < window.calls.length;
+                    await window.late;
+                    return Response.json({ pending, ...(more && { nextPageToken: String(to) }) });
+                };
+                window.inbox = new Inbox((text) => (window.told = text), () => {});
+                document.getElementById("main").replaceChildren(window.inbox.element);
+                await window.inbox.narrow({ app: "many" });
+            }"""
+        )
+        cards = page.locator("#main .answer")
+        lead = page.locator("#main .lead")
+        assert await page.evaluate("window.told") == "50+"
+        assert await cards.count() == 50
+        assert (
+            await lead.text_content() == "The first 50 calls that wait for a person, oldest first."
+        )
+        await page.get_by_role("button", name="Show more").click()
+        await page.get_by_text("60 calls wait for a person, oldest first.").wait_for()
+        assert await page.evaluate("window.told") == "60"
+        assert await cards.last.get_attribute("data-call") == "c59"
+        await page.evaluate(
+            """async () => {
+                let end;
+                window.late = new Promise((resolve) => (end = resolve));
+                const slow = window.inbox.refresh();
+                window.late = Promise.resolve();
+                window.calls = window.calls.slice(0, 2);
+                await window.inbox.refresh();
+                end();
+                await slow;
+            }"""
+        )
+        assert await cards.count() == 2
+        assert await lead.text_content() == "2 calls wait for a person, oldest first."
 
 
 async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
