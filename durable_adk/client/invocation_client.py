@@ -128,27 +128,26 @@ class InvocationClient:
     """Whether `state_delta` depends on the session's state, so that a repeat may have another."""
 
     def send(
-        self,
-        request: InvocationRequest,
-        *,
-        answered_by: dict[str, str] | None = None,
-        is_new: bool = False,
+        self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
     ) -> Feed:
         """Send a checked request, a message or an answer, and yield what follows.
 
         Args:
             request: The request.
             answered_by: Who answers, as a server knows them.
-            is_new: Whether the request's id was made for it, so that none has been sent before.
         """
         if is_answer(request.message):
             return self.answer(request, answered_by=answered_by)
-        return self.start(request, is_new=is_new)
+        return self.start(request)
 
     async def start(self, request: InvocationRequest, *, is_new: bool = False) -> Feed:
         """Start an invocation and yield its events, from the user's on.
 
         The same request with the same id follows the first invocation from its start (DUR-13).
+
+        Args:
+            request: The request.
+            is_new: Whether its id was made for it, so that none has been sent before.
         """
         if not request.invocation_id:
             request = request.model_copy(update={"invocation_id": f"e-{uuid.uuid4()}"})

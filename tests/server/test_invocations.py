@@ -153,6 +153,15 @@ async def test_a_confirmation_is_found_and_given(pays):
         {"amount": 3},
     )
     assert "confirmed" in asked["schema"]["properties"]
+    response = {
+        "id": asked["callId"],
+        "name": "adk_request_confirmation",
+        "response": {"confirmed": True},
+    }
+    content = {"role": "user", "parts": [{"functionResponse": response}]}
+    misplaced = await http.post("/invocations", json=IDS | {"newMessage": content})
+    assert (misplaced.status_code, "/answers" in misplaced.text) == (400, True)
+    assert (await http.get("/pending")).json()["pending"] == [asked]
     body = {"callId": asked["callId"], "confirmed": True}
     changed = await http.post(
         f"/invocations/{name}/answers", json=body | {"arguments": {"amount": 4}}

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from google.genai import types
 from starlette.responses import Response
 
+from durable_adk.client.invocation_client import is_answer
 from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.feed import EventItem, entries_of
@@ -70,9 +71,17 @@ async def start_invocation(
     body: NewInvocation,
     headers: Starting,
 ) -> Response:
-    """Start an invocation, and return without reading its events."""
+    """Start an invocation, and return without reading its events.
+
+    Answers to calls are refused: they go on with an invocation that there is.
+    """
     key = checked_key(body.app_name, body.user_id, body.session_id)
     await services.check_app(key.app_name, caller)
+    if is_answer(body.new_message or ""):
+        raise InvalidRequestError(
+            "newMessage answers calls, and this route starts invocations: send each answer to "
+            "POST /invocations/{id}/answers, or the message to /run or /run_sse."
+        )
     name = headers.invocation_id(key) or f"e-{uuid.uuid4()}"
     request = InvocationRequest.parse(
         {
@@ -91,7 +100,7 @@ async def start_invocation(
     )
     client = services.invocations(key.app_name, creates_sessions=body.create_session, chunks=False)
     is_new = headers.idempotency_key is None
-    feed = client.send(request, answered_by=caller.answered_by, is_new=is_new)
+    feed = client.start(request, is_new=is_new)
     summary = await opened(key, name, feed) or await started(services, key, name)
     if summary.queued and not is_new:
         await check_waiting(services, client, key, request)
