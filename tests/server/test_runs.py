@@ -3,6 +3,8 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -11,6 +13,9 @@ from google.genai import types
 from durable_adk.agents import LlmAgent
 from durable_adk.client import temporal_backend
 from durable_adk.models import ScriptedModel
+from durable_adk.server.routes import acceptance
+from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationRequest
 from tests.support.http_server import (
     IDS,
     USERS,
@@ -285,6 +290,37 @@ async def test_a_message_that_waits_keeps_its_key(client, tmp_path):
             other = await http.post("/run_sse", json=message("other"), headers=key)
         assert other.status_code == 409
         gate.set()
+
+
+async def test_a_message_that_waits_is_followed_by_its_id(client, tmp_path, monkeypatch):
+    """A request without a message continues it, as it does once the message runs."""
+    monkeypatch.setattr(acceptance, "_STARTED", 0.2)
+    gate = asyncio.Event()
+    talking = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
+    async with placed(client, tmp_path, talking) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        await http.post("/invocations", json=message("hi"))
+        await running(place)
+        waiting = await http.post("/invocations", json=message("more"))
+        name = {"invocationId": waiting.json()["invocationId"]}
+        async with streamed(http, "/run_sse", IDS | name) as stream:
+            gate.set()
+            assert [brief(one) async for one in stream] == ["Two."]
+
+
+async def test_a_response_does_not_wait_for_temporal(monkeypatch):
+    """While Temporal is away, nothing says which message waits; the feed will."""
+
+    async def away(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(acceptance, "started_with", away)
+    monkeypatch.setattr(acceptance, "_CHECKED", 0.01)
+    unused: Any = SimpleNamespace(client=None)
+    request = InvocationRequest(app="app", user="u", session="s", message="hi", invocation_id="e")
+    async with asyncio.timeout(5):
+        await acceptance.check_waiting(unused, unused, SessionKey("app", "u", "s"), request)
 
 
 async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path):

@@ -181,7 +181,13 @@ async def run_sse(
     else:
         entries = _started(services, caller, body, headers, after=after)
     reading = Reading(entries)
-    if not await reading.first() and name and not is_answer(body.new_message or ""):
+    repeats = body.new_message is not None or not (body.invocation_id or continues)
+    if (
+        not await reading.first()
+        and name
+        and repeats  # else it only follows, whatever was sent
+        and not is_answer(body.new_message or "")
+    ):
         await _check_waiting(services, body, headers, reading)
     render = Renderer[FeedEntry](
         entry=lambda entry: _rendered(entry, splits=splits, after=after), error=_error

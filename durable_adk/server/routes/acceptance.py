@@ -1,7 +1,8 @@
 """Waits a moment for an invocation to take a message that was sent to it."""
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from temporalio.service import RPCError
 
@@ -23,6 +24,8 @@ _STARTED = 2.0
 """Seconds for a started invocation to open; then the response says that it waits."""
 _ACCEPTED = 10.0
 """Seconds for a worker to accept an answer or a message."""
+_CHECKED = 1.0
+"""Seconds for Temporal to tell which message waits; the head of a response waits as long."""
 
 
 async def accepted(key: SessionKey, feed: Feed) -> None:
@@ -103,11 +106,16 @@ async def check_waiting(
 ) -> None:
     """Check that a message which waits is that of a request.
 
+    If Temporal does not answer soon, the feed compares them when the message is stored.
+
     Raises:
         EventConflictError: It is another one, which has come first.
     """
     name = request.invocation_id or ""
-    first = await started_with(services.client, workflow_id(key, name))
+    first: InvocationRequest | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CHECKED):
+            first = await started_with(services.client, workflow_id(key, name))
     if first is not None:
         event = Event(
             invocation_id=name,
