@@ -57,16 +57,31 @@ function sender(card, pending, done) {
     card.classList.add("busy");
     try {
       await postInvocation(pending, pending.invocationId, "answers", { callId: pending.callId, ...answer });
+      leave(card);
       settle(card, said);
       done();
     } catch (error) {
       fill(status, failure(error));
-      if (error.status === 409 || error.status === 404) done(error.message); // it may wait no more
+      if (error.status === 409 || error.status === 404) {
+        leave(card);
+        done(error.message); // it may wait no more
+      }
     } finally {
       busy = false;
       card.classList.remove("busy");
     }
   };
+}
+
+/** Choose what comes after a card that is done with, if the card has the focus: else nothing would have it. */
+function leave(card) {
+  if (!card.contains(document.activeElement)) return;
+  const around = card.closest(".cards, .run");
+  const open = [...(around?.querySelectorAll(".answer:not(.settled)") ?? [])];
+  const at = open.indexOf(card);
+  const next = open[at + 1] ?? open[at - 1] ?? card.closest(".entry") ?? document.querySelector("main h1");
+  next?.focus({ preventScroll: true });
+  next?.scrollIntoView({ block: "nearest" });
 }
 
 function settle(card, said) {

@@ -19,7 +19,7 @@ const KEYS = [
   ["n", "new session"],
   ["c", "write a message"],
   ["i", "inbox"],
-  ["a / r", "approve, reject what is chosen"],
+  ["a / r", "approve, reject the card that is chosen, or the only one"],
   ["t", "dark or light"],
   ["Esc", "leave a field"],
   ["?", "this help"],
@@ -315,10 +315,12 @@ function chosen(step) {
   next?.scrollIntoView({ block: "nearest" });
 }
 
+/** The card that a key decides: the one that is chosen, itself or by its entry, or the only one in sight. */
 function card() {
-  const focused = document.activeElement?.closest?.(".answer") ?? document.activeElement?.querySelector?.(".answer");
-  if (focused) return focused;
-  const open = [...main.querySelectorAll(".answer:not(.settled)")];
+  const focused = document.activeElement ?? document.body;
+  const chosen = focused.closest(".answer") ?? (focused.matches(".entry") ? focused.querySelector(".answer") : null);
+  if (chosen) return chosen.matches(".settled") ? null : chosen;
+  const open = [...main.querySelectorAll(".answer:not(.settled)")].filter((each) => each.checkVisibility());
   return open.length === 1 ? open[0] : null;
 }
 
@@ -343,7 +345,7 @@ function pressed(event) {
   if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (key === "Enter" && !target.matches?.(".entry")) return;
   const act = PRESSED[key];
-  if (!act) return;
+  if (!act || (event.repeat && !"jk".includes(key))) return; // a key that is held decides once
   event.preventDefault();
   act();
 }

@@ -166,6 +166,51 @@ async def test_a_call_is_rejected_by_key(browser, web) -> None:
         await ended(page)
 
 
+async def test_a_key_decides_only_a_call_that_is_chosen(browser, web) -> None:
+    """Not the first of several; once for a press; what is chosen after that shows it."""
+    ids = {"appName": "desk", "userId": "u", "sessionId": "s", "invocationId": "e"}
+    about = ids | {"kind": "confirmation", "name": "pay", "askedAt": 1}
+    calls = [about | {"callId": f"c{number}"} for number in range(4)]
+    sent: list[str] = []
+
+    async def answer(route) -> None:
+        sent.append(route.request.post_data_json["callId"])
+        calls[:] = [one for one in calls if one["callId"] not in sent]
+        await route.fulfill(json={})
+
+    async def listed(route) -> None:
+        await route.fulfill(json={"pending": calls})
+
+    async with tab(browser, web) as page:
+        await page.route(re.compile("/pending"), listed)
+        await page.route(re.compile("/answers"), answer)
+        await page.get_by_role("link", name="Inbox").click()
+        cards = page.locator("#main .answer")
+        await playwright.expect(cards).to_have_count(4)
+        await page.locator("#main").focus()
+        await page.keyboard.press("a")
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("r")
+        await page.keyboard.press("j")
+        await page.keyboard.press("j")
+        await page.keyboard.down("a")
+        await playwright.expect(cards).to_have_count(3)
+        await page.keyboard.down("a")  # it is held, and repeats
+        await page.keyboard.up("a")
+        await playwright.expect(page.locator("[data-call=c2]")).to_be_focused()
+        await page.locator("[data-call=c2]").get_by_role("button", name="Reject").click()
+        await playwright.expect(cards).to_have_count(2)
+        last = page.locator("[data-call=c3]")
+        await playwright.expect(last).to_be_focused()
+        assert await last.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+        await page.keyboard.press("a")
+        await playwright.expect(cards).to_have_count(1)
+        await page.keyboard.press("r")
+        await page.get_by_text("Nothing waits for you.").wait_for()
+        await playwright.expect(page.get_by_role("heading", name="Inbox")).to_be_focused()
+        assert sent == ["c1", "c2", "c3", "c0"]
+
+
 async def test_a_long_running_call_is_answered(browser, web) -> None:
     """The form is that of the answer, or takes JSON; the run goes on with it."""
     async with tab(browser, web) as page:
