@@ -406,6 +406,36 @@ async def test_a_message_steers_a_task_that_works(client, tmp_path):
     assert answers(again) == ["heard two"]
 
 
+async def test_the_header_has_a_message_steer_the_task_that_works(client, tmp_path):
+    """Who sends it, streaming or not, gets that task; without one the message starts its own."""
+    name = uuid.uuid4().hex
+    async with placed(client, tmp_path, listener(name)) as place:
+        http, steer = await place.server(), "steer"
+        async with (
+            connected(http, streaming=False, when_busy=steer) as agent,
+            connected(http, when_busy=steer) as other,
+        ):
+            task = await task_of(agent, said("one"), at_once=True)
+            await until_begun(name)
+            messages = [said(text, context=task.context_id) for text in ("two", "three")]
+            steering = asyncio.ensure_future(sent(other, messages[0]))
+            await until_told(place, task)
+            early = await task_of(agent, messages[1], at_once=True)
+            assert (early.id, state(early)) == (task.id, "(working)")
+            GATES[name].set()
+            found = await steering
+            again = [await task_of(agent, message) for message in messages]
+            async with connected(http, streaming=False) as patient:  # the header is no part of it
+                again.append(await task_of(patient, messages[0]))
+        assert await runs(place) == 1
+    assert brief(found[0]) == "task (working)"
+    assert brief(found[-1]) == "(completed)"
+    assert found[0].task.id == found[-1].status_update.task_id == task.id
+    for one in again:
+        assert (one.id, state(one)) == (task.id, "(completed)")
+        assert [texts(heard.parts) for heard in one.history] == ["one", "two", "three"]
+
+
 async def test_a_message_that_comes_too_late_has_a_task_of_its_own(client, tmp_path):
     """If the one that works calls no model any more; the answer and its repeat name the other."""
     gate = asyncio.Event()

@@ -32,22 +32,22 @@ class Sent:
 
     view: TaskView
     entries: AsyncGenerator[FeedEntry]
-    steers: str | None = None
-    """The message's own id, if it was sent to a task that works."""
+    own_id: str | None = None
+    """The task that the message starts unless another one hears it; None: it is an answer."""
 
     async def taken(self) -> TaskView:
         """Return the task that has taken the message.
 
-        It has one of its own if the one that worked made no more model calls.
+        One that is to steer has a task of its own if the one that worked made no more model calls.
         """
-        if self.steers is None:
+        if self.own_id is None:
             return self.view
         sessions, key = self.view.services.session_service, self.view.key
-        stored = await sessions.find_event(key, f"{self.steers}.0")
+        stored = await sessions.find_event(key, f"{self.own_id}.0")
         return replace(self.view, task_id=stored.event.invocation_id) if stored else self.view
 
 
-def start(
+async def start(
     services: ServerServices,
     caller: Caller,
     app_name: str,
@@ -58,7 +58,8 @@ def start(
 ) -> Sent:
     """Start a task, in the context that the message names or in one of its own.
 
-    All ids are made of the message's, so the same message starts nothing again.
+    With `WhenBusy.STEER` the task that works there takes the message, if there is one. All ids are
+    made of the message's, so the same message starts nothing again.
 
     Raises:
         InvalidParamsError: The message is empty.
@@ -71,7 +72,12 @@ def start(
     said = content_of(message)
     request = _request(key, task_id, said, create_session=True, when_busy=when_busy)
     client = services.invocations(app_name, creates_sessions=True, waits_for_worker=follows)
-    return Sent(TaskView(services, key, task_id), entries_of(key, client.start(request)))
+    view, entries = TaskView(services, key, task_id), entries_of(key, client.start(request))
+    if when_busy is WhenBusy.STEER:
+        active = await services.session_service.active_invocation(key)
+        view = replace(view, task_id=active.invocation_id) if active else view
+    sent = Sent(view, entries, own_id=task_id)
+    return replace(sent, view=await sent.taken())  # it may have been sent before
 
 
 async def resume(
@@ -103,7 +109,7 @@ async def resume(
     if not calls and record and record.status is Status.RUNNING:
         said = _request(key, name, content_of(message), when_busy=WhenBusy.STEER)
         client = services.invocations(key.app_name, waits_for_worker=follows)
-        return Sent(view, entries_of(key, client.start(said)), steers=name)
+        return Sent(view, entries_of(key, client.start(said)), own_id=name)
     if not calls:
         raise UnsupportedOperationError(
             "The task waits for no answer; without a taskId the message starts another one."

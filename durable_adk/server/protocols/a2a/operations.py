@@ -109,7 +109,7 @@ class TaskHandler(RequestHandler):
         with _reported():
             sent = await self._sent(params, follows=True)
             reading = Reading(sent.entries)
-            begun = await reading.first() or sent.steers is not None
+            begun = await reading.first() or await sent.view.begun()
             state = TaskState.TASK_STATE_WORKING if begun else TaskState.TASK_STATE_SUBMITTED
             view = await sent.taken()
             async for update in self._updates(reading, view, view.opening(state), sent.taken):
@@ -236,7 +236,7 @@ class TaskHandler(RequestHandler):
         if notifies:
             self._require_notifications()
         if not message.task_id:
-            sent = start(
+            sent = await start(
                 self.services,
                 self.caller,
                 self.app_name,
@@ -310,8 +310,8 @@ class TaskHandler(RequestHandler):
             yield task
             async for entry in reading.entries(self.services.draining):
                 if taken is not None and (view := await taken()) != stream.view:
-                    stream = UpdateStream(view, task.status.state)
-                    yield view.opening(task.status.state)
+                    stream = UpdateStream(view, TaskState.TASK_STATE_WORKING)
+                    yield view.opening(stream.state)
                 taken = None
                 async for update in stream.of(entry.item):
                     yield update
