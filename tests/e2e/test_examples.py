@@ -50,7 +50,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]
 @pytest.fixture
 def no_key(monkeypatch: pytest.MonkeyPatch):
     """The examples that are imported here choose their stand-ins, as they do in `Terminal`."""
-    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):
+    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -1,6 +1,7 @@
 """The page about models says what works, and its example asks a real server."""
 
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,24 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 @pytest.fixture(scope="module")
 async def server() -> AsyncIterator[OpenAIStub]:
-    """A server that the example asks; its module reads the address once."""
+    """A server that the example asks; its module reads the address when it is imported."""
     stub = OpenAIStub()
     await stub.start()
+    forget_example()  # it may have been imported without a key, so that it asks no server
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("OPENAI_API_KEY", "key-5e1f")
         monkeypatch.setenv("OPENAI_BASE_URL", stub.url)
         monkeypatch.setenv("OPENAI_MODEL", "small-1")
         yield stub
+    forget_example()
     await stub.close()
+
+
+def forget_example() -> None:
+    """Have the example imported anew."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] == Path(EXAMPLE).name:
+            del sys.modules[name]
 
 
 @pytest.fixture
