@@ -61,10 +61,12 @@ export class Conversation {
       });
   }
 
-  /** Whether an id is only that of a rewind: the server knows no such invocation. */
-  isRewind(invocationId) {
-    const { seqs = [] } = this.#runs.get(invocationId) ?? {};
-    return seqs.some((seq) => this.#events.get(seq).actions?.rewindBeforeInvocationId);
+  /**
+   * Whether the server knows an invocation of an id, so that it told its status. Rewinds, changes of the state by others
+   * and events that were stored without a run have ids of which it knows nothing.
+   */
+  isInvocation(invocationId) {
+    return Boolean(this.#runs.get(invocationId)?.status);
   }
 
   /** The beginning of the first text that a user wrote. */

@@ -147,7 +147,7 @@ export class SessionView {
 
   /** Ask the server about a run, soon or once it is in sight; several reasons at once are one request. */
   #ask(invocationId, wait) {
-    if (!invocationId || this.#conversation.isRewind(invocationId)) return;
+    if (!this.#conversation.isInvocation(invocationId)) return; // asked once its status is told
     this.#stale.add(invocationId);
     if (this.#asking.has(invocationId) || !this.#inSight.has(invocationId)) return;
     const timer = setTimeout(async () => {
@@ -308,7 +308,7 @@ export class SessionView {
 
   /** What a run has come to: above its entries, and in sight while they are. */
   #drawHead(shown, run) {
-    shown.head.hidden = this.#conversation.isRewind(run.invocationId);
+    shown.head.hidden = !this.#conversation.isInvocation(run.invocationId) && !run.usage.calls;
     const about = this.#about.get(run.invocationId);
     const status = run.status ?? about?.status ?? "";
     const cost = costOf(run.usage.models, prices.get());

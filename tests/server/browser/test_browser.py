@@ -256,6 +256,12 @@ async def test_an_artifact_and_the_state_are_shown(browser, web) -> None:
             change = {"stateDelta": {"user:name": name}}
             await page.request.patch(f"{place}/{number}", data=change)
         await page.get_by_role("tab", name="Timeline").click()
+        # It is in sight, and no run: the server would answer 404 if it was asked about it.
+        changed = page.locator(".run", has_text="user:name")
+        await changed.locator(".run-head").wait_for(state="hidden")
+        await page.get_by_role("textbox", name="Message").fill("draw")
+        await page.get_by_role("textbox", name="Message").press("Enter")
+        await playwright.expect(page.locator(".run .status.completed")).to_have_count(3)
         await page.get_by_role("tab", name="State").click()
         await state.get_by_text("1 change, changed elsewhere").wait_for()
         assert await state.locator("[data-name='user:name'] .value").inner_text() == "Cy"

@@ -173,12 +173,20 @@ test("in a run that is closed, no call runs or waits any more", () => {
   assert.equal(conversation.runs()[0].entries[1].state, "stopped");
 });
 
+test("the server is asked about what it told a status of", () => {
+  const conversation = new Conversation();
+  conversation.add({ type: "status", invocationId: "i", status: "running" });
+  conversation.add(user);
+  conversation.add(event(2, "e2", undefined, { invocationId: "p-1", author: "user", actions: { stateDelta: { name: "Ann" } } }));
+  conversation.add(event(3, "e3", undefined, { invocationId: "d", actions: { rewindBeforeInvocationId: "i" } }));
+  assert.deepEqual(["i", "p-1", "d", "unknown"].map((id) => conversation.isInvocation(id)), [true, false, false, false]);
+});
+
 test("runs that a rewind took back are marked, and the one that rewinds is not", () => {
   const conversation = new Conversation();
   for (const [seq, name] of [[1, "a"], [2, "b"], [3, "c"]]) conversation.add(event(seq, `e${seq}`, text("x"), { invocationId: name }));
   conversation.add(event(4, "e4", undefined, { invocationId: "d", actions: { rewindBeforeInvocationId: "b" } }));
   assert.deepEqual(conversation.runs().map((run) => run.rewound), [false, true, true, false]);
-  assert.deepEqual(["b", "d", "unknown"].map((id) => conversation.isRewind(id)), [false, true, false]);
 });
 
 test("an error is an entry, and state without content is one", () => {
