@@ -107,7 +107,7 @@ async def caller_of(request: Request) -> Caller:
         raise InvalidRequestError(f"{wrong[0]} holds a NUL character; remove it.")
     caller = identified(request.scope)
     if not caller.is_operator:
-        fields = await _fields(request)
+        fields = await _fields(request, caller)
         for named in _users_named(request, fields):
             caller.require(named)
         if _is_shared(fields):
@@ -122,7 +122,11 @@ CurrentCaller = Annotated[Caller, Depends(caller_of)]
 """The type of a route's argument that is to be the sender."""
 
 
-async def _fields(request: Request) -> dict[str, Any]:
+async def _fields(request: Request, caller: Caller) -> dict[str, Any]:
+    # Those who are not known could fill the memory. Public routes take no user or state in a body,
+    # and these methods take none at all.
+    if caller.user_id is None or request.method in ("GET", "HEAD"):
+        return {}
     try:
         body: Any = json.loads(await request.body() or b"null")
     except (ValueError, RecursionError):

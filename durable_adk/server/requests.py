@@ -23,6 +23,7 @@ from durable_adk.errors import (
 )
 from durable_adk.server.caller import SLASH, identified
 from durable_adk.server.responses import path_of, refuse, value_of, values_of
+from durable_adk.wire.messages import MAX_BYTES
 
 SAFE = frozenset(["GET", "HEAD", "OPTIONS"])
 """Methods that change nothing."""
@@ -202,29 +203,25 @@ class BodyLimit:
 
     app: ASGIApp
     max_bytes: int
+    max_answer_bytes: int = 2 * MAX_BYTES
+    """Maximum of an answer by URL: JSON may escape what it holds."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        length = value_of(scope, "content-length") or "0"
-        if not length.isdigit() or int(length) > self.max_bytes:
-            await self.refuse(send)
-            return
-        await _LimitedBody(self, receive, send).serve(scope)
-
-    async def refuse(self, send: Send) -> None:
-        """Send the response to a request that is too large."""
-        problem = f"A request may have at most {self.max_bytes:,} bytes."
-        await refuse(send, 413, PayloadTooLargeError(problem), {"connection": "close"})
+        by_url = path_of(scope).startswith(ANSWERS)
+        most = min(self.max_bytes, self.max_answer_bytes) if by_url else self.max_bytes
+        await _LimitedBody(self.app, most, receive, send).serve(scope)
 
 
 @dataclass
 class _LimitedBody:
     """One request whose body is counted while it arrives; its length may be unknown before."""
 
-    limit: BodyLimit
+    app: ASGIApp
+    max_bytes: int
     receive: Receive
     send: Send
     received: int = 0
@@ -232,19 +229,23 @@ class _LimitedBody:
     started: bool = False
 
     async def serve(self, scope: Scope) -> None:
+        length = value_of(scope, "content-length") or "0"
+        self.exceeded = not length.isdigit() or int(length) > self.max_bytes
         try:
-            await self.limit.app(scope, self._receive, self._send)
+            if not self.exceeded:
+                await self.app(scope, self._receive, self._send)
         except Exception:
             if not self.exceeded:
                 raise
         if self.exceeded and not self.started:
-            await self.limit.refuse(self.send)
+            problem = PayloadTooLargeError(f"A request may have at most {self.max_bytes:,} bytes.")
+            await refuse(self.send, 413, problem, {"connection": "close"})
 
     async def _receive(self) -> Message:
         message = await self.receive()
         if message["type"] == "http.request":
             self.received += len(message.get("body", b""))
-            if self.received > self.limit.max_bytes:
+            if self.received > self.max_bytes:
                 self.exceeded = True
                 return {"type": "http.disconnect"}
         return message

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+from pydantic import SecretStr
 from starlette.routing import Mount, Route
 from temporalio.client import Client
 
@@ -165,6 +166,48 @@ async def test_nobody_is_served_without_a_token(app: FastAPI) -> None:
             assert "bobs" not in response.text, path
         else:
             assert response.status_code == 401, (method, path, response.text)
+
+
+async def test_nobody_fills_the_memory_without_a_token(app: FastAPI) -> None:
+    """No route waits for the body of who is not known, and none for one where none belongs."""
+    app.state.services.settings.answer_key = SecretStr("k" * 32)
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    headers = {"Content-Type": "application/json"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for method, path, _ in routes(app):
+            known = bearer(TOKEN) if (method, path) == ("GET", "/invocations") else {}
+            async with asyncio.timeout(10):
+                await client.request(
+                    method, filled(path, "bob"), headers=headers | known, content=endless()
+                )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/invocations"), ("DELETE", "/apps/app/users/alice/sessions/s"), ("POST", "/a2a/x")],
+)
+async def test_a_client_that_goes_away_in_its_body_is_no_error(
+    app: FastAPI, method: str, path: str
+) -> None:
+    """The log of requests has a status of its own for it, whoever reads the body."""
+    headers = {"host": "localhost", "content-type": "application/json", **bearer(TOKEN)}
+    listed = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
+    scope = {"type": "http", "method": method, "path": path, "headers": listed, "query_string": b""}
+    sent = list[Any]()
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 499
 
 
 async def test_another_users_session_is_reached_by_no_route(app: FastAPI) -> None:

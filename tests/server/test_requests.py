@@ -140,6 +140,15 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
     assert len(served.requests) == 2
 
 
+async def test_an_answer_by_url_is_smaller() -> None:
+    """Than other bodies may be: who has a URL needs nothing else."""
+    app = BodyLimit(Served().app(), 100, max_answer_bytes=10)
+    for path, most in (("/answers/x", 10), ("/answer", 100)):
+        assert (await ask(app, {}, path=path, content=b"x" * most)).status_code == 200
+        for content in (b"x" * (most + 1), _chunks([b"x" * most, b"x"])):
+            assert (await ask(app, {}, path=path, content=content)).status_code == 413
+
+
 @dataclass
 class Clock:
     """A clock that is set."""

@@ -47,6 +47,33 @@ async def test_a_connection_that_asks_nothing_is_closed(connection: Streams, sen
     assert not (await reader.read()).startswith(b"HTTP/1.1 200")
 
 
+def upload(length: int) -> bytes:
+    """The head of a request with a body."""
+    return (
+        "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+async def test_a_body_that_does_not_go_on_arriving_is_not_waited_for(
+    connection: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow one is, for as long as it takes."""
+    monkeypatch.setattr(serving, "_BODY_TIMEOUT", 0.2)
+    monkeypatch.setattr(serving, "_BODY_PART", 3)
+    reader, writer = connection
+    writer.write(upload(20))
+    for _ in range(5):
+        writer.write(b"    ")
+        await asyncio.sleep(0.1)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 422")  # no JSON
+    while not reader.at_eof() and await reader.readline() != b"\r\n":
+        pass
+    writer.write(upload(20) + b" ")
+    async with asyncio.timeout(10):
+        assert b"HTTP/1.1" not in await reader.read()
+
+
 async def test_a_large_head_is_refused(connection: Streams) -> None:
     """Before it is complete: it would be kept in memory, whatever its size."""
     reader, writer = connection

@@ -18,6 +18,9 @@ _CONCURRENCY = 64
 """Concurrent connections and requests; further ones get status 503."""
 _HEAD_TIMEOUT = 5.0
 """Seconds a connection has to send a request's head: it occupies a slot without any token."""
+_BODY_TIMEOUT = 60.0
+"""Seconds in which a body must end, or `_BODY_PART` more bytes of it arrive."""
+_BODY_PART = 200_000
 _SHUTDOWN_TIMEOUT = 5
 """Seconds a response may take after shutdown was requested."""
 
@@ -38,6 +41,9 @@ class Protocol(H11Protocol):
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    _received = 0
+    _of_body: object = None
+    """The cycle to whose body the deadline belongs."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """See base class."""
@@ -49,11 +55,21 @@ class Protocol(H11Protocol):
         self._stop_timeout()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """See base class."""
+        self._received += len(data)
+        super().data_received(data)
+
     def handle_events(self) -> None:
         """See base class; a complete request head starts a cycle."""
         super().handle_events()
-        if self.cycle and not self.cycle.response_complete:
+        if not self.cycle or self.cycle.response_complete:
+            return
+        if not self.cycle.more_body:
             self._stop_timeout()
+        elif self._of_body is not self.cycle:
+            self._of_body = self.cycle
+            self._start_body_timeout()
 
     def on_response_complete(self) -> None:
         """See base class."""
@@ -63,6 +79,17 @@ class Protocol(H11Protocol):
     def _start_timeout(self) -> None:
         self._stop_timeout()
         self._deadline = self.loop.call_later(_HEAD_TIMEOUT, self.timeout_keep_alive_handler)
+
+    def _start_body_timeout(self) -> None:
+        self._stop_timeout()
+        self._deadline = self.loop.call_later(_BODY_TIMEOUT, self._check_body, self._received)
+
+    def _check_body(self, received_before: int) -> None:
+        # Reading is paused while the application does not take what has arrived.
+        if self.flow.read_paused or self._received >= received_before + _BODY_PART:
+            self._start_body_timeout()
+        else:
+            self.transport.close()
 
     def _stop_timeout(self) -> None:
         if self._deadline is not None:

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from durable_adk.errors import (
@@ -56,6 +57,8 @@ _STATUSES: dict[type[DurableAdkError], int] = {
 """The status of each class of errors; the first that fits counts."""
 _CONSTRAINTS = ("type", "$ref", "enum", "const", "pattern", "minLength", "maxLength")
 _RETRY_AFTER = {"Retry-After": "1"}
+_GONE = 499
+"""Status in the log of a request whose client went away before its body was complete."""
 
 
 class ErrorReport(BaseModel):
@@ -175,6 +178,7 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(DurableAdkError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _failed)
+    app.add_exception_handler(ClientDisconnect, _gone)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -207,9 +211,15 @@ async def _invalid(_: Request, error: Exception) -> Response:
     return error_response(422, "InvalidRequestError", message, detail=problems, field=field)
 
 
-async def _failed(_: Request, error: Exception) -> Response:
+async def _gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=_GONE)  # which nobody receives
+
+
+async def _failed(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
+    if isinstance(error.__cause__, ClientDisconnect):  # FastAPI reads the body of most routes
+        return await _gone(request, error)
     kinds = {404: "NotFoundError", 503: "TransientError"}
     kind = kinds.get(error.status_code, "InvalidRequestError")
     response = error_response(error.status_code, kind, str(error.detail), detail=error.detail)

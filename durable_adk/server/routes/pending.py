@@ -1,11 +1,12 @@
 """Routes of calls that wait for an answer."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
 from google.genai import types
 from pydantic import Field, StrictBool
 from starlette.responses import Response
@@ -35,7 +36,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import ANSWERED_BY
 from durable_adk.json_values import JsonModel
-from durable_adk.server.caller import CurrentCaller
+from durable_adk.server.caller import CurrentCaller, caller_of
 from durable_adk.server.routes.acceptance import accepted
 from durable_adk.server.routes.body import RequestBody, as_json
 from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation
@@ -162,7 +163,38 @@ async def answer(
     return {"accepted": True}
 
 
-@router.post("/answers/{token}", status_code=202)
+def _verified(services: ServerServices, token: str) -> AnswerToken:
+    """Return which call the token of a URL names.
+
+    Raises:
+        AuthenticationError: It is unknown or has expired.
+        NotFoundError: The server has no key for such tokens.
+    """
+    key = services.settings.answer_key
+    if key is None:
+        raise NotFoundError("This server takes no answers by URL: DURABLE_ADK_ANSWER_KEY is unset.")
+    return AnswerToken.verified(token, key.get_secret_value(), now=time.time())
+
+
+class _AnswerRoute(APIRoute):
+    """Refuses a wrong token before FastAPI reads the body, which precedes all dependencies."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """See base class."""
+        handle = super().get_route_handler()
+
+        async def handle_known(request: Request) -> Response:
+            await caller_of(request)
+            _verified(request.app.state.services, request.path_params["token"])
+            return await handle(request)
+
+        return handle_known
+
+
+_by_url = APIRouter(route_class=_AnswerRoute)
+
+
+@_by_url.post("/answers/{token}", status_code=202)
 async def answer_by_token(
     services: CurrentServices, token: str, body: GivenAnswer
 ) -> dict[str, bool]:
@@ -171,10 +203,7 @@ async def answer_by_token(
     The token is all the authentication there is. A credential is not taken this way: whose it is
     would not be known.
     """
-    key = services.settings.answer_key
-    if key is None:
-        raise NotFoundError("This server takes no answers by URL: DURABLE_ADK_ANSWER_KEY is unset.")
-    named = AnswerToken.verified(token, key.get_secret_value(), now=time.time())
+    named = _verified(services, token)
     record = await services.session_service.get_invocation(named.key, named.invocation_id)
     if record is None:
         raise InvocationNotFoundError("The invocation does not exist any more.")
@@ -186,6 +215,9 @@ async def answer_by_token(
         raise PermissionDeniedError("A credential cannot be given by URL.")
     await _give(services, this, found, body, {"answerUrl": named.message_id})
     return {"accepted": True}
+
+
+router.include_router(_by_url)
 
 
 async def _give(
