@@ -2,6 +2,8 @@
 
 const HERE = new URL(".", location.href);
 const TOKEN = "durable-adk.token";
+/** Milliseconds until a server that has not begun to answer counts as gone; to read, and to send something. */
+const WAITS = { GET: 30000, others: 120000 };
 
 /** The server refused, or does not answer (`status` 0). */
 export class RequestFailed extends Error {
@@ -41,13 +43,17 @@ export async function request(method, segments, { query, body, headers, signal }
   const sent = headersWith({ accept: "application/json", ...headers });
   if (body !== undefined) sent["content-type"] = "application/json";
   const payload = body === undefined ? undefined : JSON.stringify(body);
-  const options = { method, headers: sent, body: payload, signal, cache: "no-store" };
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), WAITS[method] ?? WAITS.others);
+  const options = { method, headers: sent, body: payload, signal: signal ? AbortSignal.any([late.signal, signal]) : late.signal, cache: "no-store" };
   let response;
   try {
     response = await fetch(address(segments, query), options);
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (signal?.aborted) throw error;
     throw new RequestFailed("The server does not answer.", 0);
+  } finally {
+    clearTimeout(timer);
   }
   if (!response.ok) throw await refusal(response);
   const text = await response.text();

@@ -2,6 +2,7 @@
 
 import { Account } from "./account.js";
 import { get, startOnce } from "./api.js";
+import { followChanges } from "./changes.js";
 import { Composer, summaryOf } from "./composer.js";
 import { announce, button, failure, fill, h, icon, neighbour } from "./dom.js";
 import { Inbox } from "./inbox.js";
@@ -10,7 +11,6 @@ import { applyTheme, draftOf, isDark, place, prices, queuedIn, theme } from "./p
 import { Runs } from "./runs.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
-import { Stream } from "./stream.js";
 
 const KEYS = [
   ["j / k", "next, previous"],
@@ -247,29 +247,24 @@ function newSession() {
 
 // --- live ---
 
-/** Have the lists read again, at most twice a second. */
+/** Have the lists read again, at most twice a second. While the page is hidden only its title shows any of it. */
 let due = null;
 function changed() {
   due ??= setTimeout(() => {
     due = null;
+    inbox.refresh();
+    if (document.hidden) return;
     runs.refresh();
     sessions.refresh();
-    inbox.refresh();
     view?.refresh();
   }, 500);
 }
 
-function watch() {
-  const stream = new Stream(["changes"], {
-    onItem: changed,
-    onState: ({ state }) => {
-      live.className = `live ${state}`;
-      live.textContent = { live: "live", connecting: "connecting…", waiting: "reconnecting…", refused: "not live", absent: "not live" }[state] ?? "";
-      if (state === "live") changed();
-    },
-  });
-  stream.run();
-  return stream;
+function connected({ state, why }) {
+  live.className = `live ${state}`;
+  live.title = why ?? "";
+  live.textContent = { live: "live", connecting: "connecting…", waiting: "reconnecting…", refused: "not live", absent: "not live" }[state] ?? "";
+  if (state === "live") changed();
 }
 
 // --- dialogs ---
@@ -364,5 +359,5 @@ addEventListener("durable-adk:unauthorized", ({ detail }) => account.refused(det
 route();
 account.load();
 loadApps();
-const stream = watch();
-addEventListener("online", () => stream.hurry());
+followChanges(changed, connected);
+document.addEventListener("visibilitychange", () => document.hidden || changed());

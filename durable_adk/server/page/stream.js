@@ -6,12 +6,17 @@ import { SseParser } from "./sse.js";
 const WAITS = [300, 700, 1500, 3000, 6000, 10000];
 /** Milliseconds without a byte after which a connection counts as dead; pings come every 15 s. */
 const SILENCE = 45000;
+/** Milliseconds that a page is hidden before it gives back its connection: a browser has few. */
+const AWAY = 5000;
 
 /**
+ * Nobody looks while the page is hidden: it goes on where it was once the page is shown.
+ *
  * @param {string[]} segments path of the stream
  * @param {function(object, string)} onItem takes each item's JSON and the kind of its event
  * @param {function(object)} onState takes `{state: connecting|live|waiting|absent|refused, ...}`; what is
  *     absent may come, and is asked for again
+ * @param {boolean} whileHidden whether it goes on while the page is hidden
  */
 export class Stream {
   #segments;
@@ -24,16 +29,22 @@ export class Stream {
   #wake = null;
   #failures = 0;
   #was = "";
+  #whileHidden;
+  #away = null; // timer
 
-  constructor(segments, { query = {}, onItem, onState }) {
+  constructor(segments, { query = {}, onItem, onState, whileHidden = false }) {
     this.#segments = segments;
     this.#query = query;
     this.#onItem = onItem;
     this.#onState = onState;
+    this.#whileHidden = whileHidden;
   }
 
   async run() {
+    document.addEventListener("visibilitychange", this.#turned);
     while (!this.#stopped) {
+      await this.#shown();
+      if (this.#stopped) return;
       this.#say("connecting", {});
       let why = "";
       let absent = null;
@@ -49,12 +60,15 @@ export class Stream {
         why = error.status || error.name === "Error" ? error.message : "";
       }
       if (this.#stopped) return;
+      if (this.#isHidden()) continue;
       await this.#pause(why, absent);
     }
   }
 
   stop() {
     this.#stopped = true;
+    document.removeEventListener("visibilitychange", this.#turned);
+    clearTimeout(this.#away);
     this.#abort?.abort();
     this.#wake?.();
   }
@@ -62,6 +76,21 @@ export class Stream {
   /** Connect now instead of after the wait. */
   hurry() {
     this.#wake?.();
+  }
+
+  #isHidden() {
+    return document.hidden && !this.#whileHidden;
+  }
+
+  /** The page was hidden or shown. */
+  #turned = () => {
+    clearTimeout(this.#away);
+    if (this.#isHidden()) this.#away = setTimeout(() => this.#abort?.abort(), AWAY);
+    else this.#wake?.();
+  };
+
+  async #shown() {
+    while (this.#isHidden() && !this.#stopped) await new Promise((resolve) => (this.#wake = resolve));
   }
 
   async #connection() {

@@ -659,6 +659,99 @@ async def test_many_runs_of_a_session_are_not_asked_about_one_by_one(browser, we
         assert len(asked) < 60  # of 200 runs
 
 
+async def test_many_tabs_of_a_browser_have_room(browser, web) -> None:
+    """They share what tells of changes, also once the tab that reads it is closed."""
+    names = [f"tab{number}" for number in range(5)]
+    place = "apps/desk/users/user/sessions"
+    async with tab(browser, web) as page:
+        for name in names:
+            await page.request.post(f"{web.url}/{place}", data={"sessionId": name})
+        pages = [page] + [await page.context.new_page() for _ in names[1:]]
+        for each, name in zip(pages, names, strict=True):
+            await each.goto(f"{web.url}/#/s/desk/user/{name}")
+            await each.get_by_text("A new session.").wait_for()
+            await each.locator(".live.live").wait_for()
+        await pages.pop().close()  # it was shown last
+        message = {"role": "user", "parts": [{"text": "draw"}]}
+        run = {"appName": "desk", "userId": "user", "sessionId": names[-1], "newMessage": message}
+        await page.request.post(f"{web.url}/invocations", data=run)
+        for each in pages:
+            await each.locator(f".runs [href*={names[-1]}].completed").wait_for()
+
+
+STREAMS = """async () => {
+    const { Stream } = await import(new URL("page/stream.js", location.href));
+    window.opened = [];
+    window.states = [];
+    window.items = [];
+    const others = window.fetch;
+    window.fetch = async (url, options) => {
+        if (!`${url}`.includes("/given")) return others(url, options);
+        const { signal, headers } = options;
+        const sent = window.given[window.opened.length] ?? "";
+        window.opened.push({ signal, at: Date.now(), after: headers["last-event-id"] });
+        const start = (stream) => {
+            stream.enqueue(new TextEncoder().encode(`retry: ${window.retry}\\n\\n${sent}`));
+            if (sent.includes("event: error")) stream.close();
+            signal.addEventListener("abort", () => stream.error(signal.reason));
+        };
+        return new Response(new ReadableStream({ start }));
+    };
+    window.retry = 20;
+    window.hide = (hidden) => {
+        Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+    };
+    window.follow = () => {
+        const onItem = (item) => window.items.push(item);
+        const onState = (state) => window.states.push(state);
+        window.stream = new Stream(["given"], { onItem, onState });
+        window.stream.run();
+    };
+}"""
+"""Has streams of what `given` says, one a connection."""
+
+
+async def test_a_hidden_page_gives_back_its_stream(browser, web) -> None:
+    """It goes on after what it has shown once the page is shown again, and not before."""
+    async with tab(browser, web) as page:
+        await page.clock.install()
+        await page.evaluate(STREAMS)
+        await page.evaluate("window.given = ['id: 7\\ndata: 1\\n\\n', 'id: 8\\ndata: 2\\n\\n']")
+        await page.evaluate("window.follow()")
+        await page.wait_for_function("window.items.length === 1")
+        await page.evaluate("window.hide(true)")
+        await page.clock.run_for(4_000)
+        assert await page.evaluate("window.opened[0].signal.aborted") is False
+        await page.clock.run_for(60_000)
+        assert await page.evaluate("window.opened.map(({ signal }) => signal.aborted)") == [True]
+        await page.evaluate("window.hide(false)")
+        await page.wait_for_function("window.items.length === 2")
+        assert await page.evaluate("window.opened[1].after") == "7"
+        assert await page.evaluate("window.opened.length") == 2
+        await page.evaluate("window.stream.stop()")
+
+
+async def test_a_request_without_an_answer_is_given_up(browser, web) -> None:
+    """Reading fails after half a minute, so that nothing hangs without a word."""
+    async with tab(browser, web) as page:
+        await page.clock.install()
+        await page.evaluate(
+            """async () => {
+                const { get } = await import(new URL("page/api.js", location.href));
+                const others = window.fetch;
+                window.fetch = (url, options) => `${url}`.includes("/never")
+                    ? new Promise((_, fail) => options.signal.addEventListener("abort", fail))
+                    : others(url, options);
+                get(["never"]).catch((error) => (window.failed = error.message));
+            }"""
+        )
+        await page.clock.run_for(29_000)
+        assert await page.evaluate("window.failed") is None
+        await page.clock.run_for(1_000)
+        assert await page.evaluate("window.failed") == "The server does not answer."
+
+
 async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
     """More is shown when it is asked for; what was read later counts, also if it came first."""
     async with tab(browser, web) as page:
