@@ -1,6 +1,7 @@
 """Partial events over Redis, for more viewers than a database should notify."""
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future
@@ -96,6 +97,27 @@ class _Attempts:
         self._delay = _DELAYS[0]
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """Looks names up in daemon threads, so that no end waits for a resolver.
+
+    asyncio does so in an executor, which `asyncio.Runner` and the interpreter's exit join.
+    """
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: int) -> list[Any]:
+        """See base class."""
+        found = Future[list[Any]]()
+        found.set_running_or_notify_cancel()  # cannot be cancelled from now on
+
+        def look_up() -> None:
+            try:
+                found.set_result(socket.getaddrinfo(host, port, **options))
+            except Exception as error:  # noqa: BLE001 - a name may be malformed, too
+                found.set_exception(error)
+
+        Thread(target=look_up, name="partials-redis-lookup", daemon=True).start()
+        return await asyncio.wrap_future(found)
+
+
 class RedisPartials(PartialChannel):
     """Channel for processes that share a Redis server, based on publish/subscribe.
 
@@ -182,7 +204,7 @@ class RedisPartials(PartialChannel):
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(self._serve())
 
-        loop = asyncio.new_event_loop()
+        loop = _Loop()
         thread = Thread(target=run, name="partials-redis", daemon=True)
         thread.start()
         return loop, thread

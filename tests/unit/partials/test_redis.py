@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -122,6 +123,31 @@ async def test_publishing_never_waits(opened: Open) -> None:
     assert len(away._outgoing) <= redis.BACKLOG
     async with asyncio.timeout(30), away.subscribe(KEY, INVOCATION) as viewer:
         assert viewer.drain() == []
+
+
+async def test_closing_does_not_wait_for_a_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the end of the process, for which a worker's supervisor waits."""
+    asked, answered, threads = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def look_up(*_: object, **__: object) -> None:
+        threads.append(threading.current_thread())
+        asked.set()
+        answered.wait(30)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(redis, "_READY_TIMEOUT", 0.1)
+    channel = RedisPartials("redis://redis.invalid")
+    channel.publish(chunk("a"))
+    assert await asyncio.to_thread(asked.wait, 30)
+    try:
+        async with asyncio.timeout(5):
+            await channel.close()
+    finally:
+        answered.set()
+    assert all(one.daemon for one in threads)
+    for one in threads:
+        await asyncio.to_thread(one.join, 30)
 
 
 async def test_a_redis_that_comes_back_is_used_again(
