@@ -138,7 +138,10 @@ class InvocationAnswer(JsonModel):
     call_id: str | None = None
     response: dict[str, Any] | None = None
     confirmed: bool | None = None
-    """Only JSON's true is a yes: `parse` refuses "yes" and 1."""
+    """Only JSON's true is a yes; see `unclear`."""
+    unclear: bool = False
+    """Whether `confirmed` was given as something else, such as "yes" or 1. Who takes such an answer
+    refuses it, and not who reads it: histories have some that were accepted."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes, committed with the answer's event (TRAP-17)."""
     steers: str | None = None
@@ -150,16 +153,10 @@ class InvocationAnswer(JsonModel):
     is in the `custom_metadata` of the answer's event."""
 
     @classmethod
-    def parse(cls, raw: Any, *, strict: bool = True) -> Self:
-        """Read an answer, or raise InvalidRequestError naming each bad field.
-
-        Args:
-            raw: A JSON object.
-            strict: Whether `confirmed` must be a boolean. Earlier releases took "yes" and 1, too.
-        """
+    def parse(cls, raw: Any) -> Self:
+        """Read an answer, or raise InvalidRequestError naming each bad field."""
         answer = parsed(cls, raw, "answer")
-        if strict and not isinstance(raw.get("confirmed"), bool | None):
-            raise InvalidRequestError("The answer is malformed: confirmed: must be true or false.")
+        answer.unclear = answer.unclear or not isinstance(raw.get("confirmed"), bool | None)
         if answer.answer_id is not None:
             answer.answer_id = check_id(answer.answer_id, "answer_id")
         if answer.steers is not None:
@@ -183,9 +180,14 @@ class InvocationAnswer(JsonModel):
         answer = types.FunctionResponse(id=self.call_id, name=call_name, response=response)
         return types.Content(role="user", parts=[types.Part(function_response=answer)])
 
+    def check_clear(self) -> None:
+        """Raise InvalidRequestError if the answer does not say clearly what is decided."""
+        if self.unclear:
+            raise InvalidRequestError("The answer is malformed: confirmed: must be true or false.")
+
     def digest(self) -> str:
         """Return a hash of what the answer says, without its id and who says it."""
-        unsaid = {"answer_id", "answered_by"}
+        unsaid = {"answer_id", "answered_by", "unclear"}
         said = self.model_dump(mode="json", exclude_none=True, exclude=unsaid)
         return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 

@@ -63,7 +63,7 @@ class InvocationWorkflow:
             self._runtime.look()
         try:
             raw = decoded(answer)
-            if not self._inbox.put(_taken(raw)):
+            if not self._inbox.put(InvocationAnswer.parse(raw)):
                 self._continue_if_full()
         except DurableAdkError as error:
             # A signal has no caller, and raising here would end the invocation.
@@ -82,7 +82,7 @@ class InvocationWorkflow:
         """
         if self._runtime is not None:
             self._runtime.look()
-        sent = _taken(decoded(answer))
+        sent = InvocationAnswer.parse(decoded(answer))
         self._inbox.put(sent)
         await workflow.wait_condition(lambda: self._over or self._inbox.is_decided(sent))
         if not self._inbox.is_decided(sent):
@@ -96,7 +96,7 @@ class InvocationWorkflow:
     def _check_answer(self, answer: RawValue) -> None:
         """Reject what is no answer; that leaves nothing in the history."""
         try:
-            _answer(answer)
+            _check_update(InvocationAnswer.parse(decoded(answer)))
         except DurableAdkError as error:
             raise failure(error) from None
 
@@ -193,35 +193,11 @@ class InvocationWorkflow:
             self._continue_if_full()
 
 
-_STRICT = "strict-confirmed"
-"""Taken at the first answer that is refused. A history of an earlier release may have one in which
-`confirmed` is "yes" or 1, and which was accepted; it has to be accepted when it is replayed."""
-
-
-def _taken(raw: Any) -> InvocationAnswer:
-    """The answer of a message in the history.
-
-    Raises:
-        InvalidRequestError: It is none.
-    """
-    try:
-        return InvocationAnswer.parse(raw)
-    except InvalidRequestError:
-        if workflow.patched(_STRICT):
-            raise
-        return InvocationAnswer.parse(raw, strict=False)
-
-
-def _answer(raw: RawValue) -> InvocationAnswer:
-    """The answer of an update.
-
-    Raises:
-        InvalidRequestError: It is none. The news of a steering message is none either.
-    """
-    answer = InvocationAnswer.parse(decoded(raw))
+def _check_update(answer: InvocationAnswer) -> None:
+    """Raise InvalidRequestError if an answer cannot be accepted, or is the news of a message."""
     if answer.steers is not None:
         raise InvalidRequestError("steers is sent by signal only.")
-    return answer
+    answer.check_clear()
 
 
 def failure(error: DurableAdkError) -> ApplicationError:
