@@ -21,7 +21,8 @@ with workflow.unsafe.imports_passed_through():
     from benchmarks.agent import capital_model, get_capital
     from durable_adk.models import LlmRequest
     from durable_adk.tools import FunctionTool
-    from durable_adk.worker import WorkerOptions, workflow_runner
+    from durable_adk.worker import WorkerOptions
+    from durable_adk.workflows.runner import workflow_runner
 
 _TOOL = FunctionTool(get_capital)
 _MODEL = capital_model()

@@ -36,8 +36,8 @@ from campaign.run_folder import RunFolder
 from campaign.stores import converter
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.ops.doctor.operation_log import has_workflow_task
-from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.runner import workflow_runner
 
 
 class Check(NamedTuple):

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -41,9 +40,9 @@ from durable_adk.worker import (
     interceptors_for,
     timing,
     with_our_converter,
-    with_our_modules,
 )
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.runner import guarded
 
 _SDK: Mapping[str, object] = {
     name: option.default
@@ -225,11 +224,8 @@ def _converter(existing: DataConverter | None) -> DataConverter:
 
 
 def _sandbox(existing: WorkflowRunner | None) -> WorkflowRunner:
-    """The existing runner; a sandbox is changed to pass our modules."""
-    runner = existing or SandboxedWorkflowRunner()
-    if not isinstance(runner, SandboxedWorkflowRunner):
-        return runner
-    return replace(runner, restrictions=with_our_modules(runner.restrictions))
+    """The existing runner, or the SDK's, as ours."""
+    return guarded(existing or SandboxedWorkflowRunner())
 
 
 def _choose(options: dict[str, Any], ours: Mapping[str, object]) -> None:

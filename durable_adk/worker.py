@@ -1,7 +1,6 @@
 """A worker: serves apps to Temporal, and runs their invocations."""
 
 import asyncio
-import pkgutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,14 +11,11 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import (
     Interceptor,
-    UnsandboxedWorkflowRunner,
     Worker,
     WorkerDeploymentConfig,
-    WorkflowRunner,
 )
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-import durable_adk
+from durable_adk import __version__
 from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.dependencies import Dependencies
@@ -48,6 +44,7 @@ from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.deliver_webhook import DeliverWebhookWorkflow
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.runner import workflow_runner
 from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEventsWorkflow
 
 CLOSE_TIMEOUT = 5.0
@@ -177,25 +174,6 @@ class WorkerOptions:
         for name, least in (("max_concurrent", 1), ("max_concurrent_workflow_tasks", 2)):
             if (given := getattr(self, name)) < least:
                 raise InvalidRequestError(f"{name} is {given}; it must be at least {least}.")
-
-
-def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
-    """The sandbox guards only `durable_adk.workflows`, and passes the other modules (D15)."""
-    if not sandboxed:
-        return UnsandboxedWorkflowRunner()
-    return SandboxedWorkflowRunner(restrictions=with_our_modules(SandboxRestrictions.default))
-
-
-def with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
-    """Restrictions that pass the package's modules except `workflows`, and their dependencies."""
-    ours = [
-        f"durable_adk.{module.name}"
-        for module in pkgutil.iter_modules(durable_adk.__path__)
-        if module.name != "workflows"
-    ]
-    return restrictions.with_passthrough_modules(
-        *ours, "google", "pydantic", "pydantic_core", "structlog", "sqlalchemy", "opentelemetry"
-    )
 
 
 def with_our_converter(client: Client) -> Client:
@@ -442,6 +420,6 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
         max_task_queue_activities_per_second=options.max_task_queue_activities_per_second,
         graceful_shutdown_timeout=options.graceful_shutdown,
         # Without a build id, the SDK hashes all loaded code at each start.
-        build_id=None if options.versioning else f"durable-adk-{durable_adk.__version__}",
+        build_id=None if options.versioning else f"durable-adk-{__version__}",
         deployment_config=options.versioning and options.versioning.config(),
     )

@@ -37,8 +37,9 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.converter import stored_in
 from durable_adk.wire.messages import workflow_id
-from durable_adk.worker import WorkerOptions, worker, workflow_runner
+from durable_adk.worker import WorkerOptions, worker
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.runner import workflow_runner
 from tests.support.s3 import S3
 from tests.support.scripts import USER, call, calls, gist, send, stored
 

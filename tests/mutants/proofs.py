@@ -19,7 +19,8 @@ from durable_adk.embedded import TemporalServer
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey, SqliteSessionService, Status
 from durable_adk.wire.checkpoint import Checkpoint
-from durable_adk.worker import WorkerOptions, worker, workflow_runner
+from durable_adk.worker import WorkerOptions, worker
+from durable_adk.workflows.runner import workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
 from tests.unit import test_versions
 from tests.unit.activities.commit import test_session_cache, test_staleness

@@ -20,8 +20,8 @@ import durable_adk
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.wire.converter import data_converter
-from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.runner import workflow_runner
 from tests.replay.conversations import CONVERSATIONS, THEIRS
 from tests.replay.record import HISTORIES, numbers, of_release, queue
 

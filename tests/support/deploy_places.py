@@ -21,8 +21,9 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.wire.converter import data_converter
 from durable_adk.wire.messages import InvocationRequest, workflow_id
-from durable_adk.worker import WorkerOptions, worker, workflow_runner
+from durable_adk.worker import WorkerOptions, worker
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.runner import workflow_runner
 from tests.support.scripts import USER, ensure_session, gist, state, stored
 
 KEY = SessionKey("app", "u", "s")

@@ -7,7 +7,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Replayer
 
 from durable_adk.ops.doctor.operation_log import has_workflow_task
-from durable_adk.worker import WORKFLOWS, workflow_runner
+from durable_adk.worker import WORKFLOWS
+from durable_adk.workflows.runner import workflow_runner
 
 _REPLAYED: set[str] = set()
 """Ids of the closed runs that this process has replayed."""

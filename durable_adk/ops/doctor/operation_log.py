@@ -39,8 +39,8 @@ from durable_adk.ops.doctor.started_tool_calls import started_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.converter import with_our_payloads
 from durable_adk.wire.steps import Opened, OpenStep, ToolStep
-from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
+from durable_adk.workflows.runner import workflow_runner
 
 
 @dataclass(eq=False)
