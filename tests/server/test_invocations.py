@@ -529,6 +529,43 @@ async def test_an_answer_that_nobody_has_accepted_is_not_said_to_be(pays, monkey
     await reached(http, started["invocationId"], "completed")
 
 
+async def test_a_steering_with_a_key_is_delivered_once(client, tmp_path, monkeypatch):
+    """However often it is sent, also when the run is over; another one with its key is refused."""
+    monkeypatch.setattr(acceptance, "_STARTED", 0.3)
+    gate = asyncio.Event()
+
+    async def hold() -> None:
+        while not gate.is_set():  # of another event loop
+            await asyncio.sleep(0.01)
+
+    model = ScriptedModel(replies=[call("hold"), "Done."])
+    agent = LlmAgent(name="a", model=model, tools=[FunctionTool(hold)])
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        await session(http)
+        name = (await start(http))["invocationId"]
+        await reached(http, name, "running")
+
+        async def steer(text: str = "faster", **headers: str) -> httpx.Response:
+            said = {"message": {"role": "user", "parts": [{"text": text}]}}
+            return await http.post(f"/invocations/{name}/steer", json=said, headers=headers)
+
+        key = {"Idempotency-Key": "k"}
+        told = [await steer(**key), await steer(**key)]
+        other_mode = await steer(**key, **{"When-Busy": "reject"})
+        gate.set()
+        found = await reached(http, name, "completed")
+        told.append(await steer(**key))
+        refused = [other_mode, await steer("slower", **key), await steer()]
+        later = await start(http, "faster", key="k")
+        events = await place.sessions.read_events(SessionKey("app", "u", "s"))
+    assert [one.status_code for one in told] == [202] * 3
+    assert len({one.json()["messageId"] for one in told}) == 1
+    assert [one.status_code for one in refused] == [400, 409, 400]
+    assert later["invocationId"] == found["invocationId"] == name
+    assert [one.event.text for one in events if one.event.author == "user"] == ["hi", "faster"]
+
+
 async def test_a_steering_that_temporal_has_not_is_not_accepted(client, tmp_path, monkeypatch):
     """Status 503, so the caller sends the message again."""
     gate = asyncio.Event()

@@ -70,7 +70,7 @@ export const inSession = ({ appName, userId, sessionId }) => ({ app_name: appNam
 export const getInvocation = (key, id, ...more) => get(["invocations", id, ...more], inSession(key));
 
 /** Do something to an invocation of a session. */
-export const postInvocation = (key, id, path, body) => post(["invocations", id, path], body, { query: inSession(key) });
+export const postInvocation = (key, id, path, body, more) => post(["invocations", id, path], body, { query: inSession(key), ...more });
 
 export async function refusal(response) {
   let said = {};
@@ -94,15 +94,22 @@ export function newKey() {
 
 const PATIENCE = [500, 1000, 2000, 4000, 8000];
 
+/** Start an invocation once; see `once`. */
+export const startOnce = (body, key, said) => once((more) => post(["invocations"], body, more), key, said);
+
+/** Hand a message to an invocation of a session once; see `once`. */
+export const steerOnce = (session, id, message, key, said) => once((more) => postInvocation(session, id, "steer", { message }, more), key, said);
+
 /**
- * Start an invocation once: a request that gets no answer is sent again under the same key.
+ * Have an effect once: a request that gets no answer is sent again under the same key.
  *
+ * @param {function(object): Promise} send sends the request with the given headers
  * @param {function(string)} said told that it is being tried again
  */
-export async function startOnce(body, key, said) {
+async function once(send, key, said) {
   for (let attempt = 0; ; attempt += 1) {
     try {
-      return await post(["invocations"], body, { headers: { "idempotency-key": key } });
+      return await send({ headers: { "idempotency-key": key } });
     } catch (error) {
       const passing = error.status === 0 || error.status === 503 || error.status === 429;
       if (!passing || attempt >= 20) throw error;

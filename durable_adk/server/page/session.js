@@ -1,6 +1,6 @@
 // One session: its runs as a timeline, what they say as they say it, and where one writes to it.
 
-import { get, getInvocation, inSession, post, postInvocation, sessionPath, startOnce } from "./api.js";
+import { get, getInvocation, inSession, post, postInvocation, sessionPath, startOnce, steerOnce } from "./api.js";
 import { answerCard } from "./answer.js";
 import { Composer, summaryOf } from "./composer.js";
 import { CLOSED, Conversation } from "./conversation.js";
@@ -318,7 +318,7 @@ export class SessionView {
     const took = about && CLOSED.has(status) ? duration(about.updateTime - about.startTime) : "";
     const facts = [took, run.usage.calls && count(run.usage.calls, "model call"), run.usage.total && count(run.usage.total, "token"), cost !== null && money(cost)];
     const { trouble, rewind } = shown;
-    const held = document.activeElement === rewind;
+    const held = shown.head.contains(document.activeElement) ? document.activeElement : null;
     const act = (path, body) => () => this.#act(run.invocationId, path, body, trouble);
     const temporal = webAddress(about?.temporalUrl);
     fill(
@@ -335,28 +335,33 @@ export class SessionView {
       run.error && h("div", { class: "failure" }, errorText(run.error)),
       trouble,
     );
-    if (held) rewind.focus({ preventScroll: true });
+    held?.focus({ preventScroll: true });
   }
 
-  /** Rewinding asks once more: a second press does it. */
+  /** Rewinding asks first, elsewhere than where it was pressed, and is done once. */
   #rewindButton(run, trouble) {
-    let asked = false;
-    const each = button("Rewind", async () => {
-      if (!asked) {
-        asked = true;
-        each.textContent = "Take the session back to before this run?";
-        setTimeout(() => {
-          asked = false;
-          each.textContent = "Rewind";
-        }, 5000);
-        return;
-      }
+    const keep = () => {
+      fill(trouble);
+      each.focus();
+    };
+    const go = async () => {
+      for (const one of [each, sure]) one.disabled = true;
       try {
         await post(sessionPath(this.#key, "rewind"), { invocationId: run.invocationId });
         announce("The session was taken back.");
+        fill(trouble);
+        this.element.querySelector("h1").focus({ preventScroll: true });
       } catch (error) {
+        for (const one of [each, sure]) one.disabled = false;
         fill(trouble, failure(error));
+        each.focus();
       }
+    };
+    const sure = button("Take it back", go, { kind: "danger small" });
+    const question = h("div", { class: "asks" }, h("span", null, "Take the session back to before this run?"), sure, button("Keep", keep, { kind: "small" }));
+    const each = button("Rewind", () => {
+      fill(trouble, question);
+      sure.focus();
     }, { kind: "quiet-button" });
     return each;
   }
@@ -398,7 +403,7 @@ export class SessionView {
   async #send(content, { steer, key, said }) {
     this.#stuck = true;
     const active = this.#active();
-    if (steer && active) return postInvocation(this.#key, active.invocationId, "steer", { message: content });
+    if (steer && active) return steerOnce(this.#key, active.invocationId, content, key, said);
     const started = await startOnce({ ...this.#key, newMessage: content, streaming: true, createSession: this.#absent && this.#queued.size > 0 }, key, said);
     const { invocationId, queued } = started;
     if (queued && !this.#runs.has(invocationId)) this.#queued.set(invocationId, summaryOf(content));

@@ -171,21 +171,26 @@ async def cancel(services: CurrentServices, this: ThisMessage) -> Response:
 
 @router.post("/{invocation_id}/steer", status_code=202)
 async def steer(
-    services: CurrentServices, this: ThisInvocation, body: SteeringMessage
+    services: CurrentServices, this: ThisInvocation, body: SteeringMessage, headers: Starting
 ) -> dict[str, Any]:
-    """Hand a message to an invocation that runs, before its next model call."""
-    if this.record.status is not Status.RUNNING:
+    """Hand a message to an invocation that runs, before its next model call.
+
+    With an Idempotency-Key the message is delivered once, and accepted again also later.
+    """
+    given = headers.invocation_id(this.key)
+    is_known = given is not None and await recipient(services, this.key, given) is not None
+    if this.record.status is not Status.RUNNING and not is_known:
         raise InvalidRequestError(
             f"The invocation is {this.record.status}; only one that runs can be steered."
         )
-    name = f"e-{uuid.uuid4()}"
+    name = given or f"e-{uuid.uuid4()}"
     request = InvocationRequest.parse(
         {
             **this.key.ids(),
             "create_session": False,
             "message": body.message,
             "invocation_id": name,
-            "when_busy": WhenBusy.STEER,
+            "when_busy": headers.busy(WhenBusy.STEER),
         }
     )
     feed = services.invocations(this.key.app_name).send(request)

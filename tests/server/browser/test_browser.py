@@ -391,9 +391,8 @@ async def test_a_session_is_taken_back(browser, web) -> None:
     async with tab(browser, web) as page:
         await say(page, "draw")
         await ended(page)
-        rewind = page.locator(".run-actions").get_by_role("button")
-        await rewind.click()
-        await rewind.get_by_text("Take the session back").click()
+        await page.get_by_role("button", name="Rewind").click()
+        await page.keyboard.press("Enter")
         await page.get_by_text("The session was taken back to").wait_for()
         await page.locator(".run.rewound .status").get_by_text("rewound").wait_for()
         assert await page.locator(".status", has_text="…").is_visible() is False
@@ -402,6 +401,74 @@ async def test_a_session_is_taken_back(browser, web) -> None:
         await page.reload()
         await page.get_by_role("link", name="Temporal").first.wait_for()
         assert len({path for path in asked if re.match("/invocations/e-", path)}) == 1
+
+
+async def show_session(page, *items: dict) -> None:
+    """Show a session of these items, which no server has; what is sent is kept in `window.sent`.
+
+    The first of them gets no answer.
+    """
+    await page.evaluate(
+        """async (items) => {
+            const { SessionView } = await import(new URL("page/session.js", location.href));
+            const text = items.map((one) => `data: ${JSON.stringify(one)}\n\n`).join("");
+            const start = (stream) => stream.enqueue(new TextEncoder().encode(text));
+            const others = window.fetch;
+            window.sent = [];
+            window.fetch = async (url, options = {}) => {
+                const { method, headers, body } = options;
+                const { pathname, search } = url;
+                if (!`${pathname}${search}/`.includes("stubbed")) return others(url, options);
+                const action = pathname.split("/").at(-1);
+                if (method === "POST") {
+                    window.sent.push([action, headers["idempotency-key"], JSON.parse(body)]);
+                    if (window.sent.length === 1) throw new TypeError("It is lost.");
+                }
+                if (action === "events") return new Response(new ReadableStream({ start }));
+                if (action === "queue") return Response.json([]);
+                const { status } = items.find((one) => one.invocationId === action) ?? {};
+                return Response.json({ status, invocationId: action, pending: [] });
+            };
+            const key = { appName: "a", userId: "u", sessionId: "stubbed" };
+            document.getElementById("main").replaceChildren(new SessionView(key).element);
+        }""",
+        list(items),
+    )
+
+
+async def test_a_steering_whose_answer_is_lost_is_sent_again_under_its_key(browser, web) -> None:
+    """So that it is delivered once."""
+    async with tab(browser, web) as page:
+        await show_session(page, {"type": "status", "status": "running", "invocationId": "e"})
+        await page.get_by_role("textbox", name="Message").fill("faster")
+        await page.get_by_role("button", name="Steer").click()
+        await page.locator(".composer.busy").wait_for(state="detached")
+        first, again = await page.evaluate("window.sent")
+        assert first == again
+        assert first[0] == "steer"
+        assert len(first[1]) == 32
+        assert first[2]["message"]["parts"] == [{"text": "faster"}]
+
+
+async def test_a_session_is_taken_back_once(browser, web) -> None:
+    """However often somebody clicks; they may also keep it, or try again what has failed."""
+    event = {"id": "1", "author": "user", "invocationId": "e", "content": {"parts": [{}]}}
+    status = {"type": "status", "status": "completed", "invocationId": "e"}
+    async with tab(browser, web) as page:
+        await show_session(page, {"type": "event", "seq": 1, "event": event}, status)
+        rewind = page.get_by_role("button", name="Rewind")
+        await rewind.click(click_count=3)
+        await page.get_by_role("button", name="Keep").click()
+        await playwright.expect(rewind).to_be_focused()
+        assert await page.evaluate("window.sent") == []
+        await rewind.click()
+        await page.get_by_role("button", name="Take it back").click()
+        await page.get_by_text("The server does not answer.").wait_for()
+        await rewind.click()
+        sure = page.get_by_role("button", name="Take it back")
+        await sure.evaluate("one => [1, 2, 3].forEach(() => one.click())")
+        await sure.wait_for(state="detached")
+        assert [what for what, *_ in await page.evaluate("window.sent")] == ["rewind", "rewind"]
 
 
 async def test_a_message_that_waits_is_shown_again_and_cancelled(browser, web) -> None:
