@@ -179,7 +179,7 @@ export class SessionView {
 
   #connected({ state, until, error, failures, why }) {
     clearInterval(this.#ticker);
-    if (state === "live" || (state === "waiting" && failures === 1)) {
+    if (state === "live" || (state === "waiting" && failures === 1 && !why)) {
       fill(this.#connection); // one gap of a moment is nobody's concern
       if (state === "live") {
         this.#arrived();

@@ -11,6 +11,8 @@ export class SseParser {
   retry = null;
   /** Id of the last complete event; what to send as `Last-Event-ID`. */
   lastEventId = "";
+  /** Number of comments so far; servers send them as pings. */
+  comments = 0;
 
   /** Take a piece of text; return the events that it completes, as `{id, event, data}`. */
   push(text) {
@@ -43,7 +45,10 @@ export class SseParser {
   #line(line, found) {
     if (line === "") return this.#dispatch(found);
     const colon = line.indexOf(":");
-    if (colon === 0) return undefined; // a comment
+    if (colon === 0) {
+      this.comments += 1;
+      return undefined;
+    }
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (field === "data") this.#data.push(value);

@@ -3,7 +3,9 @@
 import { address, headersWith, refusal } from "./api.js";
 import { SseParser } from "./sse.js";
 
-const WAITS = [300, 700, 1500, 3000, 6000, 10000];
+/** Milliseconds to wait for the next connection if the server names no others, and at most. */
+const RETRY = 300;
+const MOST = 10000;
 /** Milliseconds without a byte after which a connection counts as dead; pings come every 15 s. */
 const SILENCE = 45000;
 /** Milliseconds that a page is hidden before it gives back its connection: a browser has few. */
@@ -27,7 +29,8 @@ export class Stream {
   #abort = null;
   #stopped = false;
   #wake = null;
-  #failures = 0;
+  #failures = 0; // connections since the last item or ping
+  #refused = false; // the last stream ended with an error, and nothing came since
   #was = "";
   #whileHidden;
   #away = null; // timer
@@ -103,15 +106,17 @@ export class Stream {
       const options = { headers, signal: this.#abort.signal, cache: "no-store" };
       const response = await fetch(address(this.#segments, this.#query), options);
       if (!response.ok) throw await refusal(response);
-      this.#say("live", {});
+      if (!this.#refused) this.#say("live", {});
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
         clearTimeout(timer);
         timer = setTimeout(() => this.#abort.abort(), SILENCE);
-        this.#failures = 0;
-        for (const { data, event } of this.#parser.push(value)) this.#take(data, event);
+        const before = this.#parser.comments;
+        const found = this.#parser.push(value);
+        if (this.#parser.comments > before) this.#works(); // a ping
+        for (const { data, event } of found) this.#take(data, event);
       }
     } finally {
       clearTimeout(timer);
@@ -126,13 +131,26 @@ export class Stream {
       console.error("The server sent an item that is no JSON.", data);
       return;
     }
-    if (event === "error") throw new Error(item.error?.message ?? "The server cannot go on.");
+    if (event === "error") {
+      this.#refused = true;
+      throw new Error(item.error?.message ?? "The server cannot go on.");
+    }
+    this.#works();
     this.#onItem(item, event);
   }
 
+  /** That a stream begins says little: it may end at once, each time. */
+  #works() {
+    this.#failures = 0;
+    this.#refused = false;
+    if (this.#was !== "live") this.#say("live", {});
+  }
+
+  /** Wait as long as the server wants; longer after each failure, and not all pages alike. */
   #pause(why, absent) {
-    const listed = WAITS[Math.min(this.#failures, WAITS.length - 1)];
-    const least = this.#failures === 0 ? Math.min(this.#parser.retry ?? listed, listed) : listed;
+    const retry = this.#parser.retry ?? RETRY;
+    const longer = Math.max(retry, RETRY) * 1.5 ** this.#failures * (0.75 + Math.random() / 2);
+    const least = this.#failures ? Math.min(longer, Math.max(retry, MOST)) : retry;
     this.#failures += 1;
     this.#say(absent ? "absent" : "waiting", { until: Date.now() + least, failures: this.#failures, why, error: absent });
     return new Promise((resolve) => {

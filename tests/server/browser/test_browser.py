@@ -1,5 +1,6 @@
 """The page in a browser, on `durable-adk web` as a user starts it."""
 
+import itertools
 import json
 import os
 import re
@@ -796,6 +797,36 @@ async def test_a_hidden_page_gives_back_its_stream(browser, web) -> None:
         await page.wait_for_function("window.items.length === 2")
         assert await page.evaluate("window.opened[1].after") == "7"
         assert await page.evaluate("window.opened.length") == 2
+        await page.evaluate("window.stream.stop()")
+
+
+async def test_a_stream_that_only_fails_says_why_and_waits_longer(browser, web) -> None:
+    """It waits as the server wants, and then longer and longer, until something comes."""
+    error = """event: error\\ndata: {"error": {"message": "It is gone."}}\\n\\n"""
+    stream = {"content_type": "text/event-stream", "body": error.replace("\\n", "\n")}
+    async with tab(browser, web) as page:
+        await page.route("**/sessions/broken/events", lambda route: route.fulfill(**stream))
+        await page.goto(f"{web.url}/#/s/desk/user/broken")
+        await page.get_by_text("It is gone.").wait_for()
+        await page.goto(f"{web.url}/#/")
+        await page.clock.install()
+        await page.evaluate(STREAMS)
+        await page.evaluate(f"window.given = Array(20).fill('{error}')")
+        await page.evaluate("window.given.push(': ping\\n\\n'); window.retry = 1000")
+        await page.evaluate("window.follow()")
+        for _ in range(40):
+            await page.clock.run_for(500)
+            await page.evaluate("new Promise(requestAnimationFrame)")
+        said = await page.evaluate("window.states")
+        assert {one["why"] for one in said if one["state"] == "waiting"} == {"It is gone."}
+        assert [one["state"] for one in said].count("live") == 1  # of the first answer
+        times = await page.evaluate("window.opened.map(({ at }) => at)")
+        waits = [later - one for one, later in itertools.pairwise(times)]
+        assert len(times) < 12
+        assert waits[0] >= 1000
+        assert waits[4] > 2000
+        await page.clock.run_for(300_000)
+        await page.wait_for_function("window.states.at(-1).state === 'live'")
         await page.evaluate("window.stream.stop()")
 
 
