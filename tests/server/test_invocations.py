@@ -29,7 +29,7 @@ from tests.support.http_server import (
     streamed,
 )
 from tests.support.scripts import call
-from tests.support.streams import StreamingModel
+from tests.support.streams import StreamingModel, a_call
 
 
 def pay(amount: int) -> str:
@@ -204,6 +204,50 @@ async def test_a_decision_is_no_result(client, tmp_path):
             # An answer after the end is news for the agent, and the same one is none.
             await reached(http, name, "completed")
         assert len((await http.get("/invocations")).json()["invocations"]) == 2
+
+
+async def test_an_update_starts_one_run_however_often_it_is_sent(client, tmp_path, monkeypatch):
+    """Also while it waits for its session; once it was cancelled there, it may be sent again.
+
+    The same of somebody else is another one.
+    """
+    monkeypatch.setattr(acceptance, "_STARTED", 0.2)
+    monkeypatch.setattr(acceptance, "_ACCEPTED", 1.0)
+    gate, where = asyncio.Event(), {"app_name": "app", "user_id": "alice", "session_id": "s"}
+    turns = [[a_call("ask", question="?")], ["Done."], [gate, "Slow."], ["Heard."], ["Oh."]]
+    agent = LlmAgent(name="a", model=StreamingModel(turns=turns), tools=TOOLS)
+    known = settings_for().model_dump(include={"tokens", "operators"})
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(40):
+        http = await place.server(settings=known)
+        http.headers.update(bearer(TOKEN))
+        users = "/apps/app/users/alice/sessions"
+        await http.post(users, json={"sessionId": "s"}, headers=bearer(OTHER))
+        name = (await start(http, userId="alice"))["invocationId"]
+        (asked,) = (await reached(http, name, "paused"))["pending"]
+        path, body = f"/invocations/{name}/answers", {"callId": asked["callId"]}
+        assert (await http.post(path, json=body | {"response": {"n": 1}})).status_code == 202
+        await reached(http, name, "completed")
+        slow = (await start(http, userId="alice"))["invocationId"]
+        update, waits = body | {"response": {"n": 2}}, list[str]()
+        for _ in range(2):
+            both = await asyncio.gather(*(http.post(path, json=update) for _ in range(2)))
+            assert [one.status_code for one in both] == [202, 202]
+            while not (queue := (await http.get(f"{users}/s/queue")).json()):
+                await asyncio.sleep(0.02)
+            waits += [one["invocationId"] for one in queue]
+            if len(waits) == 1:
+                cancelled = await http.post(f"/invocations/{waits[0]}/cancel", params=where)
+                assert cancelled.status_code == 200
+                while (await http.get(f"{users}/s/queue")).json():
+                    await asyncio.sleep(0.02)
+        gate.set()
+        await reached(http, waits[-1], "completed")
+        assert (await http.post(path, json=update)).status_code == 202
+        operator = await http.post(path, json=update, headers=bearer(OTHER))
+        assert operator.status_code == 202
+        listed = (await http.get("/invocations")).json()["invocations"]
+        names = [one["invocationId"] for one in listed]
+        assert (len(names), names[1:]) == (4, [waits[1], slow, name])
 
 
 async def test_a_reader_reads_through_a_pause(pays):

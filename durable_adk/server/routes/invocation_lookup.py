@@ -128,16 +128,39 @@ async def recipient(
     return event and await services.session_service.get_invocation(key, event.invocation_id)
 
 
+async def is_spent(services: ServerServices, key: SessionKey, name: str) -> bool:
+    """Whether a message was refused or cancelled before it began, so that its id is of no use.
+
+    Raises:
+        TemporalUnavailableError: Temporal does not say so.
+    """
+    status = await _status(services, key, name)  # first: it is stored before its workflow ends
+    if status in (None, WorkflowExecutionStatus.RUNNING):
+        return False
+    return await services.session_service.get_invocation(key, name) is None
+
+
 async def _is_open(services: ServerServices, key: SessionKey, name: str) -> bool:
     """Whether Temporal has a message that is not yet done with.
 
     Raises:
         TemporalUnavailableError: It does not say so.
     """
+    return await _status(services, key, name) is WorkflowExecutionStatus.RUNNING
+
+
+async def _status(
+    services: ServerServices, key: SessionKey, name: str
+) -> WorkflowExecutionStatus | None:
+    """Return the status of a message's workflow; None: there is none.
+
+    Raises:
+        TemporalUnavailableError: Temporal does not answer.
+    """
     try:
         found = await services.client.get_workflow_handle(workflow_id(key, name)).describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return False
+            return None
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    return found.status is WorkflowExecutionStatus.RUNNING
+    return found.status

@@ -1,6 +1,7 @@
 """Routes of calls that wait for an answer."""
 
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -34,12 +35,12 @@ from durable_adk.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from durable_adk.events.event import ANSWERED_BY
-from durable_adk.json_values import JsonModel
+from durable_adk.events.event import ANSWERED_BY, Event
+from durable_adk.json_values import JsonModel, canonical
 from durable_adk.server.caller import CurrentCaller, caller_of
-from durable_adk.server.routes.acceptance import accepted
+from durable_adk.server.routes.acceptance import accepted, taken
 from durable_adk.server.routes.body import RequestBody, as_json
-from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation
+from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation, is_spent
 from durable_adk.server.routes.listing import (
     Limit,
     OfApp,
@@ -51,11 +52,12 @@ from durable_adk.server.routes.listing import (
 from durable_adk.server.routes.records import requests_of
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.log.storage import InvocationPosition
-from durable_adk.sessions.records import OPEN, Status
+from durable_adk.sessions.records import OPEN
 from durable_adk.wire.answer_token import AnswerToken
 from durable_adk.wire.messages import InvocationRequest
 
 router = APIRouter(tags=["pending"])
+_ANSWERS = uuid.UUID("b7c1c0de-2f0e-4a55-9c0f-6c4f5d1f7a83")
 _SCANNED = 500
 """Most invocations that one request looks at for calls."""
 
@@ -154,9 +156,12 @@ async def answer(
     """
     by = caller.answered_by
     try:
-        found = await _call(services, this, body.call_id)
+        found, times = await _call(services, this, body.call_id)
         if found.status is CallStatus.OPEN or not await _is_repeated(services, this, body, by):
-            await _give(services, this, found, body, by)
+            # A credential is never the same again, see `_is_repeated`.
+            named = found.call.kind != "credential"
+            name = await _answer_name(services, this, body, by, times) if named else None
+            await _give(services, this, found, body, by, name=name)
     except AlreadyExistsError:
         if not await _is_repeated(services, this, body, by):
             raise
@@ -208,7 +213,7 @@ async def answer_by_token(
     if record is None:
         raise InvocationNotFoundError("The invocation does not exist any more.")
     this = Located(named.key, record)
-    found = await _call(services, this, named.call_id)
+    found, _ = await _call(services, this, named.call_id)
     if found.status is not CallStatus.OPEN:
         raise AlreadyExistsError("The call does not wait any more.")
     if found.call.kind == "credential":
@@ -226,8 +231,18 @@ async def _give(
     found: TrackedCall,
     body: GivenAnswer,
     by: dict[str, str] | None,
+    *,
+    name: str | None = None,
 ) -> None:
-    """Send an answer, and wait until a worker has accepted it.
+    """Send an answer, and wait until a worker has accepted it, or Temporal has an update.
+
+    Args:
+        services: Of the server.
+        this: The invocation that has made the call.
+        found: The call.
+        body: The answer.
+        by: Who answers.
+        name: The id of the answer, see `_answer_name`; None: any.
 
     Raises:
         AlreadyExistsError: Another answer has come first.
@@ -239,12 +254,15 @@ async def _give(
             f"The call {call.call_id!r} of {call.name} waits for a result, which `confirmed` would "
             "become; give `response`."
         )
-    request = InvocationRequest.parse(
-        {**this.key.ids(), "create_session": False, "message": _message(call, body)}
-    )
+    sent = {"message": _message(call, body), "invocation_id": name, "create_session": False}
+    request = InvocationRequest.parse({**this.key.ids(), **sent})
     try:
         client = services.invocations(this.key.app_name)
-        await accepted(this.key, client.answer(request, answered_by=by))
+        feed = client.answer(request, answered_by=by)
+        if name and this.record.status.closed:
+            await taken(services, this.key, name, feed)  # it may wait for the session
+        else:
+            await accepted(this.key, feed)
     except InvalidRequestError:
         await _call(services, this, call.call_id)
         raise
@@ -255,43 +273,77 @@ def _message(call: PendingCall, body: GivenAnswer) -> types.Content:
     return types.Content(role="user", parts=[types.Part(function_response=part)])
 
 
+async def _answer_name(
+    services: ServerServices,
+    this: Located,
+    body: CallAnswer,
+    by: dict[str, str] | None,
+    times: int,
+) -> str:
+    """Return the id of an answer, the same if the same caller sends it again meanwhile.
+
+    An update starts the invocation of this id, so it starts one although nothing is stored yet. An
+    id is passed over if its update was refused or cancelled before it began: Temporal would start
+    nothing under it again.
+
+    Args:
+        services: Of the server.
+        this: The invocation that has made the call.
+        body: The answer.
+        by: Who answers.
+        times: How often the call was answered before.
+
+    Raises:
+        TemporalUnavailableError: Temporal does not answer.
+    """
+    said = [*this.key, this.record.invocation_id, body.call_id, body.given(), by, times]
+    while True:
+        name = f"e-{uuid.uuid5(_ANSWERS, canonical(said))}"
+        if not this.record.status.closed or not await is_spent(services, this.key, name):
+            return name
+        said = [name]
+
+
 async def _is_repeated(
     services: ServerServices, this: Located, body: CallAnswer, by: dict[str, str] | None
 ) -> bool:
     """Whether the last answer to a call was the same, and came from the same caller.
 
-    A credential is never the same, as it is not stored. Nobody knows whose an update of a call is
-    whose invocation has ended.
+    A credential is never the same, as it is not stored.
     """
     stored = await services.session_service.read_from(this.key, this.record.start_seq)
     events = [item.event for item in stored]
-    found = track_calls(events).get(body.call_id)
-    given = [
-        place
-        for place, event in enumerate(events)
-        if event.author == USER
-        and any(one.id == body.call_id for one in event.get_function_responses())
-    ]
+    found, given = track_calls(events).get(body.call_id), _answers_to(body.call_id, events)
     if found is None or found.call.kind == "credential" or not given:
         return False
     before, event = events[: given[-1]], events[given[-1]]
-    updates = event.invocation_id != found.call.invocation_id
-    if not updates and (event.custom_metadata or {}).get(ANSWERED_BY) != by:
+    if event.invocation_id != found.call.invocation_id:  # an update, whose id tells all
+        name = await _answer_name(services, this, body, by, len(given) - 1)
+        return event.invocation_id == name
+    if (event.custom_metadata or {}).get(ANSWERED_BY) != by:
         return False
-    statuses = {found.call.invocation_id: Status.COMPLETED} if updates else {}
-    answers = check_answers(before, _message(found.call, body), statuses=statuses)
-    return is_sent_as(event, answer_message(answers))
+    return is_sent_as(event, answer_message(check_answers(before, _message(found.call, body))))
 
 
-async def _call(services: ServerServices, this: Located, call_id: str) -> TrackedCall:
-    """Return a call of an invocation that may be answered.
+def _answers_to(call_id: str, events: Sequence[Event]) -> list[int]:
+    """Return the places of the user's answers to a call among events."""
+    return [
+        place
+        for place, event in enumerate(events)
+        if event.author == USER and any(one.id == call_id for one in event.get_function_responses())
+    ]
+
+
+async def _call(services: ServerServices, this: Located, call_id: str) -> tuple[TrackedCall, int]:
+    """Return a call of an invocation that may be answered, and how often it was.
 
     Raises:
         NotFoundError: The invocation has made no such call.
         AlreadyExistsError: It was answered.
     """
     stored = await services.session_service.read_from(this.key, this.record.start_seq)
-    found = track_calls(item.event for item in stored).get(call_id)
+    events = [item.event for item in stored]
+    found = track_calls(events).get(call_id)
     if found is None or found.call.invocation_id != this.record.invocation_id:
         raise NotFoundError(
             f"Invocation {this.record.invocation_id!r} has no call {call_id!r} to be answered."
@@ -300,4 +352,4 @@ async def _call(services: ServerServices, this: Located, call_id: str) -> Tracke
         found.call.kind == "long_running" and this.record.status.closed
     ):
         raise AlreadyExistsError(f"The call {call_id!r} is already answered.")
-    return found
+    return found, len(_answers_to(call_id, events))
