@@ -219,10 +219,10 @@ function newSession() {
   chooseApp();
   newUser.value = userInput.value.trim();
   const draft = draftOf("new");
-  const composer = new Composer(async (content, { key, said }) => {
+  const aim = () => ({ app: newApp.value, user: newUser.value.trim() });
+  const composer = new Composer(async (content, { key, said, to: { app, user } }) => {
     const caller = await account.known();
-    const userId = (caller.isOperator && newUser.value.trim()) || caller.userId || "user";
-    const app = newApp.value;
+    const userId = (caller.isOperator && user) || caller.userId || "user";
     if (!app) throw new Error("No app is served yet.");
     const sessionId = key; // so a message that is sent again is in the same session
     const body = { appName: app, userId, sessionId, newMessage: content, streaming: true, createSession: true };
@@ -234,7 +234,7 @@ function newSession() {
     draft.set(null);
     const at = [app, userId, sessionId].map(encodeURIComponent).join("/");
     location.hash = `#/s/${at}?run=${encodeURIComponent(started.invocationId)}`;
-  }, draft);
+  }, ["new"], aim);
   return h(
     "section",
     { class: "page new", "aria-labelledby": "new-title" },

@@ -1,7 +1,10 @@
-// Where a person writes. A message that gets no answer is sent again under the same key.
+// Where a person writes. A message that gets no answer is sent again under the same key, also by the next
+// composer at the same place.
 
 import { newKey } from "./api.js";
 import { button, failure, fill, h } from "./dom.js";
+import { brief } from "./format.js";
+import { draftOf, underWayOf } from "./preferences.js";
 
 const LARGEST = 700000;
 
@@ -20,21 +23,27 @@ export class Composer {
   #sending = false;
   #key = null;
   #draft;
+  #underWay;
+  #aim;
 
   /**
-   * @param {function(object, object): Promise} send sends a content: (content, {steer, key, said});
+   * @param {function(object, object): Promise} send sends a content: (content, {steer, key, said, to});
    *     `key` is the same until the message was sent or is another
-   * @param {{get: function(): string?, set: function(string?)}} draft keeps the text that is not sent
+   * @param {string[]} names of the place, for which is kept what is not sent
+   * @param {function(): object?} aim says when a message is sent where it is to go (`to`)
    */
-  constructor(send, draft) {
+  constructor(send, names, aim = () => null) {
     this.#send = send;
-    this.#draft = draft;
+    this.#draft = draftOf(...names);
+    this.#underWay = underWayOf(...names);
+    this.#aim = aim;
+    const { text = "", key = null } = this.#draft.get() ?? {};
     this.#text = h("textarea", {
       id: "composer",
       rows: 1,
       "aria-label": "Message",
       placeholder: "Write a message",
-      value: draft.get() ?? "",
+      value: text,
       oninput: () => this.#changed(),
       onkeydown: (event) => {
         if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -50,8 +59,19 @@ export class Composer {
       this.#submit(false);
     };
     this.element = h("form", { class: "composer", onsubmit: submit }, this.#status, this.#chosen, h("div", { class: "row" }, clip, picker, this.#text, this.#actions));
+    this.#key = key;
     this.#grow();
     this.#draw();
+    const left = this.#underWay.get();
+    if (left) queueMicrotask(() => this.#resume(left)); // once whoever made it has shown it
+  }
+
+  /** Send on what another composer was sending here. What was to steer may be late: somebody decides. */
+  #resume(message) {
+    if (!message.steer) return this.#deliver(message);
+    this.#underWay.set(null);
+    this.#takeBack(message);
+    return fill(this.#status, failure({ message: "It is not known whether this message has arrived. Sent again it arrives once." }));
   }
 
   focus() {
@@ -85,7 +105,9 @@ export class Composer {
 
   /** Make room for the text, and keep it. */
   #grow() {
-    this.#draft.set(this.#text.value || null);
+    const text = this.#text.value;
+    // A key stands for the whole message, and files are not kept.
+    this.#draft.set(text ? { text, key: this.#files.length ? null : this.#key } : null);
     this.#text.rows = Math.min(10, Math.max(1, this.#text.value.split("\n").length));
   }
 
@@ -111,30 +133,44 @@ export class Composer {
     fill(this.#chosen, this.#files.map((file) => h("span", { class: "chip" }, file.inlineData.displayName, button(`Remove ${file.inlineData.displayName}`, drop(file), { only: "cross" }))));
   }
 
-  async #submit(steer) {
+  #submit(steer) {
     const text = this.#text.value.trim();
     if (this.#sending || (!text && !this.#files.length)) return;
+    const parts = [...(text ? [{ text }] : []), ...this.#files];
+    const key = this.#key ?? newKey();
+    this.#key = null;
+    this.#put("", []); // what is written from now on is the next message
+    this.#deliver({ parts, key, steer, to: this.#aim() });
+  }
+
+  async #deliver(message) {
+    const { parts, key, steer, to } = message;
     this.#sending = true;
     this.element.classList.add("busy");
-    const files = this.#files;
-    const parts = [...(text ? [{ text }] : []), ...files];
-    const key = this.#key ?? newKey();
-    const said = (words) => fill(this.#status, h("p", { class: "quiet" }, words));
+    this.#underWay.set(message);
+    const said = (words) => fill(this.#status, h("p", { class: "quiet" }, words, " ", brief(summaryOf(message), 80)));
     said("Sending…");
-    this.#put("", []); // what is written from now on is the next message
-    this.#key = null;
     try {
-      await this.#send({ role: "user", parts }, { steer, key, said });
+      await this.#send({ role: "user", parts }, { steer, key, said, to });
+      if (this.#underWay.get()?.key === key) this.#underWay.set(null);
       fill(this.#status);
     } catch (error) {
-      const isAlone = !this.#text.value && !this.#files.length;
-      this.#put([text, this.#text.value].filter(Boolean).join("\n"), [...files, ...this.#files]);
-      if (isAlone) this.#key = key; // still the same message
+      if (!this.element.isConnected) return; // the next composer here takes what is under way
+      this.#underWay.set(null);
+      this.#takeBack(message);
       fill(this.#status, failure(error, () => this.#submit(steer)));
     } finally {
       this.#sending = false;
       this.element.classList.remove("busy");
     }
+  }
+
+  /** Put a message that was not accepted in front of what was written since. */
+  #takeBack({ parts, key }) {
+    const [{ text = "" }] = parts;
+    const isAlone = !this.#text.value && !this.#files.length;
+    if (isAlone) this.#key = key; // still the same message
+    this.#put([text, this.#text.value].filter(Boolean).join("\n"), [...parts.filter((each) => each.inlineData), ...this.#files]);
   }
 }
 

@@ -27,6 +27,8 @@ export const theme = kept("theme", "");
 export const queuedIn = ({ appName, userId, sessionId }) => kept(`queued.${JSON.stringify([appName, userId, sessionId])}`, {}, "sessionStorage");
 /** What was written and is not sent yet, null: nothing; `names` say where. Kept until the tab is closed. */
 export const draftOf = (...names) => kept(`draft.${JSON.stringify(names)}`, null, "sessionStorage");
+/** The message that was sent and that no server has accepted yet, null: none. Kept until the tab is closed. */
+export const underWayOf = (...names) => kept(`sending.${JSON.stringify(names)}`, null, "sessionStorage");
 
 /** Have the page look as chosen; without a choice, as the system does. */
 export function applyTheme() {

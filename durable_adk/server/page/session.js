@@ -8,7 +8,7 @@ import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { entryElement, errorText, looksOf } from "./entries.js";
 import { brief, clock, costOf, count, duration, money } from "./format.js";
 import { ArtifactsPanel, empty, StatePanel } from "./panels.js";
-import { draftOf, prices, queuedIn } from "./preferences.js";
+import { prices, queuedIn } from "./preferences.js";
 import { Stream } from "./stream.js";
 
 /** Milliseconds without another reason to read what waits: a session of many runs tells of all of them at once. */
@@ -58,7 +58,7 @@ export class SessionView {
     this.#key = key;
     this.#goal = run;
     this.#queued = new Map(Object.entries(queuedIn(key).get()));
-    this.#composer = new Composer((content, options) => this.#send(content, options), draftOf(key.appName, key.userId, key.sessionId));
+    this.#composer = new Composer((content, options) => this.#send(content, options), [key.appName, key.userId, key.sessionId]);
     this.#latest = button("Latest", () => this.#toEnd(), { kind: "latest small", hidden: true });
     this.#scroller = h("div", { class: "scroller", onscroll: () => this.#scrolled() }, this.#timeline, this.#panel);
     this.#sight = new IntersectionObserver((changes) => this.#seen(changes), { root: this.#scroller, rootMargin: "200px" });

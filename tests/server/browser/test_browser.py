@@ -517,7 +517,48 @@ async def test_an_answer_is_kept_until_it_is_sent(browser, web) -> None:
         kept = await page.evaluate(
             "Object.entries(sessionStorage).filter(([name]) => /draft/.test(name))"
         )
-        assert [text for _, text in kept] == ['"and then"']
+        assert [json.loads(text)["text"] for _, text in kept] == ["and then"]
+
+
+async def test_a_message_under_way_outlives_its_view(browser, web) -> None:
+    """It is shown, and sent on by the next view at its place and after a reload, under its key.
+
+    One that was refused is kept as text with its key.
+    """
+    keys: list[str] = []
+
+    async def answer(route) -> None:
+        keys.append(route.request.headers["idempotency-key"])
+        await (route.fulfill(status=400, json={}) if refuses else route.abort())
+
+    async with tab(browser, web, ours=False) as page:  # the console names a refusal
+        refuses = False
+        status, box = page.locator(".composer-status"), page.get_by_role("textbox", name="Message")
+        await page.route(re.compile("/invocations$"), answer)
+        await say(page, "draw")
+        await playwright.expect(status).to_contain_text("Sending again… draw")
+        await page.get_by_role("link", name="Inbox").click()
+        await page.get_by_role("heading", name="Inbox").wait_for()
+        await page.go_back()
+        await playwright.expect(status).to_contain_text("Sending again… draw")
+        await page.reload()
+        await playwright.expect(status).to_contain_text("Sending again… draw")
+        assert len(keys) >= 3
+        await page.unroute_all()
+        await seen(page, "draw is done.")
+        assert len(set(keys)) == 1
+        assert await page.locator(".run").count() == 1
+        refuses = True
+        await page.route(re.compile("/invocations$"), answer)
+        await box.fill("fail")
+        await box.press("Enter")
+        await page.get_by_role("button", name="Try again").wait_for()
+        await page.reload()
+        await playwright.expect(box).to_have_value("fail")
+        await box.press("Enter")
+        await page.get_by_role("button", name="Try again").wait_for()
+        assert len(set(keys)) == 2
+        assert keys[-1] == keys[-2]
 
 
 async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:
@@ -654,7 +695,10 @@ async def test_a_field_is_called_what_it_shows(browser, web) -> None:
 
 
 async def test_what_is_written_while_a_message_is_sent_is_kept(browser, web) -> None:
-    """It is the next message. One that was refused is put in front of it, to be sent again."""
+    """It is the next message. One that was refused is put in front of it, to be sent again.
+
+    One that was to steer, and may have arrived, is sent by hand only, under its key.
+    """
     async with tab(browser, web) as page:
         await page.evaluate(
             """async () => {
@@ -664,8 +708,14 @@ async def test_what_is_written_while_a_message_is_sent_is_kept(browser, web) -> 
                     window.sent.push([parts[0].text, key]);
                     window.end = (why) => (why ? refuse(new Error(why)) : accept());
                 });
-                const draft = { get: () => null, set: () => null };
-                document.body.replaceChildren(new Composer(send, draft).element);
+                const { underWayOf } = await import(new URL("page/preferences.js", location.href));
+                window.show = () =>
+                    document.body.replaceChildren(new Composer(send, ["here"]).element);
+                window.leave = (text, key) => {
+                    underWayOf("here").set({ parts: [{ text }], key, steer: true, to: null });
+                    window.show();
+                };
+                window.show();
             }"""
         )
         box = page.get_by_role("textbox", name="Message")
@@ -679,6 +729,13 @@ async def test_what_is_written_while_a_message_is_sent_is_kept(browser, web) -> 
         await page.get_by_role("button", name="Try again").click()
         first, *_, before, again = await page.evaluate("window.sent")
         assert (before, first[0]) == (again, "first")
+        await page.evaluate("window.leave('faster', 'k')")
+        await playwright.expect(box).to_have_value("faster")
+        await page.evaluate("window.show()")
+        await playwright.expect(box).to_have_value("faster")
+        assert (await page.evaluate("window.sent"))[-1] == again
+        await box.press("Enter")
+        assert (await page.evaluate("window.sent"))[-1] == ["faster", "k"]
 
 
 async def test_many_runs_of_a_session_are_not_asked_about_one_by_one(browser, web) -> None:
