@@ -5,6 +5,7 @@ import { answerCard } from "./answer.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { count } from "./format.js";
 import { empty } from "./panels.js";
+import { oneAtATime } from "./tasks.js";
 
 const PAGE = 50;
 
@@ -17,7 +18,6 @@ export class Inbox {
   #refused = h("div");
   #foot = h("div", { class: "foot" });
   #wanted = PAGE;
-  #readings = 0;
   #onCount;
   #onRefused;
   #where = {};
@@ -37,24 +37,23 @@ export class Inbox {
   narrow(where) {
     this.#where = where;
     this.#wanted = PAGE;
-    return this.refresh();
+    return this.refresh({ anew: true });
   }
 
   /** Read again what waits. Cards that are there keep what was put into them. */
-  async refresh() {
-    const reading = (this.#readings += 1);
+  refresh = oneAtATime(async (signal) => {
     const pending = [];
     let next;
     try {
       do {
         const where = { app_name: this.#where.app, user_id: this.#where.user, limit: PAGE, page_token: next };
-        const page = await get(["pending"], where);
+        const page = await get(["pending"], where, { signal });
         pending.push(...page.pending);
         next = page.nextPageToken;
-        if (reading !== this.#readings) return; // a later one knows better
+        if (signal.aborted) return;
       } while (next && pending.length < this.#wanted);
     } catch (error) {
-      if (reading === this.#readings) fill(this.#trouble, failure(error, () => this.refresh()));
+      if (!signal.aborted) fill(this.#trouble, failure(error, () => this.refresh()));
       return;
     }
     fill(this.#trouble);
@@ -63,7 +62,7 @@ export class Inbox {
     fill(this.#lead, pending.length ? `${says} for a person, oldest first.` : "");
     fill(this.#foot, next && button("Show more", () => this.#more(), { kind: "small" }));
     this.#onCount(pending.length ? `${pending.length}${next ? "+" : ""}` : "");
-  }
+  });
 
   #more() {
     this.#wanted += PAGE;

@@ -6,6 +6,7 @@ import { failure, fill, h } from "./dom.js";
 import { brief, clock, count, exact, pretty } from "./format.js";
 import { mediaOf } from "./media.js";
 import { stateOf } from "./state.js";
+import { oneAtATime } from "./tasks.js";
 
 /** The state as it is, each key with the events that changed it. */
 export class StatePanel {
@@ -161,22 +162,6 @@ export class ArtifactsPanel {
     fill(this.#view, content);
     this.#view.removeAttribute("aria-busy");
   }
-}
-
-/** A task that is not run twice at once: what asks for it meanwhile has it run once more behind. */
-function oneAtATime(task) {
-  let running = false;
-  let again = false;
-  return async () => {
-    again = true;
-    if (running) return;
-    running = true;
-    while (again) {
-      again = false;
-      await task();
-    }
-    running = false;
-  };
 }
 
 export function empty(title, text, ...more) {

@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { button, failure, fill, h } from "./dom.js";
 import { ago, exact } from "./format.js";
+import { oneAtATime } from "./tasks.js";
 
 const STATUSES = ["running", "paused", "completed", "failed", "cancelled"];
 const PAGE = 40;
@@ -26,7 +27,6 @@ export class Runs {
   #items = [];
   #next = null;
   #current = {};
-  #asked = 0;
   #query = ""; // what the runs that are shown were asked by
   #loaded = false;
 
@@ -34,7 +34,7 @@ export class Runs {
     let timer;
     const later = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => this.refresh(), 200);
+      timer = setTimeout(() => this.#narrowed(), 200);
     };
     this.#search = h("input", { type: "search", id: "search", placeholder: "Search runs", "aria-label": "Search runs", "aria-keyshortcuts": "/", oninput: later });
     this.element.append(h("div", { class: "search" }, this.#search), this.#chips, this.#trouble, this.#list, this.#foot);
@@ -48,7 +48,7 @@ export class Runs {
 
   narrow(where) {
     this.#where = where;
-    return this.refresh();
+    return this.#narrowed();
   }
 
   /** Mark the session that is shown, or one run of it; null: none is. */
@@ -57,15 +57,19 @@ export class Runs {
     this.#draw();
   }
 
+  /** What is asked is another: an answer that is under way is not wanted. */
+  #narrowed() {
+    return this.refresh({ anew: true });
+  }
+
   /** Read the counts and all that is shown again. */
-  async refresh() {
-    const asked = (this.#asked += 1);
+  refresh = oneAtATime(async (signal) => {
     const query = JSON.stringify(this.#asks());
     const wanted = query === this.#query ? Math.max(PAGE, this.#items.length) : PAGE;
     try {
       const where = { app_name: this.#where.app, user_id: this.#where.user };
-      const [page, counts] = await Promise.all([this.#pages(wanted), get(["invocations", "counts"], where)]);
-      if (asked !== this.#asked) return; // somebody typed on
+      const [page, counts] = await Promise.all([this.#pages(wanted, signal), get(["invocations", "counts"], where, { signal })]);
+      if (signal.aborted) return;
       this.#query = query;
       this.#items = page.invocations;
       this.#next = page.nextPageToken ?? null;
@@ -74,9 +78,9 @@ export class Runs {
       this.#drawChips(counts);
       this.#draw();
     } catch (error) {
-      if (asked === this.#asked) fill(this.#trouble, failure(error, () => this.refresh()));
+      if (!signal.aborted) fill(this.#trouble, failure(error, () => this.refresh()));
     }
-  }
+  });
 
   /** What the list is narrowed by. */
   #asks() {
@@ -84,16 +88,16 @@ export class Runs {
     return { app_name: app, user_id: user, status: this.#status, query: this.#search.value.trim() };
   }
 
-  #page(token, limit = PAGE) {
-    return get(["invocations"], { ...this.#asks(), limit, page_token: token });
+  #page(token, limit = PAGE, signal = undefined) {
+    return get(["invocations"], { ...this.#asks(), limit, page_token: token }, { signal });
   }
 
   /** The first runs, as many as are wanted, in as few pages as the server makes of them. */
-  async #pages(wanted) {
+  async #pages(wanted, signal) {
     const invocations = [];
     for (let token = null; ; ) {
       const limit = Math.min(MOST, wanted - invocations.length);
-      const page = await this.#page(token, limit);
+      const page = await this.#page(token, limit, signal);
       invocations.push(...page.invocations);
       token = page.nextPageToken ?? null;
       // A page may have less than it could: the server has looked at many for a text.
@@ -118,7 +122,7 @@ export class Runs {
       const pressed = this.#status === status;
       const choose = () => {
         this.#status = pressed ? "" : status;
-        this.refresh();
+        this.#narrowed();
         this.#drawChips(counts);
       };
       const number = h("span", { class: "number" }, counts[status] ?? "–");

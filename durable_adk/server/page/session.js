@@ -10,8 +10,9 @@ import { brief, clock, costOf, count, duration, money } from "./format.js";
 import { ArtifactsPanel, empty, StatePanel } from "./panels.js";
 import { prices, queuedIn } from "./preferences.js";
 import { Stream } from "./stream.js";
+import { oneAtATime } from "./tasks.js";
 
-/** Milliseconds without another reason to read what waits: a session of many runs tells of all of them at once. */
+/** Milliseconds from a reason to read what waits until it is read: a session of many runs tells of all of them at once. */
 const QUIET = 150;
 /** The tabs, and the id of the element that each shows. */
 const TABS = { Timeline: "timeline", State: "panel", Artifacts: "panel" };
@@ -31,7 +32,6 @@ export class SessionView {
   #inSight = new Set();
   #sight;
   #due = null; // timer of the next reading of what waits
-  #readings = 0;
   #queued; // invocation id -> the message that it starts with, if it was sent here
   #cancelled = new Set(); // what does not wait any more, though it may be listed for a moment
   #session = null;
@@ -98,24 +98,26 @@ export class SessionView {
 
   /** Read again what waits in the session, and the panel that is shown, soon; several reasons at once are one reading. */
   refresh() {
-    clearTimeout(this.#due);
     if (this.#absent) this.#stream.hurry();
-    if (!this.#stopped) this.#due = setTimeout(() => this.#read(), QUIET);
+    if (this.#stopped) return;
+    this.#due ??= setTimeout(() => {
+      this.#due = null;
+      this.#read();
+    }, QUIET);
   }
 
-  async #read() {
-    const reading = (this.#readings += 1);
-    this.#lookAtQueue();
+  #read = oneAtATime(async () => {
     this.#panels[this.#tab]?.refresh();
+    const queue = this.#lookAtQueue();
     try {
       const { pending } = await get(["pending"], { ...inSession(this.#key), limit: 200 });
-      if (reading !== this.#readings) return; // a later one knows better
       this.#pending = new Map(pending.map((each) => [each.callId, each]));
       this.#later();
     } catch {
       // the inbox says so; the timeline is right without
     }
-  }
+    await queue;
+  });
 
   async #loadSession() {
     try {

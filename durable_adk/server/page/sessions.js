@@ -3,6 +3,7 @@
 import { get, request, sessionPath } from "./api.js";
 import { button, failure, fill, h } from "./dom.js";
 import { ago, count, exact } from "./format.js";
+import { oneAtATime } from "./tasks.js";
 
 const MOST = 200;
 
@@ -14,7 +15,6 @@ export class Sessions {
   #search = h("input", { type: "search", placeholder: "Search sessions", "aria-label": "Search sessions", "aria-keyshortcuts": "/", oninput: () => this.#draw() });
   #where = { apps: [], user: "" };
   #items = [];
-  #asked = 0;
   #current = null;
   #onDeleted;
 
@@ -32,7 +32,7 @@ export class Sessions {
   /** Show a user's sessions of some apps: `{apps, user, isOperator}`; operators may choose another. */
   narrow(where) {
     this.#where = where;
-    return this.refresh();
+    return this.refresh({ anew: true });
   }
 
   /** Mark the session that is shown; null: none is. */
@@ -42,20 +42,19 @@ export class Sessions {
   }
 
   /** Read the sessions again, if they are shown. */
-  async refresh() {
+  refresh = oneAtATime(async (signal) => {
     if (this.element.hidden) return;
-    const asked = (this.#asked += 1);
     const { apps, user } = this.#where;
     try {
-      const found = await Promise.all(apps.map((app) => get(["apps", app, "users", user, "sessions"])));
-      if (asked !== this.#asked) return;
+      const found = await Promise.all(apps.map((app) => get(["apps", app, "users", user, "sessions"], {}, { signal })));
+      if (signal.aborted) return;
       this.#items = newestFirst(found.flat());
       fill(this.#trouble);
       this.#draw();
     } catch (error) {
-      if (asked === this.#asked) fill(this.#trouble, failure(error, () => this.refresh()));
+      if (!signal.aborted) fill(this.#trouble, failure(error, () => this.refresh()));
     }
-  }
+  });
 
   #draw() {
     const found = matching(this.#items, this.#search.value);

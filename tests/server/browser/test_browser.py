@@ -908,7 +908,7 @@ async def test_a_request_without_an_answer_is_given_up(browser, web) -> None:
 
 
 async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
-    """More is shown when it is asked for; what was read later counts, also if it came first."""
+    """More is shown when it is asked for; what came meanwhile is read behind a slow answer."""
     async with tab(browser, web) as page:
         await page.evaluate(
             """async () => {
@@ -952,13 +952,81 @@ async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
                 const slow = window.inbox.refresh();
                 window.late = Promise.resolve();
                 window.calls = window.calls.slice(0, 2);
-                await window.inbox.refresh();
+                window.inbox.refresh();
                 end();
                 await slow;
             }"""
         )
         assert await cards.count() == 2
         assert await lead.text_content() == "2 calls wait for a person, oldest first."
+
+
+async def test_lists_of_a_busy_server_are_shown_as_they_come(browser, web) -> None:
+    """However often something changes and however slow an answer is, it is shown.
+
+    One request is under way at a time; the answer to another question is not shown.
+    """
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const load = (name) => import(new URL(`page/${name}.js`, location.href));
+                const [{ Runs }, { Sessions }] = [await load("runs"), await load("sessions")];
+                const [{ Inbox }, { SessionView }] = [await load("inbox"), await load("session")];
+                const others = window.fetch;
+                const flying = {};
+                window.most = {};
+                window.fetch = async (url, options) => {
+                    const at = `${url.pathname}${url.search}`;
+                    if (!at.includes("busy")) return others(url, options);
+                    if (at.endsWith("/events")) return new Response(new ReadableStream({}));
+                    flying[at] = (flying[at] ?? 0) + 1;
+                    window.most[at] = Math.max(window.most[at] ?? 0, flying[at]);
+                    await new Promise((resolve) => setTimeout(resolve, 200));
+                    flying[at] -= 1;
+                    options.signal?.throwIfAborted();
+                    const app = at.includes("busy2") ? "busy2" : "busy";
+                    const about = { appName: app, userId: "u", sessionId: "s", name: "pay" };
+                    const ids = { invocationId: "i", callId: "c", kind: "input", askedAt: 1 };
+                    const said = { status: "paused", message: `of ${app}`, updateTime: 1 };
+                    if (url.pathname.endsWith("/counts")) return Response.json({});
+                    if (url.pathname.endsWith("/invocations")) {
+                        return Response.json({ invocations: [{ ...about, ...ids, ...said }] });
+                    }
+                    if (url.pathname.endsWith("/pending")) {
+                        return Response.json({ pending: [{ ...about, ...ids }] });
+                    }
+                    if (url.pathname.endsWith("/queue")) return Response.json([]);
+                    return Response.json([{ ...about, id: "s" }]);
+                };
+                window.runs = new Runs();
+                const sessions = new Sessions(() => {});
+                sessions.element.hidden = false;
+                const inbox = new Inbox(() => {}, () => {});
+                const view = new SessionView({ appName: "busy", userId: "u", sessionId: "s" });
+                window.lists = { runs: window.runs, sessions, inbox };
+                const shown = Object.values(window.lists).map((each) => each.element);
+                document.getElementById("main").replaceChildren(...shown, view.element);
+                window.runs.narrow({ app: "busy" });
+                sessions.narrow({ apps: ["busy"], user: "u" });
+                inbox.narrow({ app: "busy" });
+                for (let round = 0; round < 16; round += 1) {
+                    for (const each of [...Object.values(window.lists), view]) each.refresh();
+                    await new Promise((resolve) => setTimeout(resolve, 50));
+                }
+                window.counted = shown.map((each) => each.querySelectorAll("time").length);
+                window.runs.narrow({ app: "busy2" });
+                inbox.narrow({ app: "busy2" });
+                sessions.narrow({ apps: ["busy2"], user: "u" });
+                view.stop();
+            }"""
+        )
+        assert await page.evaluate("window.counted") == [1, 1, 1]
+        most = await page.evaluate("window.most")
+        assert set(most.values()) == {1}
+        assert any("/pending?" in at and "session_id" in at for at in most)
+        for name in ("Runs", "Sessions"):
+            await page.locator(f"#main [aria-label={name}] .whose", has_text="busy2").wait_for()
+        await page.locator("#main .inbox", has_text="busy2").wait_for()
 
 
 async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
