@@ -245,7 +245,9 @@ class _MemoryTables:
         return Counter(
             record.status
             for key, log in self._logs.items()
-            if key.app_name == app_name and user_id in (None, key.user_id)
+            if key.app_name == app_name
+            and user_id in (None, key.user_id)
+            and not key.session_id.startswith(CHILD_PREFIX)
             for record in log.invocations.values()
         )
 

@@ -221,7 +221,10 @@ class InvocationRecords(Transactions):
     async def count_invocations(
         self, *, app_name: str, user_id: str | None = None
     ) -> dict[Status, int]:
-        """Count the invocations of an app, or of one of its users, by status."""
+        """Count the invocations of an app, or of one of its users, by status.
+
+        Those of agents that run as tools (`session.CHILD_PREFIX`) are excluded.
+        """
         return await self._store.read(lambda tables: tables.count_invocations(app_name, user_id))
 
     async def count_events(self, key: SessionKey, record: InvocationRecord) -> int:

@@ -218,7 +218,7 @@ class Tables(Protocol):
         ...
 
     def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:
-        """Count the invocations of an app, or of one of its users, by status."""
+        """Count the invocations of an app, or of one of its users, by status; no children's."""
         ...
 
     def sessions_with(self, invocation_id: str) -> list[SessionKey]:

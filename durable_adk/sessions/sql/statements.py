@@ -138,11 +138,17 @@ REMOVE_TICKET = delete(TICKETS).where(
     or_(TICKETS.c.invocation_id == bindparam("id"), TICKETS.c.expires_at <= bindparam("now")),
 )
 
-# In the order of an index. Uses `substr` because LIKE ignores case in SQLite.
+
+def _is_listed(table: Table) -> ColumnElement[bool]:
+    # Uses `substr` because LIKE ignores case in SQLite.
+    return func.substr(table.c.session_id, 1, len(CHILD_PREFIX)) != CHILD_PREFIX
+
+
+# In the order of an index.
 POSITION = tuple_(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
 LISTED = (
     select(SESSIONS)
-    .where(func.substr(SESSIONS.c.session_id, 1, len(CHILD_PREFIX)) != CHILD_PREFIX)
+    .where(_is_listed(SESSIONS))
     .order_by(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
 )
 OWNERS = 1000
@@ -219,8 +225,10 @@ def by_time_query(wanted: InvocationsByTime) -> Select[Any]:
 
 
 def counts_query(app_name: str, user_id: str | None) -> Select[str, int]:
-    """Build the query for the number of invocations by status."""
-    query = select(INVOCATIONS.c.status, func.count()).where(INVOCATIONS.c.app_name == app_name)
+    """Build the query for the number of invocations by status, without those of child sessions."""
+    query = select(INVOCATIONS.c.status, func.count()).where(
+        INVOCATIONS.c.app_name == app_name, _is_listed(INVOCATIONS)
+    )
     if user_id is not None:
         query = query.where(INVOCATIONS.c.user_id == user_id)
     return query.group_by(INVOCATIONS.c.status)

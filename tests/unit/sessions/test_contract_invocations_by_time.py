@@ -6,6 +6,7 @@ import pytest
 
 from durable_adk.sessions import Status
 from durable_adk.sessions.log.storage import InvocationPosition
+from durable_adk.sessions.session import CHILD_PREFIX
 from tests.unit.sessions.contract import opened, paused
 
 ORDER = [("u", "a", "i1"), ("v", "a", "i2"), ("u", "b", "i3"), ("u", "c", "i4")]
@@ -50,7 +51,8 @@ async def test_the_newest_come_first(filled, key):
 
 
 async def test_invocations_are_counted_by_status(filled, key):
-    """Of an app, or of a user."""
+    """Of an app, or of a user; an agent that runs as a tool is part of the run that called it."""
+    await paused(filled, key._replace(user_id="v", session_id=f"{CHILD_PREFIX}a"), "child")
     counts = await filled.count_invocations(app_name=key.app_name)
     assert dict(counts) == {Status.PAUSED: 3, Status.RUNNING: 1}
     counts = await filled.count_invocations(app_name=key.app_name, user_id="v")
