@@ -134,6 +134,7 @@ def protect(
     settings: AccessSettings,
     *,
     host: str,
+    is_free: Callable[[str], bool] = PUBLIC.__contains__,
     is_public: Callable[[str], bool] = lambda _: False,
 ) -> None:
     """Add all checks to an application, the last one first.
@@ -142,7 +143,8 @@ def protect(
         app: The application. Its routes must depend on `caller.caller_of`.
         settings: Who may use it.
         host: The address on which it is served.
-        is_public: Whether a path has no data of any user, such as the page's files.
+        is_free: Whether requests of a path are not counted, such as those of probes.
+        is_public: Whether a path has no data of any user.
 
     Raises:
         InvalidRequestError: Others could reach it without authentication.
@@ -151,12 +153,7 @@ def protect(
     require_authentication(host, means)
     if means:  # without, there is one caller: the developer
         per_second, burst = settings.requests_per_second, settings.burst
-        app.add_middleware(
-            RateLimit,
-            per_second=per_second,
-            burst=burst,
-            is_free=lambda path: path in PUBLIC or is_public(path),
-        )
+        app.add_middleware(RateLimit, per_second=per_second, burst=burst, is_free=is_free)
     app.add_middleware(
         Authentication,
         means=means,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +18,7 @@ from durable_adk.extras import installed
 from durable_adk.memory import BaseMemoryService
 from durable_adk.ops.app_declaration import AppDescription, described
 from durable_adk.partials import PartialChannel
-from durable_adk.server.access import is_open, protect
+from durable_adk.server.access import PUBLIC, is_open, protect
 from durable_adk.server.access_log import AccessLog
 from durable_adk.server.adk import agents, apps as adk_apps, artifacts, runs, sessions, traces
 from durable_adk.server.adk.page import add_adk_page
@@ -136,7 +137,7 @@ class _Application(FastAPI):
         if schemes:
             found["components"]["securitySchemes"] = schemes
         for path, operations in found["paths"].items():
-            guarded = bool(schemes) and not (is_open(path) or _is_public(path))
+            guarded = bool(schemes) and not (is_open(path) or _is_public(services, path))
             for method, operation in operations.items():
                 if guarded:
                     operation["security"] = [{name: []} for name in schemes]
@@ -175,7 +176,13 @@ def _application(services: ServerServices) -> FastAPI:
     add_page(made)
     add_adk_page(made, services.settings.adk_ui)
     add_handlers(made)
-    protect(made, services.settings, host=services.settings.host, is_public=_is_public)
+    protect(
+        made,
+        services.settings,
+        host=services.settings.host,
+        is_free=lambda path: path in PUBLIC or _is_of_page(path),
+        is_public=partial(_is_public, services),
+    )
     made.add_middleware(AccessLog)
     made.add_middleware(EncodedSlashes)
     return made
@@ -185,10 +192,13 @@ def _known(app: App | str) -> tuple[str, AppDescription | None]:
     return (app, None) if isinstance(app, str) else (app.name, described(app))
 
 
-def _is_public(path: str) -> bool:
-    if path in ("/", "/dev-ui") or path.startswith(("/page/", "/dev-ui/")):
-        return True
-    return _CARD.fullmatch(path) is not None  # it says how to authenticate
+def _is_of_page(path: str) -> bool:
+    return path in ("/", "/dev-ui") or path.startswith(("/page/", "/dev-ui/"))
+
+
+def _is_public(services: ServerServices, path: str) -> bool:
+    # A card says how to authenticate. Where no apps are set, it would tell which have sessions.
+    return _is_of_page(path) or (bool(services.apps) and _CARD.fullmatch(path) is not None)
 
 
 @asynccontextmanager

@@ -133,9 +133,9 @@ class ServerServices:
         """
         if self.apps:
             if app_name not in self.apps:
-                raise UnknownAppError(
-                    f"No app {app_name!r} is served here; there are {', '.join(sorted(self.apps))}."
-                )
+                # An agent card is asked for by anybody.
+                there = "" if caller == Caller() else f"; there are {', '.join(sorted(self.apps))}"
+                raise UnknownAppError(f"No app {app_name!r} is served here{there}.")
         elif not caller.is_operator and app_name not in self._used:
             self._used = frozenset(await self.session_service.list_apps())
             if app_name not in self._used:

@@ -30,13 +30,14 @@ from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import placed
 from tests.support.scripts import call
 
+CARD = "/a2a/{app_name}/.well-known/agent-card.json"
 PUBLIC = {
     "/": "the page's files",
     "/health": "for probes",
     "/ready": "for probes",
     "/dev-ui/assets/config/runtime-config.json": "a file of ADK's page",
     "/answers/{token}": "the token says whose call it answers",
-    "/a2a/{app_name}/.well-known/agent-card.json": "says how to authenticate, and names no tools",
+    CARD: "says how to authenticate, and names no tools",
 }
 IMPERSONAL = {
     "/list-apps": "names of apps: see test_nobody_adds_an_app_to_those_of_others",
@@ -365,6 +366,7 @@ def test_the_description_says_how_to_authenticate() -> None:
         return server(
             session_service=InMemorySessionService(),
             client=cast("Any", None),
+            apps=["app"],
             settings=ServerSettings.model_validate(settings),
         ).openapi()
 
@@ -408,9 +410,9 @@ async def test_nobody_adds_an_app_to_those_of_others(app: FastAPI) -> None:
         refused = await send(app, "POST", path, TOKEN, sent)
         assert refused.status_code == 404, (path, refused.text)
         assert refused.json()["error"]["type"] == "UnknownAppError"
-    card = "/a2a/{}/.well-known/agent-card.json"
-    assert (await send(app, "GET", card.format("evil"), None)).status_code == 404
-    assert (await send(app, "GET", card.format("app"), None)).status_code == 200
+    for name, status in (("evil", 404), ("app", 200)):
+        assert (await send(app, "GET", CARD.format(app_name=name), None)).status_code == 401
+        assert (await send(app, "GET", CARD.format(app_name=name), TOKEN)).status_code == status
     assert (await send(app, "GET", "/list-apps", OTHER)).json() == ["app"]
     mine = await send(app, "POST", "/apps/app/users/alice/sessions", TOKEN, {})
     assert mine.status_code == 200, mine.text
@@ -418,6 +420,24 @@ async def test_nobody_adds_an_app_to_those_of_others(app: FastAPI) -> None:
     new = await send(app, "POST", "/apps/new/users/olga/sessions", OTHER, {})
     assert new.status_code == 200, new.text
     assert (await send(app, "GET", "/list-apps", TOKEN)).json() == ["app"]
+
+
+async def test_cards_are_counted_and_tell_of_no_other_app() -> None:
+    """For all where the apps are set; a card of another name does not say which there are."""
+    known = settings_for().model_dump(include={"tokens"})
+    app = server(
+        session_service=InMemorySessionService(),
+        client=cast("Any", None),
+        apps=["desk"],
+        settings=ServerSettings.model_validate({**known, "requests_per_second": 0.01, "burst": 2}),
+    )
+    asked = [
+        await send(app, "GET", CARD.format(app_name=name), None) for name in ("desk", "x", "x")
+    ]
+    assert [one.status_code for one in asked] == [200, 404, 429]
+    assert "desk" not in asked[1].text
+    known_to = await send(app, "POST", "/apps/x/users/alice/sessions", TOKEN, {})
+    assert "desk" in known_to.text
 
 
 async def test_apps_that_are_being_loaded_are_waited_for(app: FastAPI) -> None:

@@ -27,7 +27,10 @@ _PUSH_CONFIG = "/tasks/{id}/pushNotificationConfigs/{push_id}"
 async def get_agent_card(
     services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
 ) -> Response:
-    """Return an app's agent card, which is for all. The extended card names its tools, too."""
+    """Return an app's agent card, which is for all if the server's apps are set.
+
+    The extended card names its tools, too.
+    """
     known = caller.is_operator or caller.user_id is not None
     await services.check_app(app_name, caller)
     return JSONResponse(agent_card_to_dict(_card(services, app_name, request, whole=known)))
