@@ -4,10 +4,9 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
-from itertools import chain, repeat
 from typing import Any
 
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.client.feed import not_in_store
 from durable_adk.client.invocations import InvocationHandle, Invocations
@@ -35,6 +34,10 @@ FIRST_LOOK = 2.0
 """Seconds after which the client logs what keeps an invocation from going on."""
 WORKER_CHECK = 5.0
 """Seconds for an invocation to open; then a missing worker is an error."""
+RECONNECT = 15.0
+"""Seconds for workers to poll a server again that was away; they try every ten."""
+_LOOKS = 3
+"""Looks at a missing worker before it is an error; one of them may meet a server that restarts."""
 ANSWER_POLL = 0.02
 MAX_ANSWER_POLL = 1.0
 """Seconds between two checks whether an answer was accepted: the first delay and the longest."""
@@ -42,6 +45,9 @@ CLOSE_TIMEOUT = 1.0
 """Seconds for workflows to complete or pause when the client that followed them closes."""
 SERVER_TIMEOUT = 120.0
 """Seconds for which an unavailable server is retried."""
+
+_AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+"""What a request fails with to which Temporal has not replied."""
 
 _NEVER = 2**62
 """A cursor after all events, so that any change ends a wait."""
@@ -87,9 +93,10 @@ class TemporalBackend:
         handle = self._handle(key, record.invocation_id, record)
         if not await handle.answer(answer):
             return None
-        looking = asyncio.create_task(self._log_missing_worker(handle))
+        wait = _Wait()
+        looking = asyncio.create_task(self._log_missing_worker(handle, wait))
         try:
-            accepted = await self._is_accepted(handle, answer)
+            accepted = await self._is_accepted(handle, answer, wait)
         finally:
             looking.cancel()
         return self._watch(handle) if accepted else None
@@ -155,14 +162,16 @@ class TemporalBackend:
         if not task.cancelled():
             task.exception()
 
-    async def _is_accepted(self, handle: InvocationHandle, answer: InvocationAnswer) -> bool:
+    async def _is_accepted(
+        self, handle: InvocationHandle, answer: InvocationAnswer, wait: "_Wait"
+    ) -> bool:
         """Wait until an answer is accepted; False if the workflow has ended without it.
 
         Raises:
             InvalidRequestError: The answer was refused.
             NoWorkerError: The answer is kept, but no worker polls the task queue.
-            TemporalUnavailableError: The workflow has ended, and it is unknown whether it had
-                accepted the answer.
+            TemporalUnavailableError: Temporal does not answer for a long time; or the workflow has
+                ended, and it is unknown whether it had accepted the answer.
         """
         now = asyncio.get_running_loop().time
         looked, ended = now(), None
@@ -185,25 +194,42 @@ class TemporalBackend:
             delay = min(delay * 2, MAX_ANSWER_POLL)
             if ended is None and now() - looked > WORKER_CHECK:
                 looked = now()
-                if await handle.is_open():
-                    await self._require_worker(handle)
-                elif await self._is_stored(handle, answer):
-                    return True
-                else:
+                if await self._has_ended(handle, wait):
+                    if await self._is_stored(handle, answer):
+                        return True
                     ended = looked
 
-    async def _require_worker(self, handle: InvocationHandle) -> None:
-        """Check that a worker may take an answer, unless one is waited for."""
-        if not self._waits_for_worker:
-            await self._invocations.check_worker(handle.invocation_id, opened=True)
+    async def _has_ended(self, handle: InvocationHandle, wait: "_Wait") -> bool:
+        """Whether a workflow has ended; if nobody says so, it may not have.
 
-    async def _log_missing_worker(self, handle: InvocationHandle) -> None:
-        await asyncio.sleep(FIRST_LOOK)
-        with suppress(RPCError):
-            try:
+        Raises:
+            NoWorkerError: It has not, and no worker has polled the task queue for long enough.
+            TemporalUnavailableError: Temporal does not answer for a long time.
+        """
+        try:
+            is_open = await handle.is_open()
+            if is_open and not self._waits_for_worker:
                 await self._invocations.check_worker(handle.invocation_id, opened=True)
-            except NoWorkerError as error:
-                _log_wait(handle, error.message)
+                wait.has_worker()
+        except NoWorkerError:
+            if wait.lacks_worker():
+                raise
+            is_open = True
+        except RPCError as error:
+            wait.lost(error)
+            return False
+        wait.answered()
+        return not is_open
+
+    async def _log_missing_worker(self, handle: InvocationHandle, wait: "_Wait") -> None:
+        await asyncio.sleep(FIRST_LOOK)
+        try:
+            await self._invocations.check_worker(handle.invocation_id, opened=True)
+        except NoWorkerError as error:
+            wait.lacks_worker()
+            _log_wait(handle, error.message)
+        except RPCError as error:
+            wait.lost(error)
 
     async def _is_stored_in(
         self, delay: float, handle: InvocationHandle, answer: InvocationAnswer
@@ -236,24 +262,18 @@ class TemporalBackend:
             NoWorkerError: The invocation is not open, and no worker polls the task queue.
             TemporalUnavailableError: The server does not answer for a long time.
         """
-        loop = asyncio.get_running_loop()
-        lost_since: float | None = None
-        said = set[str]()
-        looks = chain((FIRST_LOOK, WORKER_CHECK - FIRST_LOOK), repeat(WORKER_CHECK))
-        for number, waits in enumerate(looks):
+        wait, waits = _Wait(), FIRST_LOOK
+        while True:
             try:
                 async with asyncio.timeout(waits):
                     return await self._result(handle)
             except TimeoutError:
-                lost_since = await self._still_waiting(handle, lost_since, said, early=not number)
+                await self._look(handle, wait)
+                hurries = wait.lacking and not self._waits_for_worker
+                waits = (WORKER_CHECK - FIRST_LOOK) / _LOOKS if hurries else WORKER_CHECK
             except RPCError as error:
-                lost_since = lost_since or loop.time()
-                if loop.time() - lost_since > SERVER_TIMEOUT:
-                    raise TemporalUnavailableError(
-                        f"Temporal has not answered for {SERVER_TIMEOUT:g} s: {error.message}"
-                    ) from error
+                wait.lost(error)
                 await asyncio.sleep(0.5)
-        raise AssertionError
 
     async def _result(self, handle: InvocationHandle) -> InvocationResult:
         """The result; if the workflow run was reset, the result of the new run."""
@@ -271,48 +291,104 @@ class TemporalBackend:
                     raise
                 handle = latest
 
-    async def _still_waiting(
-        self, handle: InvocationHandle, lost_since: float | None, said: set[str], *, early: bool
-    ) -> float | None:
-        """Check an invocation that has not ended; return when the connection was lost.
-
-        Args:
-            handle: The invocation.
-            lost_since: When the connection was lost; None: it is not.
-            said: What was logged of the invocation, which is not logged again.
-            early: Whether to log a missing worker, which may be starting.
+    async def _look(self, handle: InvocationHandle, wait: "_Wait") -> None:
+        """Look at an invocation that has not ended, and log what it waits for.
 
         Raises:
             InvocationNotFoundError: It is paused, and its session was deleted.
-            NoWorkerError: No worker polls the task queue.
+            NoWorkerError: No worker polls the task queue, and none has for long enough.
             SessionRegressedError: It waits for the repair of a restored store.
+            TemporalUnavailableError: Temporal does not answer for a long time.
         """
         try:
             reason = await self._obstacle(handle)
         except SessionRegressedError:
             raise
         except NoWorkerError as error:
-            if not (early or self._waits_for_worker):
+            if wait.lacks_worker() and not self._waits_for_worker:
                 raise
             reason = error.message
-        except (RPCError, StoreUnavailableError):
-            return lost_since  # retried at the next check
-        if reason is not None and reason not in said:
-            said.add(reason)
+        except RPCError as error:
+            if error.status in _AWAY:
+                wait.lost(error)
+            return
+        except StoreUnavailableError:
+            return  # looked at again
+        else:
+            wait.has_worker()
+        wait.answered()
+        if reason is not None and reason not in wait.said:
+            wait.said.add(reason)
             _log_wait(handle, reason)
-        return None
 
     async def _obstacle(self, handle: InvocationHandle) -> str | None:
         """What keeps an invocation from going on that may pass; None: nothing does."""
         if await self._lacks(handle):
+            missing = await self._missing_worker(handle)
             # What is paused has been opened. Read the record again, after that was known.
             if await handle.waits() and await self._lacks(handle):
                 raise not_in_store(handle.invocation_id, "is paused")
-            await self._invocations.check_worker(handle.invocation_id)
+            if missing is not None:
+                raise missing
         return await handle.failing_step(told_by=self._invocations.client.identity)
+
+    async def _missing_worker(self, handle: InvocationHandle) -> NoWorkerError | None:
+        """What `check_worker` says. It is asked first: other requests outlast short outages."""
+        try:
+            await self._invocations.check_worker(handle.invocation_id)
+        except NoWorkerError as error:
+            return error
+        return None
 
     async def _lacks(self, handle: InvocationHandle) -> bool:
         return await self._sessions.get_invocation(handle.key, handle.invocation_id) is None
+
+
+class _Wait:
+    """A wait for a workflow: since when Temporal has not answered, or has named no worker.
+
+    A server that restarts knows no workers until they poll again. So a missing one is an error only
+    if it was missing for some time, and for longer if a request was lost meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.said = set[str]()
+        """What was logged, and is not logged again."""
+        self.lacking = False
+        """Whether no worker polled at the last look."""
+        self._lacking_since = 0.0
+        self._lost_since: float | None = None
+        self._has_lost = False
+
+    def lacks_worker(self) -> bool:
+        """Note that no worker polls; whether that is so for long enough to be an error."""
+        now = time.monotonic()
+        if not self.lacking:
+            self.lacking, self._lacking_since = True, now
+        patience = RECONNECT if self._has_lost else WORKER_CHECK - FIRST_LOOK
+        return now - self._lacking_since >= patience
+
+    def has_worker(self) -> None:
+        """Note that a worker polls, or is not needed."""
+        self.lacking = self._has_lost = False
+
+    def answered(self) -> None:
+        """Note that Temporal has answered."""
+        self._lost_since = None
+
+    def lost(self, error: RPCError) -> None:
+        """Note that a request failed.
+
+        Raises:
+            TemporalUnavailableError: All have, for `SERVER_TIMEOUT`.
+        """
+        now = time.monotonic()
+        self.lacking, self._has_lost = False, True
+        self._lost_since = self._lost_since or now
+        if now - self._lost_since > SERVER_TIMEOUT:
+            raise TemporalUnavailableError(
+                f"Temporal has not answered for {SERVER_TIMEOUT:g} s: {error.message}"
+            ) from error
 
 
 def _log_wait(handle: InvocationHandle, reason: str) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.client import temporal_backend
-from durable_adk.client.temporal_backend import TemporalBackend
+from durable_adk.client.temporal_backend import TemporalBackend, _Wait
 from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey
@@ -17,13 +18,20 @@ KEY = SessionKey("app", "u", "s")
 
 
 class Handle:
-    """Of a workflow that ends, and whose queries are not always answered."""
+    """Of a workflow that ends, and whose queries are not always answered.
+
+    Args:
+        said: What its worker says of the answer; None: nothing.
+        open_for: For how many looks it is open.
+        away_for: For how many looks Temporal is away.
+    """
 
     key, invocation_id = KEY, "i"
 
-    def __init__(self, *said: bool | None, open_for: int = 0) -> None:
+    def __init__(self, *said: bool | None, open_for: int = 0, away_for: int = 0) -> None:
         self._said = list(said)
         self._open_for = open_for
+        self._away_for = away_for
 
     async def took(self, answer: InvocationAnswer) -> bool:
         """What comes next; the last one again and again."""
@@ -35,6 +43,9 @@ class Handle:
 
     async def is_open(self) -> bool:
         """For some looks."""
+        self._away_for -= 1
+        if self._away_for >= 0:
+            raise RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b"")
         self._open_for -= 1
         return self._open_for >= 0
 
@@ -76,7 +87,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
     def ask(handle: Handle, store: Store | None = None) -> Coroutine[Any, Any, bool]:
         made: Any = TemporalBackend(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
-        return made._is_accepted(handle, InvocationAnswer(answer_id="a"))
+        return made._is_accepted(handle, InvocationAnswer(answer_id="a"), _Wait())
 
     return ask
 
@@ -100,6 +111,17 @@ async def test_silence_has_an_end(taken: Taken, store: Store) -> None:
     with pytest.raises(TemporalUnavailableError, match="had accepted it") as caught:
         await taken(Handle(None), store)
     assert str(caught.value.__cause__) == "Timeout expired"
+
+
+async def test_an_answer_outlasts_a_temporal_that_is_away(
+    taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I12, F6: for as long as a run does; then the error is ours, which streams tell."""
+    monkeypatch.setattr(temporal_backend, "MAX_ANSWER_POLL", 0.05)
+    silence: list[None] = [None] * 8
+    assert await taken(Handle(*silence, True, away_for=2, open_for=9)) is True
+    with pytest.raises(TemporalUnavailableError, match=r"has not answered .* tcp"):
+        await taken(Handle(None, away_for=1000))
 
 
 async def test_the_session_says_what_nobody_else_can(taken: Taken) -> None:
