@@ -19,6 +19,10 @@ AS_SENT = "adk_message_as_sent"
 STATE_AS_SENT = "adk_state_as_sent"
 """The same for the state delta, without temporary keys."""
 
+MESSAGE_ID = "ag_ui_message_id"
+"""Key of `custom_metadata`: the id that a front end of AG-UI has given to the user's message. It is
+not compared: who sends the same message by another route has none."""
+
 
 def with_digests(changed: Event, *, sent: Event) -> dict[str, Any] | None:
     """Return a user event's metadata with the digests of what the client sent.
@@ -63,9 +67,10 @@ def differing_field(
         if (stored.get(STATE_AS_SENT) or _state_digest(kept)) != _state_digest(state_delta):
             return "state_delta"
     own = {key: value for key, value in stored.items() if not key.startswith(RUNTIME_METADATA)}
-    if canonical(own) != canonical(custom_metadata or {}):
-        return "custom_metadata"
-    return None
+    given = dict(custom_metadata or {})
+    for metadata in (own, given):
+        metadata.pop(MESSAGE_ID, None)
+    return None if canonical(own) == canonical(given) else "custom_metadata"
 
 
 def is_sent_as(event: Event, message: types.Content) -> bool:

@@ -118,6 +118,8 @@ async def test_a_front_ends_headers_count(client, tmp_path):
         again = [one.data for one in await read(http, PATH, body(), **key)]
         assert "One." in json.dumps(again)
         assert again[-1]["type"] == "RUN_FINISHED"
+        elsewhere = message("hello", userId="user")  # AG-UI's own metadata does not count
+        assert (await http.post("/run", json=elsewhere, headers=key)).status_code == 200
         other = (await read(http, PATH, body("other"), **key))[-1].data
         assert (other["type"], other["code"]) == ("RUN_ERROR", "EventConflictError")
         assert len((await http.get("/invocations")).json()["invocations"]) == 1

@@ -26,11 +26,10 @@ from google.genai import types
 
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.conversation.history import USER
+from durable_adk.conversation.sent_message import MESSAGE_ID
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 
-MESSAGE_ID = "ag_ui_message_id"
-"""Key of events' `custom_metadata`: the id that the front end has given to the user's message."""
 _MEDIA = {"image": ImagePart, "audio": AudioPart, "video": VideoPart}
 
 

@@ -15,11 +15,12 @@ from durable_adk.conversation.pending_calls import (
     pending_calls,
     track_calls,
 )
+from durable_adk.conversation.sent_message import MESSAGE_ID
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.json_values import to_json_value
 from durable_adk.server.protocols.agui.events import shown_state
-from durable_adk.server.protocols.agui.messages import MESSAGE_ID, content_of
+from durable_adk.server.protocols.agui.messages import content_of
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.tools.agui_toolset import FRONT_END_TOOLS
