@@ -14,7 +14,7 @@ from durable_adk.conversation.answers import (
     check_answers,
 )
 from durable_adk.conversation.sent_message import is_sent_as
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import EventConflictError, InvalidRequestError
 from durable_adk.json_values import canonical
 from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
@@ -90,7 +90,7 @@ async def sent_before(
     With `any_state` its changes of the state may have been others.
 
     Raises:
-        InvalidRequestError: A different answer was sent with this id.
+        EventConflictError: A different answer was sent with this id.
     """
     message = request.user_content()
     stored = await sessions.read_from_calls(key, answered_call_ids(message))
@@ -103,9 +103,11 @@ async def sent_before(
     event, stored_delta = events[index], events[index].actions.state_delta
     same = is_sent_as(event, answer_message(check_answers(events[:index], message)))
     delta = {} if any_state else without_temp(request.state_delta)
+    field = "state_delta" if same else "new_message"
     if not same or any(stored_delta.get(key) != value for key, value in delta.items()):
-        raise InvalidRequestError(
-            f"invocation_id {request.invocation_id!r} was already used for another "
-            "answer to the same calls, which was kept."
+        raise EventConflictError(
+            "Another answer to the same calls was given under this invocation_id or "
+            "Idempotency-Key, and was kept. Use a new one, or none.",
+            field=field,
         )
     return stored[index]

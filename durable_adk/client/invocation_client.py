@@ -199,6 +199,7 @@ class InvocationClient:
 
         Raises:
             InvalidRequestError: It answers no pending call; nothing was stored (TRAP-28).
+            EventConflictError: Another answer has its `invocation_id`.
         """
         async with aclosing(await self._answered(request, answered_by)) as items:
             async for item in items:

@@ -12,6 +12,7 @@ from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from durable_adk.cli.terminal import gist as shown_as
 from durable_adk.client import temporal_backend
 from durable_adk.errors import (
+    EventConflictError,
     InvalidRequestError,
     InvocationNotFoundError,
     ToolTimeoutError,
@@ -460,8 +461,9 @@ async def test_an_approval_can_be_sent_again_under_its_id(make_runner: MakeRunne
 
     first = await say(True)
     assert first == await say(True)
-    with pytest.raises(InvalidRequestError, match="another answer"):
+    with pytest.raises(EventConflictError, match="Another answer") as refused:
         await say(False)
+    assert refused.value.field == "new_message"
     assert refunds.made == [5]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator
 
 import httpx
@@ -128,7 +129,11 @@ async def test_an_approval_says_whose_it_is(place):
         "response": {"confirmed": True},
     }
     content = {"role": "user", "parts": [{"functionResponse": response}]}
-    await read(http, "/run_sse", IDS | {"newMessage": content})
+    key = {"Idempotency-Key": uuid.uuid4().hex}
+    await read(http, "/run_sse", IDS | {"newMessage": content}, **key)
+    response["response"] = {"confirmed": False}
+    other = await http.post("/run", json=IDS | {"newMessage": content}, headers=key)
+    assert (other.status_code, other.json()["error"]["field"]) == (409, "newMessage")
     assert await answers(place) == [{"adk_answered_by": {"user": "olga"}}] * 2
     claims = message("hi", customMetadata={"adk_answered_by": {"user": "alice"}})
     refused = await http.post("/run_sse", json=claims)
