@@ -20,8 +20,9 @@ class Store:
     def __init__(self) -> None:
         self.records: list[tuple[SessionKey, InvocationRecord]] = []
         self.failures = 0
+        self.apps = ["app"]
 
-    def add(self, name: str, session: str = "s") -> None:
+    def add(self, name: str, session: str = "s", app: str = "app") -> None:
         """Add an invocation that is running."""
         record = InvocationRecord(
             invocation_id=name,
@@ -31,20 +32,20 @@ class Store:
             start_seq=1,
             update_time=time.time(),
         )
-        self.records.append((SessionKey("app", "u", session), record))
+        self.records.append((SessionKey(app, "u", session), record))
 
     async def app_names(self) -> list[str]:
         """Return the names of the apps."""
-        return ["app"]
+        return self.apps
 
     async def invocations_by_time(
-        self, *, limit: int, **_: Any
+        self, *, app_name: str, limit: int
     ) -> list[tuple[SessionKey, InvocationRecord]]:
         """Return the newest ones."""
         if self.failures:
             self.failures -= 1
             raise ValueError
-        return self.records[::-1][:limit]
+        return [one for one in reversed(self.records) if one[0].app_name == app_name][:limit]
 
 
 @pytest.fixture
@@ -102,6 +103,26 @@ async def test_a_deleted_session_is_told(store: Store, monkeypatch: pytest.Monke
     await asyncio.wait({hidden})
     for reading in (entries, others):
         await reading.aclose()
+
+
+async def test_an_app_that_is_looked_at_no_more_has_lost_no_session(store: Store) -> None:
+    """A server that loads its apps looks at all of the store, and then at those alone."""
+    store.apps = ["app", "other"]
+    store.add("a", "a", "other")
+    store.add("b", "b")
+    entries = await changes_of(store).follow(None, None)
+    async with asyncio.timeout(10):
+        store.add("c", "c")
+        assert isinstance(await anext(entries), StatusItem)
+        store.apps = ["app"]
+        del store.records[1]  # "b"
+        store.add("d", "d")
+        told = [await anext(entries), await anext(entries)]
+        store.add("e", "e")
+        told.append(await anext(entries))
+    await entries.aclose()
+    found = sorted((item.type, item.session_id) for item in told)
+    assert found == [("deleted", "b"), ("status", "d"), ("status", "e")]
 
 
 async def test_a_failed_look_ends_nothing(store: Store, caplog: pytest.LogCaptureFixture) -> None:

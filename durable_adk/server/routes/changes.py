@@ -137,6 +137,8 @@ class _Newest:
 
     def __init__(self) -> None:
         self._changes = list[_Change]()
+        self._apps = set[str]()
+        """Those that were looked at: others come and go, as when a server loads its apps."""
         self._sessions = dict[SessionKey, float]()
         """When the newest invocation of each got its status."""
         self._upto = dict[str, float]()
@@ -145,6 +147,7 @@ class _Newest:
     def add(self, app_name: str, changes: "list[_Change]") -> None:
         """Add those of an app."""
         self._changes += changes
+        self._apps.add(app_name)
         for change in changes:
             self._sessions[change.key] = max(change.time, self._sessions.get(change.key, 0.0))
         if len(changes) >= _PAGE:
@@ -154,13 +157,14 @@ class _Newest:
         """Return those whose status is that new."""
         return {change for change in self._changes if change.time >= at}
 
-    def has(self, key: SessionKey, at: float) -> bool:
-        """Whether there is a session, or its newest invocation would be too old for this look."""
-        return key in self._sessions or at <= self._upto.get(key.app_name, 0.0)
+    def lacks(self, key: SessionKey, at: float) -> bool:
+        """Whether this look would have found a session whose newest invocation is that old."""
+        is_within = key.app_name in self._apps and at > self._upto.get(key.app_name, 0.0)
+        return is_within and key not in self._sessions
 
     def gone(self, later: "_Newest") -> list[DeletedItem]:
-        """Return the sessions that a later look has not, so that they were deleted."""
-        gone = [key for key, at in self._sessions.items() if not later.has(key, at)]
+        """Return the sessions that a later look lacks, so that they were deleted."""
+        gone = [key for key, at in self._sessions.items() if later.lacks(key, at)]
         return [
             DeletedItem(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
             for key in gone
