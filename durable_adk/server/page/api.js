@@ -1,5 +1,7 @@
 // Talks to the server that this page came from.
 
+import { parse } from "./json.js";
+
 const HERE = new URL(".", location.href);
 const TOKEN = "durable-adk.token";
 /** Milliseconds until a server that has not begun to answer counts as gone; to read, and to send something. */
@@ -57,7 +59,7 @@ export async function request(method, segments, { query, body, headers, signal }
   }
   if (!response.ok) throw await refusal(response);
   const text = await response.text();
-  return text ? JSON.parse(text) : null;
+  return text ? parse(text) : null;
 }
 
 export const get = (segments, query, more) => request("GET", segments, { query, ...more });

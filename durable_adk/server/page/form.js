@@ -1,12 +1,15 @@
 // Shows a field of a schema as inputs, and reads what was put in.
 
 import { button, fill, h } from "./dom.js";
+import { numberOf, parse, sourceOf } from "./json.js";
 import { emptyOf, problemsOf } from "./schema.js";
 
 let made = 0;
 
 /**
  * A form for a field. `read()` returns the value, or null after showing what is wrong with it.
+ *
+ * One that nobody has changed reads as the initial value, if there is one.
  *
  * What is put in is kept as the draft, if there is one to keep it, until it is set to null. No secret is.
  *
@@ -19,7 +22,9 @@ export function formOf(field, initial, draft = null) {
   const root = inputOf(field, known ? known.value : (initial ?? emptyOf(field)), "", "");
   const summary = h("div", { class: "form-problem", role: "alert" });
   const element = h("div", { class: "form" }, root.element, summary);
+  let touched = known !== null;
   const read = () => {
+    if (!touched && initial !== undefined) return { value: initial };
     for (const place of element.querySelectorAll(".problem")) place.textContent = "";
     for (const place of element.querySelectorAll("[aria-invalid]")) place.removeAttribute("aria-invalid");
     const value = root.value();
@@ -32,7 +37,10 @@ export function formOf(field, initial, draft = null) {
     return general ? null : { value };
   };
   for (const [path, text] of known?.unreadable ?? []) put(element, path, text);
-  const changed = () => draft && keep(element, root, draft, of);
+  const changed = () => {
+    touched = true;
+    if (draft) keep(element, root, draft, of);
+  };
   for (const kind of ["input", "change"]) element.addEventListener(kind, changed);
   element.addEventListener("click", ({ target }) => target.closest("button") && changed()); // adds or removes an item
   return { element, read };
@@ -107,8 +115,8 @@ const INPUTS = {
     const id = `field-${(made += 1)}`;
     const step = field.kind === "integer" ? "1" : "any";
     const { minimum, maximum } = field.schema;
-    const input = h("input", { ...attributesOf(field, id, name), type: "number", step, min: minimum, max: maximum, value: initial ?? "" });
-    const value = () => (input.value === "" ? null : Number(input.value));
+    const input = h("input", { ...attributesOf(field, id, name), type: "number", step, min: sourceOf(minimum), max: sourceOf(maximum), value: sourceOf(initial ?? "") });
+    const value = () => (input.value === "" ? null : numberOf(input.value));
     return { element: labelled(field, name, path, input, { id }), value };
   },
 
@@ -167,7 +175,8 @@ const INPUTS = {
   object(field, initial, name, path) {
     const inner = field.properties.map((each) => {
       const at = path ? `${path}.${each.name}` : each.name;
-      const input = inputOf(each.field, initial?.[each.name] ?? emptyOf(each.field), each.name, at);
+      const { [each.name]: first = emptyOf(each.field) } = initial ?? {}; // null is a value
+      const input = inputOf(each.field, first, each.name, at);
       const label = input.element.querySelector(":scope > label");
       if (each.required && label) {
         label.append(h("span", { class: "needed", title: "needed", "aria-hidden": "true" }, " *"));
@@ -197,7 +206,7 @@ const INPUTS = {
     const element = labelled(titled, name, path, input, { id });
     const value = () => {
       try {
-        const read = JSON.parse(input.value);
+        const read = parse(input.value);
         delete input.dataset.unreadable;
         return read;
       } catch (error) {

@@ -1,6 +1,7 @@
 // Shows bytes: images, tables, texts, PDFs, sound; all else as a file to save.
 
 import { h, icon } from "./dom.js";
+import { parse } from "./json.js";
 import { table } from "./prose.js";
 import { parseCsv, tableOf } from "./tables.js";
 import { prose } from "./prose.js";
@@ -44,7 +45,7 @@ const SHOW = {
   json(_, name, bytes) {
     const text = textOf(bytes);
     try {
-      const value = JSON.parse(text);
+      const value = parse(text);
       const found = tableOf(value);
       return found ? rows(found, name) : plain(JSON.stringify(value, null, 2));
     } catch {

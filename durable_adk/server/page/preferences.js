@@ -1,8 +1,10 @@
 // What a person chose, kept in this browser: theme, app and user, prices of tokens.
 
+import { parse } from "./json.js";
+
 function read(storage, name, otherwise) {
   try {
-    return JSON.parse(globalThis[storage].getItem(`durable-adk.${name}`)) ?? otherwise;
+    return parse(globalThis[storage].getItem(`durable-adk.${name}`)) ?? otherwise;
   } catch {
     return otherwise;
   }

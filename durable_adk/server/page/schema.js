@@ -1,5 +1,7 @@
 // Reads a JSON schema as a form: which fields, of which kind, and whether a value fits. Pure.
 
+import { isExact, sourceOf } from "./json.js";
+
 const DEEPEST = 6;
 
 /**
@@ -88,7 +90,7 @@ function kindOf(schema) {
 export function schemaOf(value) {
   if (typeof value === "string") return { type: "string" };
   if (typeof value === "boolean") return { type: "boolean" };
-  if (typeof value === "number") return { type: "number" };
+  if (typeof value === "number" || isExact(value)) return { type: "number" };
   if (Array.isArray(value)) {
     const items = value.map(schemaOf).reduce(both, null);
     return items?.type ? { type: "array", items } : {};
@@ -146,7 +148,7 @@ const CHECKS = {
   },
   number: (field, value, path) => range(field, value, path),
   integer: (field, value, path) =>
-    Number.isInteger(value) ? range(field, value, path) : [{ path, message: "must be a whole number" }],
+    Number.isInteger(value) || isExact(value) ? range(field, value, path) : [{ path, message: "must be a whole number" }],
   boolean: (_, value, path) =>
     typeof value === "boolean" ? [] : [{ path, message: "must be yes or no" }],
   enum: ({ options }, value, path) =>
@@ -174,17 +176,22 @@ const CHECKS = {
 };
 
 function range({ schema }, value, path) {
-  if (typeof value !== "number" || !Number.isFinite(value)) {
+  if (!isExact(value) && !Number.isFinite(value)) {
     return [{ path, message: "must be a number" }];
   }
-  const { minimum = -Infinity, maximum = Infinity } = schema;
-  const { exclusiveMinimum = -Infinity, exclusiveMaximum = Infinity } = schema;
-  if (value < minimum) return [{ path, message: `must be at least ${minimum}` }];
-  if (value > maximum) return [{ path, message: `must be at most ${maximum}` }];
-  if (value <= exclusiveMinimum) return [{ path, message: `must be above ${exclusiveMinimum}` }];
-  if (value >= exclusiveMaximum) return [{ path, message: `must be below ${exclusiveMaximum}` }];
-  return [];
+  const wrong = BOUNDS.find(([name, _, fits]) => schema[name] !== undefined && !fits(comparable(value), comparable(schema[name])));
+  return wrong ? [{ path, message: `must be ${wrong[1]} ${sourceOf(schema[wrong[0]])}` }] : [];
 }
+
+const BOUNDS = [
+  ["minimum", "at least", (value, bound) => value >= bound],
+  ["maximum", "at most", (value, bound) => value <= bound],
+  ["exclusiveMinimum", "above", (value, bound) => value > bound],
+  ["exclusiveMaximum", "below", (value, bound) => value < bound],
+];
+
+/** What `<` compares exactly, also with a number. */
+const comparable = (value) => (isExact(value) ? BigInt(value.rawJSON) : value);
 
 function matches(pattern, value) {
   if (typeof pattern !== "string") return true;

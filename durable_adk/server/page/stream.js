@@ -1,6 +1,7 @@
 // Follows a stream of the server for as long as somebody looks, through any number of connections.
 
 import { address, headersWith, refusal } from "./api.js";
+import { parse } from "./json.js";
 import { SseParser } from "./sse.js";
 
 /** Milliseconds to wait for the next connection if the server names no others, and at most. */
@@ -126,7 +127,7 @@ export class Stream {
   #take(data, event) {
     let item;
     try {
-      item = JSON.parse(data);
+      item = parse(data);
     } catch {
       console.error("The server sent an item that is no JSON.", data);
       return;

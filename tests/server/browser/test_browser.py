@@ -1076,6 +1076,62 @@ async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
         assert await page.evaluate("window.kept") is None
 
 
+async def test_an_integer_is_as_exact_as_the_servers(browser, web) -> None:
+    """Also above 2**53: where it is shown, and in an answer that has it, edited or not."""
+    order, other, most = 1234567890123456789, 9007199254740993, 2**63 - 1
+    about = {"appName": "a", "userId": "u", "sessionId": "s", "kind": "confirmation", "askedAt": 1}
+    payload = {"order": order, "left": 1.5, "notes": [], "odd": None}
+    about |= {"name": "pay", "arguments": {"order_id": order}, "payload": payload, "editable": True}
+    calls = [about | {"invocationId": f"e{number}", "callId": "c"} for number in range(2)]
+    sent: list[str] = []
+
+    async def listed(route) -> None:
+        await route.fulfill(json={"pending": calls[len(sent) :]})
+
+    async def answer(route) -> None:
+        sent.append(json.loads(route.request.post_data)["payload"])
+        await route.fulfill(json={})
+
+    async with tab(browser, web) as page:
+        await page.route(re.compile("/pending"), listed)
+        await page.route(re.compile("/answers"), answer)
+        await page.get_by_role("link", name="Inbox").click()
+        card = page.locator("#main .answer")
+        await playwright.expect(card).to_have_count(2)
+        shown = card.first.locator(".arguments").first
+        await playwright.expect(shown).to_contain_text(str(order))
+        await card.first.get_by_role("button", name="Approve").click()
+        await playwright.expect(card).to_have_count(1)
+        await card.get_by_label("left").fill("2.5")
+        await page.reload()
+        await playwright.expect(card.get_by_label("order")).to_have_value(str(order))
+        await card.get_by_role("button", name="Approve").click()
+        await page.get_by_text("Nothing waits for you.").wait_for()
+        assert sent == [payload, payload | {"left": 2.5}]
+        read = await page.evaluate(
+            """async ([schema, first, second]) => {
+                const { parse } = await import(new URL("page/json.js", location.href));
+                const { formOf } = await import(new URL("page/form.js", location.href));
+                const { fieldOf } = await import(new URL("page/schema.js", location.href));
+                const form = formOf(fieldOf(parse(schema)), parse(first));
+                document.body.replaceChildren(form.element);
+                const input = form.element.querySelector("input");
+                return [first, ...second].map((text) => {
+                    input.value = text;
+                    input.dispatchEvent(new Event("input", { bubbles: true }));
+                    return JSON.stringify(form.read());
+                });
+            }""",
+            [
+                json.dumps({"type": "integer", "maximum": most}),
+                str(other),
+                [str(most), str(most + 1), "7"],
+            ],
+        )
+        values = [one and json.loads(one) for one in read]
+        assert values == [{"value": other}, {"value": most}, None, {"value": 7}]
+
+
 async def test_a_session_is_shown_once_a_worker_has_created_it(browser, client, tmp_path) -> None:
     """Until then the page says that it waits; who has gone elsewhere meanwhile stays there."""
     async with placed(client, tmp_path, root_agent) as place:
