@@ -70,6 +70,10 @@ export class Runs {
       const where = { app_name: this.#where.app, user_id: this.#where.user };
       const [page, counts] = await Promise.all([this.#pages(wanted, signal), get(["invocations", "counts"], where, { signal })]);
       if (signal.aborted) return;
+      if (query === this.#query && this.#items.length > wanted) {
+        this.refresh(); // more were shown meanwhile
+        return;
+      }
       this.#query = query;
       this.#items = page.invocations;
       this.#next = page.nextPageToken ?? null;
@@ -106,14 +110,17 @@ export class Runs {
   }
 
   async #more() {
+    const query = this.#query;
+    if (query !== JSON.stringify(this.#asks())) return; // these rows go as soon as others come
     try {
       const page = await this.#page(this.#next);
+      if (query !== this.#query) return;
       const known = new Set(this.#items.map(keyOf));
       this.#items = [...this.#items, ...page.invocations.filter((each) => !known.has(keyOf(each)))];
       this.#next = page.nextPageToken ?? null;
       this.#draw();
     } catch (error) {
-      fill(this.#foot, failure(error, () => this.#more()));
+      if (query === this.#query) fill(this.#foot, failure(error, () => this.#more()));
     }
   }
 

@@ -147,27 +147,31 @@ export class SessionView {
     this.#later();
   }
 
-  /** Ask the server about a run, soon or once it is in sight; several reasons at once are one request. */
+  /** Ask the server about a run, soon or once it is in sight; one request at a time, however many reasons. */
   #ask(invocationId, wait) {
     if (!this.#conversation.isInvocation(invocationId)) return; // asked once its status is told
     this.#stale.add(invocationId);
     if (this.#asking.has(invocationId) || !this.#inSight.has(invocationId)) return;
     const timer = setTimeout(async () => {
+      if (this.#inSight.has(invocationId)) await this.#readAbout(invocationId);
       this.#asking.delete(invocationId);
-      if (!this.#inSight.has(invocationId)) return;
-      this.#stale.delete(invocationId);
-      try {
-        const about = await getInvocation(this.#key, invocationId);
-        if (this.#stopped) return;
-        this.#about.set(invocationId, about);
-        this.#conversation.setAttempts(invocationId, about.attempts ?? []);
-        this.#conversation.add({ type: "status", ...about });
-        this.#later();
-      } catch {
-        // asked again at the next item
-      }
+      if (!this.#stopped && this.#stale.has(invocationId)) this.#ask(invocationId, wait);
     }, wait);
     this.#asking.set(invocationId, timer);
+  }
+
+  async #readAbout(invocationId) {
+    this.#stale.delete(invocationId);
+    try {
+      const about = await getInvocation(this.#key, invocationId);
+      if (this.#stopped) return;
+      this.#about.set(invocationId, about);
+      this.#conversation.setAttempts(invocationId, about.attempts ?? []);
+      if (!this.#stale.has(invocationId)) this.#conversation.add({ type: "status", ...about }); // else the stream knows a newer one
+      this.#later();
+    } catch {
+      // asked again at the next item
+    }
   }
 
   #seen(changes) {

@@ -1,5 +1,6 @@
 """The page in a browser, on `durable-adk web` as a user starts it."""
 
+import asyncio
 import itertools
 import json
 import os
@@ -119,6 +120,12 @@ async def numbers(page) -> list[int]:
 async def words(page) -> list[str]:
     """The words of the agent that the timeline shows."""
     return re.findall(r"word\d+", await page.locator(".timeline").inner_text())
+
+
+async def holds(page, expression: str) -> None:
+    """Wait until an expression is true. The page's policy forbids what Playwright has for it."""
+    while not await page.evaluate(expression):
+        await asyncio.sleep(0.02)
 
 
 async def test_a_call_is_approved_in_the_inbox(browser, web) -> None:
@@ -332,8 +339,10 @@ async def test_a_session_without_a_run_is_found_and_deleted(browser, web) -> Non
 async def test_the_list_of_runs_stays_as_long_as_it_is(browser, web) -> None:
     """However many are shown, a new look at them keeps their number, and marks the shown one only.
 
-    Another search begins at the top.
+    Another search begins at the top, and has no rows of the one before.
     """
+    free = asyncio.Event()
+    free.set()
     runs = [
         {"appName": "desk", "userId": f"u{number}", "sessionId": "s", "invocationId": f"e{number}"}
         | {"status": "completed", "message": f"run {number}", "updateTime": 1}
@@ -342,6 +351,11 @@ async def test_the_list_of_runs_stays_as_long_as_it_is(browser, web) -> None:
 
     async def answer(route) -> None:
         query = dict(parse_qsl(urlsplit(route.request.url).query))
+        if query.get("query") == "other":
+            await route.fulfill(json={"invocations": runs[:1]})
+            return
+        if "page_token" in query:
+            await free.wait()
         begin = int(query.get("page_token", 0))
         end = begin + int(query["limit"])
         await route.fulfill(json={"invocations": runs[begin:end], "nextPageToken": str(end)})
@@ -360,8 +374,17 @@ async def test_the_list_of_runs_stays_as_long_as_it_is(browser, web) -> None:
         await playwright.expect(rows).to_have_count(280)
         await page.get_by_role("link", name="run 270").click()
         await playwright.expect(page.locator(".run-list [aria-current]")).to_have_count(1)
-        await page.get_by_role("searchbox", name="Search runs").fill("run")
+        search = page.get_by_role("searchbox", name="Search runs")
+        await search.fill("run")
         await playwright.expect(rows).to_have_count(40)
+        free.clear()
+        async with page.expect_response(re.compile("page_token")):
+            await page.get_by_role("button", name="Show more").click()
+            await search.fill("other")
+            await playwright.expect(rows).to_have_count(1)
+            free.set()
+        await page.wait_for_timeout(200)  # time to show it
+        await playwright.expect(rows).to_have_count(1)
 
 
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
@@ -844,14 +867,14 @@ async def test_a_hidden_page_gives_back_its_stream(browser, web) -> None:
         await page.evaluate(STREAMS)
         await page.evaluate("window.given = ['id: 7\\ndata: 1\\n\\n', 'id: 8\\ndata: 2\\n\\n']")
         await page.evaluate("window.follow()")
-        await page.wait_for_function("window.items.length === 1")
+        await holds(page, "window.items.length === 1")
         await page.evaluate("window.hide(true)")
         await page.clock.run_for(4_000)
         assert await page.evaluate("window.opened[0].signal.aborted") is False
         await page.clock.run_for(60_000)
         assert await page.evaluate("window.opened.map(({ signal }) => signal.aborted)") == [True]
         await page.evaluate("window.hide(false)")
-        await page.wait_for_function("window.items.length === 2")
+        await holds(page, "window.items.length === 2")
         assert await page.evaluate("window.opened[1].after") == "7"
         assert await page.evaluate("window.opened.length") == 2
         await page.evaluate("window.stream.stop()")
@@ -883,7 +906,7 @@ async def test_a_stream_that_only_fails_says_why_and_waits_longer(browser, web) 
         assert waits[0] >= 1000
         assert waits[4] > 2000
         await page.clock.run_for(300_000)
-        await page.wait_for_function("window.states.at(-1).state === 'live'")
+        await holds(page, "window.states.at(-1).state === 'live'")
         await page.evaluate("window.stream.stop()")
 
 
@@ -905,6 +928,53 @@ async def test_a_request_without_an_answer_is_given_up(browser, web) -> None:
         assert await page.evaluate("window.failed") is None
         await page.clock.run_for(1_000)
         assert await page.evaluate("window.failed") == "The server does not answer."
+
+
+async def test_a_late_answer_does_not_open_a_run_again(browser, web) -> None:
+    """What the stream has told since the request is newer than its answer."""
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const { SessionView } = await import(new URL("page/session.js", location.href));
+                const others = window.fetch;
+                const run = { invocationId: "i" };
+                const content = { parts: [{ text: "hello" }] };
+                const event = { id: "e", author: "user", content, ...run };
+                let send;
+                window.asked = [];
+                window.say = (item) => send(new TextEncoder().encode(`data: ${item}\n\n`));
+                window.fetch = async (url, options) => {
+                    if (!`${url}/`.includes("late")) return others(url, options);
+                    if (url.pathname.endsWith("/events")) {
+                        const start = (stream) => (send = (each) => stream.enqueue(each));
+                        return new Response(new ReadableStream({ start }));
+                    }
+                    if (url.pathname.endsWith("/queue")) return Response.json([]);
+                    if (!url.pathname.endsWith("/i")) return Response.json({ pending: [] });
+                    const status = window.status;
+                    await new Promise((resolve) => window.asked.push(resolve));
+                    return Response.json({ ...run, status, startTime: 1, updateTime: 3 });
+                };
+                window.tell = (status) => {
+                    window.status = status;
+                    window.say(JSON.stringify({ type: "status", status, ...run }));
+                };
+                const key = { appName: "a", userId: "u", sessionId: "late" };
+                document.getElementById("main").replaceChildren(new SessionView(key).element);
+                await new Promise(requestAnimationFrame);
+                window.say(JSON.stringify({ type: "event", seq: 1, event }));
+                window.tell("running");
+            }"""
+        )
+        await holds(page, "window.asked.length === 1")
+        await page.evaluate("window.tell('completed')")
+        await page.locator("#main .status.completed").wait_for()
+        await page.wait_for_timeout(150)  # time for another request
+        await page.evaluate("window.asked.reverse().forEach((answer) => answer())")
+        await page.wait_for_timeout(150)
+        await page.evaluate("window.asked.forEach((answer) => answer())")
+        await page.locator("#main .facts").get_by_text("2.0 s").first.wait_for()
+        assert await page.locator("#main .status.completed").count() == 1
 
 
 async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
