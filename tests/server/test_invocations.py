@@ -161,6 +161,8 @@ async def test_a_confirmation_is_found_and_given(pays):
     content = {"role": "user", "parts": [{"functionResponse": response}]}
     misplaced = await http.post("/invocations", json=IDS | {"newMessage": content})
     assert (misplaced.status_code, "/answers" in misplaced.text) == (400, True)
+    steered = await http.post(f"/invocations/{name}/steer", json={"message": content})
+    assert (steered.status_code, "/answers" in steered.text) == (400, True)
     assert (await http.get("/pending")).json()["pending"] == [asked]
     body = {"callId": asked["callId"], "confirmed": True}
     changed = await http.post(

@@ -73,15 +73,11 @@ async def start_invocation(
 ) -> Response:
     """Start an invocation, and return without reading its events.
 
-    Answers to calls are refused: they go on with an invocation that there is.
+    Answers to calls are refused: they continue an invocation.
     """
     key = checked_key(body.app_name, body.user_id, body.session_id)
     await services.check_app(key.app_name, caller)
-    if is_answer(body.new_message or ""):
-        raise InvalidRequestError(
-            "newMessage answers calls, and this route starts invocations: send each answer to "
-            "POST /invocations/{id}/answers, or the message to /run or /run_sse."
-        )
+    _refuse_answers(body.new_message)
     name = headers.invocation_id(key) or f"e-{uuid.uuid4()}"
     request = InvocationRequest.parse(
         {
@@ -177,6 +173,7 @@ async def steer(
 
     With an Idempotency-Key the message is delivered once, and accepted again also later.
     """
+    _refuse_answers(body.message)
     given = headers.invocation_id(this.key)
     is_known = given is not None and await recipient(services, this.key, given) is not None
     if this.record.status is not Status.RUNNING and not is_known:
@@ -193,6 +190,14 @@ async def steer(
             "when_busy": headers.busy(WhenBusy.STEER),
         }
     )
-    feed = services.invocations(this.key.app_name).send(request)
+    feed = services.invocations(this.key.app_name).start(request)
     await taken(services, this.key, name, feed)
     return {"accepted": True, "messageId": name}
+
+
+def _refuse_answers(message: types.Content | None) -> None:
+    if message is not None and is_answer(message):
+        raise InvalidRequestError(
+            "The message answers calls: send each answer to POST /invocations/{id}/answers, or "
+            "the message to /run or /run_sse."
+        )
