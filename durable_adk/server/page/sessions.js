@@ -2,10 +2,12 @@
 
 import { get, request, sessionPath } from "./api.js";
 import { button, failure, fill, h } from "./dom.js";
-import { ago, count, exact } from "./format.js";
+import { ago, brief, count, exact } from "./format.js";
 import { oneAtATime } from "./tasks.js";
 
 const MOST = 200;
+/** The newest runs, which say how their sessions are; the server lists no more at once. */
+const RUNS = 200;
 
 export class Sessions {
   element = h("nav", { class: "runs", "aria-label": "Sessions", hidden: true });
@@ -46,9 +48,13 @@ export class Sessions {
     if (this.element.hidden) return;
     const { apps, user } = this.#where;
     try {
-      const found = await Promise.all(apps.map((app) => get(["apps", app, "users", user, "sessions"], {}, { signal })));
+      const ofUser = { app_name: apps.length === 1 ? apps[0] : null, user_id: user, limit: RUNS };
+      const [{ invocations }, ...found] = await Promise.all([
+        get(["invocations"], ofUser, { signal }),
+        ...apps.map((app) => get(["apps", app, "users", user, "sessions"], {}, { signal })),
+      ]);
       if (signal.aborted) return;
-      this.#items = newestFirst(found.flat());
+      this.#items = newestFirst(withRuns(found.flat(), invocations));
       fill(this.#trouble);
       this.#draw();
     } catch (error) {
@@ -63,7 +69,7 @@ export class Sessions {
     fill(this.#list, found.slice(0, MOST).map((each) => (asks?.dataset.session === nameOf(keyOf(each)) ? asks : this.#row(each))));
     if (held) this.#list.querySelector(`a[data-session="${CSS.escape(held)}"]`)?.focus();
     const more = found.length > MOST && `The newest ${MOST} of ${count(found.length, "session")}.`;
-    const none = !found.length && (this.#search.value.trim() ? "No session is like that." : "No sessions yet.");
+    const none = !found.length && (this.#search.value.trim() ? "No matching sessions." : "No sessions yet.");
     const whose = this.#where.isOperator && ` These are the sessions of ${this.#where.user}; name another user above.`;
     fill(this.#foot, h("p", { class: "quiet" }, more || none, whose));
   }
@@ -74,14 +80,17 @@ export class Sessions {
     const title = titleOf(session);
     const href = `#/s/${[key.appName, key.userId, key.sessionId].map(encodeURIComponent).join("/")}`;
     const ask = () => row.replaceWith(this.#question(key, title));
+    const { status, pending } = session;
+    const says = status === "paused" && pending ? "sr" : "state"; // the number that waits says so
+    const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
     const row = h(
       "li",
       { class: "with-action" },
       h(
         "a",
-        { href, "data-session": name, "aria-current": name === this.#current ? "page" : null },
+        { href, "data-session": name, "aria-current": name === this.#current ? "page" : null, class: status, title: session.id },
         h("span", { class: "said" }, title),
-        h("span", { class: "meta" }, h("span", { class: "whose" }, key.appName), " · ", h("time", { title: exact(session.lastUpdateTime) }, ago(session.lastUpdateTime))),
+        h("span", { class: "meta" }, status && [h("span", { class: says }, status), says === "state" && " · "], h("span", { class: "whose" }, key.appName), " · ", h("time", { title: exact(session.lastUpdateTime) }, ago(session.lastUpdateTime)), waits),
       ),
       button(`Delete ${title}`, ask, { only: "bin" }),
     );
@@ -114,12 +123,22 @@ export class Sessions {
 const keyOf = ({ appName, userId, id }) => ({ appName, userId, sessionId: id });
 const nameOf = ({ appName, userId, sessionId }) => JSON.stringify([appName, userId, sessionId]);
 
-/** A session is called what its owner calls it, else by its id. */
-const titleOf = ({ id, state }) => state?.__session_metadata__?.displayName || id;
+/** A session is called what its owner calls it, else what its first run that is known began with, else by its id. */
+const titleOf = ({ id, state, message }) => state?.__session_metadata__?.displayName || brief(message ?? "", 80) || id;
+
+/** Sessions, each with the status of its newest run, the message of its first one, and how many calls wait. */
+function withRuns(sessions, runs) {
+  const bySession = Map.groupBy(runs, nameOf);
+  return sessions.map((session) => {
+    const own = (bySession.get(nameOf(keyOf(session))) ?? []).toSorted((one, other) => one.startTime - other.startTime);
+    const pending = own.reduce((sum, run) => sum + (run.pending ?? 0), 0);
+    return { ...session, status: own.at(-1)?.status, message: own.find((run) => run.message)?.message, pending };
+  });
+}
 
 const newestFirst = (sessions) => sessions.toSorted((one, other) => other.lastUpdateTime - one.lastUpdateTime);
 
-/** The sessions that have a text in their id, name or app. */
+/** The sessions that have a text in their id, name, message or app. */
 export function matching(sessions, text) {
   const wanted = text.trim().toLowerCase();
   return sessions.filter((each) => [each.id, titleOf(each), each.appName].some((one) => one.toLowerCase().includes(wanted)));

@@ -336,6 +336,40 @@ async def test_a_session_without_a_run_is_found_and_deleted(browser, web) -> Non
         assert [(await page.request.get(f"{place}/empty{n}")).status for n in (1, 2)] == [404, 200]
 
 
+async def test_a_session_is_listed_by_what_it_began_with(browser, web) -> None:
+    """It has the status of its newest run and how many calls wait, by one request for all."""
+    where = {"appName": "desk", "userId": "user", "sessionId": "s1"}
+    runs = [
+        where | {"status": "paused", "message": "and pay", "startTime": 2, "pending": 2},
+        where | {"status": "failed", "message": "draw a fish", "startTime": 1, "pending": 0},
+        where | {"status": "failed", "message": "elsewhere", "startTime": 3, "appName": "other"},
+    ]
+    sessions = [
+        {"id": name, "appName": "desk", "userId": "user", "state": {}, "lastUpdateTime": 1}
+        for name in ("s1", "s2")
+    ]
+    async with tab(browser, web) as page:
+        asked: list[dict] = []
+
+        async def answer(route) -> None:
+            asked.append(dict(parse_qsl(urlsplit(route.request.url).query)))
+            await route.fulfill(json={"invocations": runs})
+
+        await page.route(
+            re.compile("/users/user/sessions$"), lambda one: one.fulfill(json=sessions)
+        )
+        await page.route(re.compile("/invocations.*user_id"), answer)
+        await page.get_by_role("button", name="Sessions").click()
+        rows = page.get_by_role("navigation", name="Sessions").get_by_role("listitem")
+        await playwright.expect(rows).to_have_count(2)
+        row = rows.filter(has_text="draw a fish")
+        await playwright.expect(row).to_contain_text("paused")
+        await playwright.expect(row).to_contain_text("2 waiting")
+        assert {(one["app_name"], one["user_id"]) for one in asked} == {("desk", "user")}
+        await page.get_by_role("searchbox", name="Search sessions").fill("a FISH")
+        await playwright.expect(rows).to_have_count(1)
+
+
 async def test_the_list_of_runs_stays_as_long_as_it_is(browser, web) -> None:
     """However many are shown, a new look at them keeps their number, and marks the shown one only.
 
