@@ -44,7 +44,9 @@ const small = matchMedia("(max-width: 760px)"); // as in style.css
 const sideTitle = h("h1", { class: "sr", hidden: true }, "Runs");
 let view = null;
 let shownKey = "";
-let apps = [];
+let apps = null; // not known yet
+let appsWait = 1000; // milliseconds before the next look for apps, while there are none
+let appsDue = null;
 
 // --- the side ---
 
@@ -94,24 +96,33 @@ function turn() {
   drawSide();
 }
 
+/** Read which apps there are: again while there are none, and whenever something has changed. */
 async function loadApps() {
+  let found;
   try {
-    apps = await get(["list-apps"]);
+    found = await get(["list-apps"]);
   } catch (error) {
-    if (error.status !== 401) setTimeout(loadApps, 3000);
+    if (error.status !== 401) loadAppsLater();
     return;
   }
-  if (!apps.length) setTimeout(loadApps, 1000); // no worker has loaded one yet
-  const { app, user } = place.get();
+  if (!found.length) loadAppsLater();
+  if (JSON.stringify(found) === JSON.stringify(apps)) return;
+  apps = found;
+  const { app } = place.get();
   fill(appSelect, h("option", { value: "" }, "All apps"), appOptions());
   appSelect.value = apps.includes(app) ? app : "";
-  userInput.value = user;
   if (newApp.isConnected) chooseApp();
   await account.known();
   narrow();
 }
 
-const appOptions = () => apps.map((name) => h("option", { value: name }, name));
+function loadAppsLater() {
+  clearTimeout(appsDue);
+  appsDue = setTimeout(loadApps, appsWait);
+  appsWait = Math.min(2 * appsWait, 30000);
+}
+
+const appOptions = () => (apps ?? []).map((name) => h("option", { value: name }, name));
 
 function moved() {
   place.set({ app: appSelect.value, user: userInput.value.trim() });
@@ -122,6 +133,7 @@ function moved() {
 function showUsers({ userId, isOperator }) {
   for (const each of [userInput, newUser, newUserLabel]) each.hidden = !isOperator;
   newUser.placeholder = userId ?? "user";
+  noApp.textContent = isOperator ? "No app is served yet. Start a worker: durable-adk web TARGET." : "You have no app yet. Ask the operator of this server.";
 }
 
 function narrow() {
@@ -130,7 +142,7 @@ function narrow() {
   const where = { app: appSelect.value, user };
   runs.narrow(where);
   inbox.narrow(where);
-  sessions.narrow({ apps: where.app ? [where.app] : apps, user: user || userId || "user", isOperator });
+  sessions.narrow({ apps: where.app ? [where.app] : (apps ?? []), user: user || userId || "user", isOperator });
 }
 
 /** On a small screen the list of runs takes the place of the main part. */
@@ -204,14 +216,14 @@ function welcome() {
 const newApp = h("select", { id: "new-app" });
 const newUser = h("input", { id: "new-user", hidden: true, autocomplete: "off", spellcheck: "false" });
 const newUserLabel = h("label", { for: newUser.id, hidden: true }, "User");
-const noApp = h("p", { class: "quiet" }, "No app is served yet. Start a worker: durable-adk web TARGET.");
+const noApp = h("p", { class: "quiet" });
 
 /** Offer the apps that there are for the new session. */
 function chooseApp() {
   const chosen = newApp.value || appSelect.value;
   fill(newApp, appOptions());
-  newApp.value = apps.includes(chosen) ? chosen : (apps[0] ?? "");
-  noApp.hidden = apps.length > 0;
+  newApp.value = apps?.includes(chosen) ? chosen : (apps?.[0] ?? "");
+  noApp.hidden = apps?.length !== 0;
 }
 
 function newSession() {
@@ -223,7 +235,7 @@ function newSession() {
   const composer = new Composer(async (content, { key, said, to: { app, user } }) => {
     const caller = await account.known();
     const userId = (caller.isOperator && user) || caller.userId || "user";
-    if (!app) throw new Error("No app is served yet.");
+    if (!app) throw new Error(noApp.textContent);
     const sessionId = key; // so a message that is sent again is in the same session
     const body = { appName: app, userId, sessionId, newMessage: content, streaming: true, createSession: true };
     const started = await startOnce(body, key, said);
@@ -254,6 +266,7 @@ function changed() {
     due = null;
     inbox.refresh();
     if (document.hidden) return;
+    loadApps();
     runs.refresh();
     sessions.refresh();
     view?.refresh();
@@ -346,6 +359,7 @@ function pressed(event) {
 }
 
 applyTheme();
+userInput.value = place.get().user;
 showList(runs);
 drawSide();
 document.querySelector(".skip").addEventListener("click", (event) => {

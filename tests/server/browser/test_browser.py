@@ -317,6 +317,54 @@ async def test_a_user_signs_in_and_out(browser, web) -> None:
         await page.get_by_label("Bearer token").wait_for()
 
 
+async def test_a_page_without_apps_waits_for_them(browser, web) -> None:
+    """It asks less and less often, leaves alone what is typed, and says what the caller can do."""
+    apps: list[str] = []
+    caller = {"userId": "olga", "isOperator": True}
+
+    async def listed(route) -> None:
+        await route.fulfill(json=apps)
+
+    async def named(route) -> None:
+        await route.fulfill(json=caller)
+
+    async with tab(browser, web) as page:
+        await page.route("**/list-apps", listed)
+        await page.route("**/caller", named)
+        await page.add_init_script(
+            """window.waits = [];
+            window.waited = new Promise((resolve) => {
+                const others = window.setTimeout;
+                window.setTimeout = (act, wait, ...more) => {
+                    if (act.name !== "loadApps") return others(act, wait, ...more);
+                    if (window.waits.push(wait) === 7) resolve();
+                    return others(act, 5);
+                };
+            });"""
+        )
+        await page.reload()
+        await page.get_by_role("link", name="New session").first.click()
+        await page.get_by_text("No app is served yet. Start a worker").wait_for()
+        user = page.locator(".scope input")
+        await user.press_sequentially("ali")
+        await page.evaluate("window.waited")
+        waits = await page.evaluate("window.waits.slice(0, 7)")
+        assert waits == [1000, 2000, 4000, 8000, 16000, 30000, 30000]
+        apps.append("desk")
+        await page.locator("#new-app option").get_by_text("desk").wait_for(state="attached")
+        await page.locator(".live.live").wait_for()
+        apps.append("other")
+        message = {"role": "user", "parts": [{"text": "draw"}]}
+        run = {"appName": "desk", "userId": "user", "sessionId": "first", "createSession": True}
+        await page.request.post(f"{web.url}/invocations", data=run | {"newMessage": message})
+        await page.locator(".scope option").get_by_text("other").wait_for(state="attached")
+        assert await user.input_value() == "ali"
+        caller["isOperator"] = False
+        apps.clear()
+        await page.reload()
+        await page.get_by_text("You have no app yet. Ask the operator of this server.").wait_for()
+
+
 async def test_a_session_without_a_run_is_found_and_deleted(browser, web) -> None:
     """The list of sessions has it; it is deleted once that was confirmed, and is shown no more."""
     async with tab(browser, web, ours=False) as page:  # the console names what is gone
