@@ -14,6 +14,8 @@ export class Conversation {
   lastSeq = 0;
 
   #events = new Map(); // seq -> event
+  #order = []; // [seq, event], in order
+  #rewinds = []; // [seq, event] of those that rewind
   #ids = new Set(); // of committed events
   #runs = new Map(); // invocation id -> run
   #partials = new Map(); // event id -> answer under way
@@ -29,6 +31,7 @@ export class Conversation {
 
   /** Say which attempts of a run ended without a result. */
   setAttempts(invocationId, attempts) {
+    if (JSON.stringify(attempts) === JSON.stringify(this.#attempts.get(invocationId) ?? [])) return;
     this.#attempts.set(invocationId, attempts);
     const run = this.#runs.get(invocationId);
     if (run) run.entries = null;
@@ -46,16 +49,18 @@ export class Conversation {
           this.#ids,
           CLOSED.has(run.status),
         );
+        run.usage ??= usageOf(run.seqs.map((seq) => this.#events.get(seq)));
         const partials = [...this.#partials.values()].filter(
           (each) => each.invocationId === run.invocationId,
         );
-        const told = run.entries.some((each) => tells(each, run.error));
+        const told = run.error && run.entries.some((each) => tells(each, run.error));
         return {
           invocationId: run.invocationId,
           status: run.status,
           error: told ? null : run.error, // else an entry shows it
           rewound: gone.has(run.invocationId),
-          usage: usageOf(run.seqs.map((seq) => this.#events.get(seq))),
+          usage: run.usage,
+          committed: run.entries, // the same array as long as nothing of it is another
           entries: [...run.entries, ...partials.map(partialEntry)],
         };
       });
@@ -78,14 +83,17 @@ export class Conversation {
     return "";
   }
 
-  /** All committed events in order, as `[seq, event]`. */
+  /** All committed events in order, as `[seq, event]`; not to be changed. */
   events() {
-    return [...this.#events].sort(([one], [other]) => one - other);
+    return this.#order;
   }
 
   #commit(seq, event) {
     if (this.#events.has(seq)) return false;
     this.#events.set(seq, event);
+    const at = seq > this.lastSeq ? this.#order.length : this.#order.findIndex(([each]) => each > seq);
+    this.#order.splice(at, 0, [seq, event]);
+    if (event.actions?.rewindBeforeInvocationId) this.#rewinds.push([seq, event]);
     this.#ids.add(event.id);
     this.#partials.delete(event.id);
     this.lastSeq = Math.max(this.lastSeq, seq);
@@ -94,6 +102,7 @@ export class Conversation {
     run.seqs.push(seq);
     if (last !== undefined && last > seq) run.seqs.sort((one, other) => one - other);
     run.entries = null;
+    run.usage = null;
     return true;
   }
 
@@ -138,7 +147,7 @@ export class Conversation {
   #run(invocationId, seq) {
     let run = this.#runs.get(invocationId);
     if (!run) {
-      run = { invocationId, status: null, error: null, seqs: [], order: seq, entries: null };
+      run = { invocationId, status: null, error: null, seqs: [], order: seq, entries: null, usage: null };
       this.#runs.set(invocationId, run);
     }
     run.order = Math.min(run.order, seq);
@@ -148,9 +157,8 @@ export class Conversation {
   /** The invocations that a rewind took back: from the one it names to the rewind itself. */
   #rewound() {
     const gone = new Set();
-    for (const [seq, event] of this.events()) {
-      const before = event.actions?.rewindBeforeInvocationId;
-      const from = before && this.#runs.get(before)?.order;
+    for (const [seq, event] of this.#rewinds) {
+      const from = this.#runs.get(event.actions.rewindBeforeInvocationId)?.order;
       if (!from) continue;
       for (const run of this.#runs.values()) {
         if (run.order >= from && run.order < seq) gone.add(run.invocationId);

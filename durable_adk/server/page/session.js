@@ -111,12 +111,14 @@ export class SessionView {
     const queue = this.#lookAtQueue();
     try {
       const { pending } = await get(["pending"], { ...inSession(this.#key), limit: 200 });
+      if (JSON.stringify(pending) === JSON.stringify([...this.#pending.values()])) return;
       this.#pending = new Map(pending.map((each) => [each.callId, each]));
       this.#later();
     } catch {
       // the inbox says so; the timeline is right without
+    } finally {
+      await queue;
     }
-    await queue;
   });
 
   async #loadSession() {
@@ -234,7 +236,8 @@ export class SessionView {
     if (!runs.length && this.#loaded && !this.#timeline.querySelector(".failure")) {
       this.#timeline.append(empty("A new session.", "Write the first message below. Every event is stored before you see it, so you may close this page at any time."));
     }
-    for (const [index, run] of runs.entries()) this.#drawRun(run, index);
+    const priced = prices.get();
+    for (const [index, run] of runs.entries()) this.#drawRun(run, index, priced);
     this.#drawTitle();
     this.#summarize(runs);
     this.#drawQueue();
@@ -250,7 +253,7 @@ export class SessionView {
     if (place.textContent !== title) place.textContent = title;
   }
 
-  #drawRun(run, index) {
+  #drawRun(run, index, priced) {
     let shown = this.#runs.get(run.invocationId);
     if (!shown) {
       const title = h("h2", { class: "sr" }, `Run ${index + 1}`);
@@ -259,17 +262,22 @@ export class SessionView {
       const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, title, head, list);
       const trouble = h("div");
       const rewind = this.#rewindButton(run, trouble); // one for all times that the head is drawn: it may have asked
-      shown = { element, head, list, trouble, rewind, entries: new Map(), headLooks: "" };
+      shown = { element, head, list, trouble, rewind, entries: new Map(), committed: null, said: "", headLooks: "" };
       this.#runs.set(run.invocationId, shown);
       this.#sight.observe(element);
     }
     if (this.#timeline.children[index] !== shown.element) this.#timeline.insertBefore(shown.element, this.#timeline.children[index] ?? null);
     shown.element.classList.toggle("rewound", run.rewound);
     this.#drawEntries(shown, run);
-    this.#drawHead(shown, run);
+    this.#drawHead(shown, run, priced);
   }
 
   #drawEntries(shown, run) {
+    // What is committed is drawn again only if any of it may look otherwise; a session may have thousands.
+    const isSame = shown.committed === run.committed && shown.pending === this.#pending;
+    if (isSame && !shown.writing && run.entries.length === run.committed.length) return;
+    const drawn = isSame ? run.committed.length : 0;
+    Object.assign(shown, { committed: run.committed, pending: this.#pending, writing: run.entries.length > run.committed.length });
     const context = this.#context(run);
     const keys = new Set(run.entries.map((each) => each.key));
     for (const [key, { element }] of shown.entries) {
@@ -277,8 +285,9 @@ export class SessionView {
       element.remove();
       shown.entries.delete(key);
     }
-    let said = "";
-    for (const [index, entry] of run.entries.entries()) {
+    let said = drawn ? shown.said : "";
+    let at = shown.list.children[drawn] ?? null;
+    for (const entry of run.entries.slice(drawn)) {
       const time = clock(entry.time);
       entry.tells = time !== said; // the same minute again is noise
       said = time || said;
@@ -288,12 +297,15 @@ export class SessionView {
         const held = known?.element.contains(document.activeElement);
         const element = entryElement(entry, context);
         if (known) known.element.replaceWith(element);
+        if (known?.element === at) at = element;
         if (held) (element.querySelector(":scope > .more") ?? element).focus({ preventScroll: true });
         known = { element, looks };
         shown.entries.set(entry.key, known);
       }
-      if (shown.list.children[index] !== known.element) shown.list.insertBefore(known.element, shown.list.children[index] ?? null);
+      if (known.element === at) at = at.nextElementSibling;
+      else shown.list.insertBefore(known.element, at);
     }
+    shown.said = said;
   }
 
   #context(run) {
@@ -307,17 +319,18 @@ export class SessionView {
       toggle: (entry) => {
         if (!this.#open.delete(entry.key)) this.#open.add(entry.key);
         this.#stuck = false;
+        this.#runs.get(run.invocationId).committed = null;
         this.#later();
       },
     };
   }
 
   /** What a run has come to: above its entries, and in sight while they are. */
-  #drawHead(shown, run) {
+  #drawHead(shown, run, priced) {
     shown.head.hidden = !this.#conversation.isInvocation(run.invocationId) && !run.usage.calls;
     const about = this.#about.get(run.invocationId);
     const status = run.status ?? about?.status ?? "";
-    const cost = costOf(run.usage.models, prices.get());
+    const cost = costOf(run.usage.models, priced);
     const looks = JSON.stringify([status, run.error, run.rewound, run.usage, cost, about?.updateTime, about?.temporalUrl]);
     if (looks === shown.headLooks) return;
     shown.headLooks = looks;

@@ -1012,6 +1012,86 @@ async def test_a_request_without_an_answer_is_given_up(browser, web) -> None:
         assert await page.evaluate("window.failed") == "The server does not answer."
 
 
+async def test_a_long_session_is_not_drawn_again_for_each_chunk(browser, web) -> None:
+    """Of 2,000 events none has its time said again, and they are not sorted again."""
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const { SessionView } = await import(new URL("page/session.js", location.href));
+                const others = window.fetch;
+                const item = (seq) => {
+                    const run = { invocationId: `i${Math.ceil(seq / 500)}` };
+                    const content = { parts: [{ text: `message ${seq}` }] };
+                    const event = { id: `e${seq}`, author: "agent", content, timestamp: 1, ...run };
+                    return { type: "event", seq, event };
+                };
+                const chunk = (position) => {
+                    const content = { parts: [{ text: `word${position} ` }] };
+                    const ids = { invocationId: "i4", eventId: "next", attempt: 1 };
+                    return { type: "partial", position, event: { author: "a", content }, ...ids };
+                };
+                let send;
+                const say = (items) => {
+                    const text = items.map((one) => `data: ${JSON.stringify(one)}\n\n`).join("");
+                    send(new TextEncoder().encode(text));
+                };
+                window.fetch = async (url, options) => {
+                    if (!`${url}/`.includes("long")) return others(url, options);
+                    if (url.pathname.endsWith("/events")) {
+                        const start = (stream) => (send = (each) => stream.enqueue(each));
+                        return new Response(new ReadableStream({ start }));
+                    }
+                    if (url.pathname.endsWith("/queue")) return Response.json([]);
+                    return Response.json({ pending: [], events: [1] });
+                };
+                window.formatters = 0;
+                window.times = 0;
+                window.sorted = 0;
+                for (const name of ["toLocaleTimeString", "toLocaleDateString"]) {
+                    const before = Date.prototype[name];
+                    Date.prototype[name] = function (...options) {
+                        window.formatters += 1;
+                        return before.apply(this, options);
+                    };
+                }
+                const sort = Array.prototype.sort;
+                Array.prototype.sort = function (...order) {
+                    window.sorted = Math.max(window.sorted, this.length);
+                    return sort.apply(this, order);
+                };
+                window.Date = class extends Date {
+                    constructor(...at) {
+                        super(...at);
+                        window.times += 1;
+                    }
+                };
+                const key = { appName: "a", userId: "u", sessionId: "long" };
+                const view = new SessionView(key);
+                document.getElementById("main").replaceChildren(view.element);
+                await new Promise(requestAnimationFrame);
+                say(Array.from({ length: 2000 }, (_, at) => item(at + 1)));
+                window.write = async (from, to) => {
+                    for (let position = from; position < to; position += 1) {
+                        say([chunk(position)]);
+                        await new Promise(requestAnimationFrame);
+                    }
+                };
+            }"""
+        )
+        await page.locator("#main .timeline").get_by_text("message 2000").wait_for()
+        assert await page.locator("#main .entry").count() == 2000
+        await page.evaluate("window.write(0, 3)")
+        await page.locator("#main .partial").get_by_text("word2").wait_for()
+        before = await page.evaluate("window.times")
+        await page.evaluate("window.write(3, 20)")
+        await page.locator("#main .partial").get_by_text("word19").wait_for()
+        assert await page.evaluate("window.formatters") == 0
+        assert await page.evaluate("window.times") - before < 500
+        assert await page.evaluate("window.sorted") < 1000
+        await page.locator("#main .more").last.click()
+        await page.locator("#main .details").get_by_text("As JSON").wait_for()
+
+
 async def test_a_late_answer_does_not_open_a_run_again(browser, web) -> None:
     """What the stream has told since the request is newer than its answer."""
     async with tab(browser, web) as page:
