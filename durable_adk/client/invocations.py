@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -201,6 +201,8 @@ class Invocations:
     async def start(self, request: InvocationRequest) -> InvocationHandle:
         """Start an invocation, or attach to the one with the same ids.
 
+        One that was refused since its session was busy has stored nothing, and is started again.
+
         Args:
             request: A checked request, with `session` and `invocation_id`.
 
@@ -209,24 +211,55 @@ class Invocations:
             TemporalUnavailableError: The server does not answer.
         """
         key = SessionKey(request.app, request.user, request.session or "")
-        invocation_id = request.invocation_id or ""
-        attributes = await search_attributes(self.client, request)
+        found = self.handle(key, request.invocation_id or "")
         try:
+            # A client that does not know whether its start arrived sends it again (I12).
+            reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
             try:
-                handle = await self._start(request, attributes)
-            except RPCError as error:
-                if attributes is None or error.status is not RPCStatusCode.INVALID_ARGUMENT:
-                    raise
-                forget(self.client)  # they were removed, or the server does not have them yet
-                handle = await self._start(request, None)
+                return replace(found, workflow=await self._start(request, reuse))
+            except WorkflowAlreadyStartedError:
+                if not await self._was_refused(found):
+                    return found  # it has ended; its events are in the store
+            # If another client was faster and its run has failed, the store runs nothing again.
+            reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+            return replace(found, workflow=await self._start(request, reuse))
         except WorkflowAlreadyStartedError:
-            return self.handle(key, invocation_id)  # it has ended; its events are in the store
+            return found
         except RPCError as error:
             raise _start_error(error) from error
-        return InvocationHandle(key, invocation_id, handle)
+
+    async def _was_refused(self, found: InvocationHandle) -> bool:
+        """Whether an invocation was refused since its session was busy, so that none has begun."""
+        description = await found.workflow.describe()
+        if description.status is not WorkflowExecutionStatus.FAILED:
+            return False
+        run = self.client.get_workflow_handle(description.id, run_id=description.run_id)
+        try:
+            await replace(found, workflow=run).result()
+        except SessionBusyError:
+            return True
+        except DurableAdkError:
+            return False
+        return False
 
     async def _start(
-        self, request: InvocationRequest, attributes: TypedSearchAttributes | None
+        self, request: InvocationRequest, reuse: WorkflowIDReusePolicy
+    ) -> WorkflowHandle[Any, Any]:
+        """Start the workflow, without search attributes if the server refuses them."""
+        attributes = await search_attributes(self.client, request)
+        try:
+            return await self._start_with(request, reuse, attributes)
+        except RPCError as error:
+            if attributes is None or error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            forget(self.client)  # they were removed, or the server does not have them yet
+            return await self._start_with(request, reuse, None)
+
+    async def _start_with(
+        self,
+        request: InvocationRequest,
+        reuse: WorkflowIDReusePolicy,
+        attributes: TypedSearchAttributes | None,
     ) -> WorkflowHandle[Any, Any]:
         key = SessionKey(request.app, request.user, request.session or "")
         invocation_id = request.invocation_id or ""
@@ -236,8 +269,7 @@ class Invocations:
             id=workflow_id(key, invocation_id),
             task_queue=self.task_queue,
             task_timeout=TASK_TIMEOUT,
-            # A client that does not know whether its start arrived sends it again (I12).
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_reuse_policy=reuse,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=f"{request.app}: {invocation_id}",
             search_attributes=attributes,

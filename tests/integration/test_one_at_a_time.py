@@ -51,18 +51,29 @@ async def test_messages_at_once_are_serialised(make_runner: MakeRunner) -> None:
 
 
 async def test_reject_refuses_at_once_and_stores_nothing(make_runner: MakeRunner) -> None:
-    """D7: the caller chose to be told rather than to wait; the active run is not disturbed."""
+    """D7: the caller chose to be told rather than to wait; the active run is not disturbed.
+
+    Once the session is free the same message runs under its id, and once (I12).
+    """
     gate = asyncio.Event()
     runner = await make_runner(slow_agent(gate))
     await ensure_session(runner)
     first = runner.run_async(**USER, new_message="first")
     assert gist(await anext(first)) == "a call think"
-    with pytest.raises(SessionBusyError, match="active"):
-        await asyncio.wait_for(send(runner, "second", when_busy="reject"), 10)
+    second = {"when_busy": "reject", "invocation_id": f"e-{uuid.uuid4()}"}
+    for _ in range(2):
+        with pytest.raises(SessionBusyError, match="active"):
+            await asyncio.wait_for(send(runner, "second", **second), 10)
     gate.set()
     assert [gist(event) async for event in first] == ["a response think", "a text done"]
     assert [gist(event) for event in await stored(runner)][0::3] == [
         "user text first",
+        "a text done",
+    ]
+    answers = [await send(runner, "second", **second) for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert [gist(event) for event in await stored(runner)][4::3] == [
+        "user text second",
         "a text done",
     ]
 

@@ -277,6 +277,30 @@ async def test_the_header_says_what_a_message_does_meanwhile(client, tmp_path):
         assert (await sending).status_code == 200
 
 
+async def test_a_key_that_was_refused_starts_later(client, tmp_path):
+    """Once the session is free, and then it has started one invocation; another message has not."""
+    gate = asyncio.Event()
+    talking = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
+    async with placed(client, tmp_path, talking) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        sending = asyncio.create_task(http.post("/run", json=message("hi")))
+        await running(place)
+        headers = {"When-Busy": "reject"} | new_key()
+        for path in ("/run", "/invocations"):
+            refused = await http.post(path, json=message("more"), headers=headers)
+            assert refused.status_code == 409
+        gate.set()
+        await sending
+        first = await http.post("/run", json=message("more"), headers=headers)
+        assert first.status_code == 200
+        again = await http.post("/run", json=message("more"), headers=headers)
+        assert again.json() == first.json()
+        other = await http.post("/run", json=message("other"), headers=headers)
+        assert (other.status_code, other.json()["error"]["type"]) == (409, "EventConflictError")
+        assert len((await http.get("/invocations")).json()["invocations"]) == 2
+
+
 async def test_a_message_that_waits_keeps_its_key(client, tmp_path):
     """Another one under it is refused before the stream begins, although neither has begun."""
     gate = asyncio.Event()

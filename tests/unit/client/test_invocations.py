@@ -1,16 +1,21 @@
 """Workflow ids, and whether anybody would take a workflow."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
 from durable_adk.client import invocations, workflow_id
-from durable_adk.errors import NoWorkerError
+from durable_adk.errors import ModelError, NoWorkerError, SessionBusyError, as_detail
 from durable_adk.sessions import SessionKey
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.wire.messages import InvocationRequest
 
 PARTS = st.tuples(*[st.text("ab:/\"',[] ", min_size=1, max_size=4)] * 4)
 
@@ -53,3 +58,63 @@ async def test_where_dev_and_web_poll_is_told(
     with pytest.raises(NoWorkerError) as refused:
         await invocations.Invocations(cast("Any", None), queue).check_worker("i")
     assert ("`durable-adk dev` and `web` poll durable-adk-APP" in refused.value.message) is is_told
+
+
+class Ended:
+    """A client, and the handle of a workflow that has ended, and notes how it is started again."""
+
+    id = "w"
+
+    def __init__(self, status: WorkflowExecutionStatus, error: Exception) -> None:
+        self.service_client, self.namespace = self, "n"
+        self.started: list[WorkflowIDReusePolicy] = []
+        self._status, self._error = status, error
+
+    def get_workflow_handle(self, name: str, *, run_id: str | None = None) -> "Ended":
+        """Return the handle."""
+        assert name
+        assert run_id in (None, "r")
+        return self
+
+    async def start_workflow(self, *_: Any, **options: Any) -> None:
+        """Refuse, as the id was used."""
+        self.started.append(options["id_reuse_policy"])
+        raise WorkflowAlreadyStartedError("w", "Invocation")
+
+    async def describe(self) -> Any:
+        """Return how it ended."""
+        return SimpleNamespace(status=self._status, id="w", run_id="r")
+
+    async def result(self) -> Any:
+        """Fail as it has."""
+        raise WorkflowFailureError(cause=ApplicationError(str(self._error), as_detail(self._error)))
+
+
+STATUS = WorkflowExecutionStatus
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "starts"),
+    [
+        (STATUS.FAILED, SessionBusyError(), 2),
+        (STATUS.FAILED, ModelError("no"), 1),
+        (STATUS.COMPLETED, SessionBusyError(), 1),
+        (STATUS.TERMINATED, SessionBusyError(), 1),
+    ],
+)
+async def test_only_a_refused_start_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, status: WorkflowExecutionStatus, error: Exception, starts: int
+) -> None:
+    """I12: whatever else an invocation ended with is what a repeat of its start gets."""
+
+    async def none(*_: Any) -> None:
+        pass
+
+    for name in ("search_attributes", "starts_here"):
+        monkeypatch.setattr(invocations, name, none)
+    monkeypatch.setattr(invocations, "traced", lambda client: client)
+    client = Ended(status, error)
+    request = InvocationRequest(app="a", user="u", session="s", message="m", invocation_id="i")
+    await invocations.Invocations(cast("Any", client), "q").start(request)
+    repeats = [WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY] * (starts - 1)
+    assert client.started == [WorkflowIDReusePolicy.REJECT_DUPLICATE, *repeats]
