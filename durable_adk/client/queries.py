@@ -35,6 +35,8 @@ class LocatedCall:
     key: SessionKey
     record: InvocationRecord
     call: PendingCall
+    message: str
+    """The text of the message that the invocation began with."""
 
 
 async def find_invocations(
@@ -158,10 +160,12 @@ async def pending_calls_in(
     """The pending calls of open invocations; reads no event before the first of these began."""
     first = min(record.start_seq for record in records.values())
     stored = await sessions.read_from(key, first)
+    starts = {record.start_seq for record in records.values()}
+    texts = {item.seq: item.event.text for item in stored if item.seq in starts}
     return [
-        LocatedCall(key=key, record=records[call.invocation_id], call=call)
+        LocatedCall(key=key, record=record, call=call, message=texts.get(record.start_seq, ""))
         for call in pending_calls(item.event for item in stored)
-        if call.invocation_id in records
+        if (record := records.get(call.invocation_id))
     ]
 
 

@@ -16,6 +16,7 @@ from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUE
 from durable_adk.conversation.history import USER, not_rewound
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel, canonical
+from durable_adk.wire.manifest import OnDeadline, Wait
 
 FINAL_RESPONSES = "adk_settled"
 """Key of an event's `custom_metadata`: true, or the ids of its responses that are final.
@@ -24,6 +25,8 @@ Any other response that an agent gives to a pending call is a preliminary one.
 """
 DEADLINES = "adk_deadlines"
 """Key of `custom_metadata`: by call id, the seconds from the event to the call's deadline."""
+ON_DEADLINE = "adk_on_deadline"
+"""Key of `custom_metadata`: by call id, what happens at the call's deadline."""
 
 
 class PendingCall(JsonModel):
@@ -48,6 +51,9 @@ class PendingCall(JsonModel):
     """The event's timestamp, in seconds since the epoch."""
     deadline: float | None = None
     """When the loop decides in place of the user, in seconds since the epoch; None: never."""
+    on_deadline: OnDeadline | None = None
+    """What it decides: ``approve`` or ``reject`` for a confirmation, ``tell`` (the model) for other
+    calls, ``fail`` for any; None: there is no deadline, or an older version noted it."""
 
 
 class CallStatus(Enum):
@@ -149,6 +155,7 @@ def _tracked(
             kind, original = "credential", made.get(about)
         case _:
             kind, about, original = "long_running", call.id, call
+    deadline, on_deadline = _deadline(event, call.id, kind)
     pending = PendingCall(
         call_id=call.id,
         name=call.name or "",
@@ -161,26 +168,48 @@ def _tracked(
         event_id=event.id,
         invocation_id=event.invocation_id,
         asked_at=event.timestamp,
-        deadline=_deadline(event, call.id),
+        deadline=deadline,
+        on_deadline=on_deadline,
     )
     return TrackedCall(pending, original)
 
 
-def with_deadlines(event: Event, seconds: Mapping[str, float | None]) -> None:
+def with_deadlines(event: Event, waits: Mapping[str, Wait]) -> None:
     """Note on an event, before it is committed, how long each of its calls waits for an answer."""
-    if limited := {call_id: limit for call_id, limit in seconds.items() if limit is not None}:
-        event.custom_metadata = {**(event.custom_metadata or {}), DEADLINES: limited}
+    limited = {call_id: wait for call_id, wait in waits.items() if wait.deadline is not None}
+    if limited:
+        event.custom_metadata = {
+            **(event.custom_metadata or {}),
+            DEADLINES: {call_id: wait.deadline for call_id, wait in limited.items()},
+            ON_DEADLINE: {call_id: wait.on_deadline for call_id, wait in limited.items()},
+        }
 
 
-def _deadline(event: Event, call_id: str) -> float | None:
-    limits: dict[str, float] = (event.custom_metadata or {}).get(DEADLINES) or {}
-    return event.timestamp + limits[call_id] if call_id in limits else None
+def _deadline(
+    event: Event, call_id: str, kind: str
+) -> tuple[float, OnDeadline | None] | tuple[None, None]:
+    """Return when a call is decided without an answer, and how; None: never."""
+    noted = event.custom_metadata or {}
+    limits: dict[str, float] = noted.get(DEADLINES) or {}
+    if call_id not in limits:
+        return None, None
+    policies: dict[str, OnDeadline] = noted.get(ON_DEADLINE) or {}
+    return event.timestamp + limits[call_id], _decision(policies.get(call_id), kind)
+
+
+def _decision(policy: OnDeadline | None, kind: str) -> OnDeadline | None:
+    """Return what a tool's policy comes to for a kind of call, as the loop decides it."""
+    if policy is None or policy == "fail":
+        return policy
+    if kind != "confirmation":
+        return "tell"
+    return "approve" if policy == "approve" else "reject"
 
 
 def _restart_deadline(original: TrackedCall | None, request: PendingCall) -> None:
     """Forget the deadline of a call whose request was answered: it is counted anew from there."""
     if original and original.call.call_id != request.call_id:
-        original.call = original.call.model_copy(update={"deadline": None})
+        original.call = original.call.model_copy(update={"deadline": None, "on_deadline": None})
 
 
 def _status_after(item: TrackedCall, event: Event) -> CallStatus:

@@ -9,6 +9,7 @@ from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.session import SessionKey
 from durable_adk.tools.require_confirmation import is_runtime_hint
+from durable_adk.wire.manifest import OnDeadline
 
 REQUEST_INPUT = "adk_request_input"
 
@@ -36,13 +37,21 @@ class PendingRequest(JsonModel):
     """The credential that is asked for; it holds no secret."""
     author: str
     """The agent that made the call."""
+    message: str | None = None
+    """The beginning of the message that the invocation began with; only in the list of all."""
     asked_at: float
     """Seconds since the epoch."""
     deadline: float | None = None
     """When it is decided without an answer, in seconds since the epoch; None: never."""
+    on_deadline: OnDeadline | None = None
+    """What happens then: ``approve`` or ``reject`` of a confirmation, ``tell`` of another call (the
+    model is told that there is no answer), ``fail`` of any (the run fails); None: nothing, or an
+    older version has asked."""
 
 
-def pending_request(key: SessionKey, call: PendingCall) -> PendingRequest:
+def pending_request(
+    key: SessionKey, call: PendingCall, *, message: str | None = None
+) -> PendingRequest:
     """Return a pending call of a session as JSON."""
     shown = shown_request(call.name, call.args)
     arguments: Any = shown.get("arguments") or {}
@@ -64,6 +73,8 @@ def pending_request(key: SessionKey, call: PendingCall) -> PendingRequest:
         editable=shown.get("payload") is not None,
         auth_config=shown.get("authConfig"),
         author=call.author,
+        message=message,
         asked_at=call.asked_at,
         deadline=call.deadline,
+        on_deadline=call.on_deadline,
     )

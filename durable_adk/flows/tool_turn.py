@@ -198,8 +198,7 @@ class ToolTurn:
         waits = _waits(results)
         for request in made:
             calls = {call.id or "": about(call) for call in request.get_function_calls()}
-            limits = {name: waits.get(call, Wait()).deadline for name, call in calls.items()}
-            with_deadlines(request, limits)
+            with_deadlines(request, {name: waits.get(call, Wait()) for name, call in calls.items()})
         return made
 
     def _expect(self, requests: Sequence[Event], results: Sequence[StepResult]) -> None:

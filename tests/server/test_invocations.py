@@ -146,7 +146,7 @@ async def test_a_confirmation_is_found_and_given(pays):
     name = (await start(http))["invocationId"]
     waiting = await reached(http, name, "paused")
     (asked,) = (await http.get("/pending")).json()["pending"]
-    assert waiting["pending"] == [asked]
+    assert [one | {"message": "hi"} for one in waiting["pending"]] == [asked]
     assert (asked["name"], asked["kind"], asked["arguments"]) == (
         "pay",
         "confirmation",

@@ -82,7 +82,7 @@ class ModelEvents:
         known, calls = self._long_running, event.get_function_calls()
         waits = {call.id or "": known[call.name or ""] for call in calls if call.name in known}
         event.long_running_tool_ids = set(waits) if calls else None
-        with_deadlines(event, {call_id: wait.deadline for call_id, wait in waits.items()})
+        with_deadlines(event, waits)
         return waits
 
 

@@ -17,6 +17,15 @@ const ASKS = {
   credential: "Sign in",
 };
 
+/** What happens at a deadline, by what the server says of it. */
+const AT_DEADLINE = {
+  approve: (time) => `Approved automatically on ${time} if nobody answers.`,
+  reject: (time) => `Rejected automatically on ${time} if nobody answers.`,
+  tell: (time) => `The agent continues without an answer on ${time}.`,
+  fail: (time) => `The run fails on ${time} if nobody answers.`,
+  unknown: (time) => `Decided automatically on ${time} if nobody answers.`,
+};
+
 /**
  * A card for a pending call. It shows the outcome in place, and calls `done` after an answer, with
  * the server's reason if it was refused because the call is answered or gone.
@@ -33,7 +42,7 @@ export function answerCard(pending, { done = () => {}, place = null } = {}) {
     h("time", { title: exact(pending.askedAt) }, ago(pending.askedAt)),
   );
   const hint = pending.hint && h("p", { class: "hint" }, pending.hint);
-  const deadline = pending.deadline && h("p", { class: "deadline" }, `Without an answer it is decided on ${exact(pending.deadline).slice(0, 16)}.`);
+  const deadline = pending.deadline && h("p", { class: "deadline" }, AT_DEADLINE[pending.onDeadline ?? "unknown"](exact(pending.deadline).slice(0, 16)));
   const card = h("article", { class: `answer ${pending.kind}`, "aria-label": label, tabindex: -1, "data-call": pending.callId }, head, place, hint, deadline);
   const draft = draftOf(pending.appName, pending.userId, pending.sessionId, pending.invocationId, pending.callId);
   const answered = (why) => {

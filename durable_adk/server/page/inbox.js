@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { answerCard } from "./answer.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
-import { count } from "./format.js";
+import { brief, count } from "./format.js";
 import { empty } from "./panels.js";
 import { oneAtATime } from "./tasks.js";
 
@@ -102,7 +102,9 @@ function nameOf({ appName, userId, sessionId, invocationId, callId }) {
   return JSON.stringify([appName, userId, sessionId, invocationId, callId]);
 }
 
-function whereabouts({ appName, userId, sessionId, invocationId }) {
+/** Where a call was made, by which agent, and what the run began with. */
+function whereabouts({ appName, userId, sessionId, invocationId, author, message }) {
   const at = `#/s/${[appName, userId, sessionId].map(encodeURIComponent).join("/")}?run=${encodeURIComponent(invocationId)}`;
-  return h("p", { class: "where", title: sessionId }, h("a", { href: at }, `${appName} · ${userId} · ${sessionId}`));
+  const place = h("p", { class: "where", title: sessionId }, h("a", { href: at }, `${appName} · ${userId} · ${sessionId}`));
+  return [place, author && h("p", { class: "facts" }, `Called by ${author}`, message && ` for “${brief(message, 160)}”`)];
 }

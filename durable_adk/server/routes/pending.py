@@ -26,7 +26,7 @@ from durable_adk.conversation.pending_calls import (
     TrackedCall,
     track_calls,
 )
-from durable_adk.conversation.pending_request import PendingRequest
+from durable_adk.conversation.pending_request import PendingRequest, pending_request
 from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
     AlreadyExistsError,
@@ -49,7 +49,7 @@ from durable_adk.server.routes.listing import (
     position_of,
     token_of,
 )
-from durable_adk.server.routes.records import requests_of
+from durable_adk.server.routes.records import PREVIEW
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import OPEN
@@ -143,7 +143,10 @@ async def list_pending(
 
 
 def _page(found: Sequence[LocatedCall], after: InvocationPosition | None) -> PendingList:
-    return PendingList(pending=requests_of(found), next_page_token=after and token_of(after))
+    requests = [
+        pending_request(one.key, one.call, message=one.message[:PREVIEW] or None) for one in found
+    ]
+    return PendingList(pending=requests, next_page_token=after and token_of(after))
 
 
 @router.post("/invocations/{invocation_id}/answers", status_code=202)

@@ -19,7 +19,7 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 Known = TypeVar("Known", bound="KnownInvocation")
-_PREVIEW = 200
+PREVIEW = 200
 """Characters of a message in a list."""
 
 
@@ -135,7 +135,7 @@ def summary_of(
         invocation_id=record.invocation_id,
         status=record.status,
         error=error_of(record),
-        message=first.text[:_PREVIEW] if first and first.text else None,
+        message=first.text[:PREVIEW] if first and first.text else None,
         start_time=first.timestamp if first else None,
         update_time=record.update_time or None,
         events=count,

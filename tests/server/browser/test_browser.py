@@ -219,6 +219,28 @@ async def test_a_key_decides_only_a_call_that_is_chosen(browser, web) -> None:
         assert sent == ["c1", "c2", "c3", "c0"]
 
 
+async def test_a_card_says_who_asks_and_what_happens_without_an_answer(browser, web) -> None:
+    """The agent, what its run began with, and the decision at the deadline, if that is known."""
+    ids = {"appName": "desk", "userId": "u", "sessionId": "s", "invocationId": "e"}
+    about = ids | {"kind": "confirmation", "name": "pay", "askedAt": 1, "author": "cashier"}
+    rejects = about | {"callId": "c1", "deadline": 4e9, "onDeadline": "reject"}
+    fails = about | {"callId": "c2", "deadline": 4e9, "onDeadline": "fail"}
+    calls = [rejects | {"message": "Pay Ann."}, fails, about | {"callId": "c3", "deadline": 4e9}]
+    async with tab(browser, web, timezone_id="Europe/Berlin") as page:
+        await page.route(re.compile("/pending"), lambda one: one.fulfill(json={"pending": calls}))
+        await page.get_by_role("link", name="Inbox").click()
+        cards = page.locator("#main .answer")
+        for number, words in enumerate(
+            (
+                ("Called by cashier for “Pay Ann.”", "Rejected automatically on 2096-10-02 09:06"),
+                ("Called by cashier", "The run fails on 2096-10-02 09:06 if nobody answers."),
+                ("Called by cashier", "Decided automatically on 2096-10-02 09:06"),
+            )
+        ):
+            for text in words:
+                await playwright.expect(cards.nth(number)).to_contain_text(text)
+
+
 async def test_a_long_running_call_is_answered(browser, web) -> None:
     """The form is that of the answer, or takes JSON; the run goes on with it."""
     async with tab(browser, web) as page:

@@ -12,11 +12,13 @@ from durable_adk.conversation.client_requests import (
 )
 from durable_adk.conversation.pending_calls import (
     FINAL_RESPONSES,
+    ON_DEADLINE,
     pending_calls,
     with_deadlines,
 )
 from durable_adk.events import Event, EventActions
 from durable_adk.tools.tool_confirmation import ToolConfirmation
+from durable_adk.wire.manifest import Wait
 from tests.support.pausing import (
     CANARY,
     answer,
@@ -182,9 +184,10 @@ def test_a_long_running_call_that_is_not_confirmed_has_not_begun():
 def test_a_deadline_is_counted_from_the_event_that_asks():
     """It is shown as long as it is known; an approved call's begins anew, when nobody can say."""
     turn = calls("i.1", ("a", "order", {}), long=("a",))
-    with_deadlines(turn, {"a": 60.0, "b": None})
+    with_deadlines(turn, {"a": Wait(deadline=60.0), "b": Wait()})
     turn.timestamp = 1000.0
-    assert [call.deadline for call in pending_calls([turn])] == [1060.0]
+    (waits,) = pending_calls([turn])
+    assert (waits.deadline, waits.on_deadline) == (1060.0, "tell")
     actions = EventActions(requested_tool_confirmations={"a": {}})
     done = responses("i.2", answer("a", "order", {"error": "asked"}), actions=actions)
     request = confirmation_request(turn, done, event_id="i.3")
@@ -192,6 +195,23 @@ def test_a_deadline_is_counted_from_the_event_that_asks():
     yes = answer(only([request]).id, REQUEST_CONFIRMATION, {"confirmed": True})
     events = [turn, done, request, responses("i.4", yes, author="user")]
     assert [call.deadline for call in pending_calls(events)] == [None]
+
+
+def test_a_call_says_what_happens_at_its_deadline():
+    """As the loop decides by its kind; one that an older version noted says nothing."""
+    turn = calls("i.1", ("a", "order", {}), ("b", "order", {}), long=("a", "b"))
+    with_deadlines(turn, {"a": Wait(deadline=60.0, on_deadline="reject")})
+    actions = EventActions(requested_tool_confirmations={"b": {}})
+    done = responses("i.2", answer("b", "order", {"error": "asked"}), actions=actions)
+    request = confirmation_request(turn, done, event_id="i.3")
+    asked = only([request]).id
+    shown = []
+    for policy in ("tell", "approve", "fail"):
+        with_deadlines(request, {asked: Wait(deadline=60.0, on_deadline=policy)})
+        shown.append([call.on_deadline for call in pending_calls([turn, done, request])])
+    assert shown == [["tell", "reject"], ["tell", "approve"], ["tell", "fail"]]
+    request.custom_metadata.pop(ON_DEADLINE)
+    assert [call.on_deadline for call in pending_calls([turn, done, request])] == ["tell", None]
 
 
 def test_ordinary_calls_wait_for_nobody():
