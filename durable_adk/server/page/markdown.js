@@ -36,9 +36,7 @@ function blockAt(lines, at, depth) {
   if (RULE.test(line)) return [{ type: "rule" }, at + 1];
   if (depth < 8 && /^ {0,3}>/.test(line)) return quoteAt(lines, at, depth);
   if (depth < 8 && ITEM.test(line)) return listAt(lines, at, depth);
-  if (line.includes("|") && DIVIDER.test(lines[at + 1] ?? "") && lines[at + 1].includes("-")) {
-    return tableAt(lines, at);
-  }
+  if (beginsTable(lines, at)) return tableAt(lines, at);
   return paragraphAt(lines, at);
 }
 
@@ -91,9 +89,16 @@ function beginsBlock(line) {
   return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || /^ {0,3}>/.test(line);
 }
 
+const columns = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/);
+
+/** Whether a line is the head of a table: the next one divides it from rows of as many columns. */
+function beginsTable(lines, at) {
+  const [line, next = ""] = [lines[at], lines[at + 1]];
+  return line.includes("|") && DIVIDER.test(next) && columns(line).length === columns(next).length;
+}
+
 function tableAt(lines, at) {
-  const cells = (line) =>
-    line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((each) => inlines(each.trim().replaceAll("\\|", "|")));
+  const cells = (line) => columns(line).map((each) => inlines(each.trim().replaceAll("\\|", "|")));
   let end = at + 2;
   while (end < lines.length && lines[end].includes("|") && lines[end].trim()) end += 1;
   return [{ type: "table", head: cells(lines[at]), rows: lines.slice(at + 2, end).map(cells) }, end];
@@ -101,7 +106,7 @@ function tableAt(lines, at) {
 
 function paragraphAt(lines, at) {
   let end = at + 1;
-  while (end < lines.length && lines[end].trim() && !beginsBlock(lines[end]) && !ITEM.test(lines[end])) {
+  while (end < lines.length && lines[end].trim() && !beginsBlock(lines[end]) && !ITEM.test(lines[end]) && !beginsTable(lines, end)) {
     end += 1;
   }
   return [{ type: "paragraph", children: inlines(lines.slice(at, end).join("\n")) }, end];
@@ -112,10 +117,15 @@ const INLINE = [
   [/^(`+)(?!`)([^]*?[^`])\1(?!`)/, (found) => ({ type: "code", text: found[2].trim() })],
   [/^\*\*(?=\S)([^]*?\S)\*\*/, (found, deep) => ({ type: "strong", children: inlines(found[1], deep) })],
   [/^\*(?=[^\s*])([^*]*?[^\s*])\*(?!\*)/, (found, deep) => ({ type: "em", children: inlines(found[1], deep) })],
-  [/^\[([^\]\n]+)\]\(<?([^\s)>]+)>?(?:\s+"[^"]*")?\)/, link],
-  [/^(https?:\/\/[^\s<>)\]]*[^\s<>)\].,;:!?'"])/, (found) => linkTo(found[1], [{ type: "text", text: found[1] }])],
+  [/^_(?=[^\s_])([^]*?[^\s_])_(?![\p{L}\p{N}_])/u, (found, deep) => ({ type: "em", children: inlines(found[1], deep) })],
+  // In an address parentheses belong to it as pairs.
+  [/^\[([^\]\n]+)\]\(<?((?:[^\s()<>]|\([^\s()<>]*\))+)>?(?:\s+"[^"]*")?\)/, link],
+  [/^(https?:\/\/(?:[^\s<>()\]]|\([^\s<>()]*\))*(?:[^\s<>()\].,;:!?'"]|\([^\s<>()]*\)))/, (found) => linkTo(found[1], [{ type: "text", text: found[1] }])],
   [/^(?: {2,}|\\)\n/, () => ({ type: "break" })],
 ];
+
+/** What stands in front of a character that begins nothing, as it is amid a word. */
+const INSIDE = { h: /\w/, _: /[\p{L}\p{N}_]/u };
 
 function link(found, deep) {
   return linkTo(found[2], inlines(found[1], deep)) ?? { type: "text", text: found[0] };
@@ -135,7 +145,7 @@ export function inlines(text, depth = 0) {
     plain = "";
   };
   while (at < text.length) {
-    const made = depth < 6 && "\\`*[h ".includes(text[at]) ? inlineAt(text, at, depth) : null;
+    const made = depth < 6 && "\\`*_[h ".includes(text[at]) ? inlineAt(text, at, depth) : null;
     if (made) {
       if (made.node.type === "text") plain += made.node.text;
       else {
@@ -156,8 +166,7 @@ function inlineAt(text, at, depth) {
   const rest = text.slice(at, at + 4000);
   for (const [pattern, make] of INLINE) {
     const match = pattern.exec(rest);
-    const isWord = at > 0 && /\w/.test(text[at - 1]);
-    if (!match || (match[0][0] === "h" && isWord)) continue;
+    if (!match || INSIDE[text[at]]?.test(text[at - 1] ?? " ")) continue;
     return { node: make(match, depth + 1), length: match[0].length };
   }
   return null;

@@ -21,6 +21,28 @@ test("a link leads to the web or to mail, and to nothing else", () => {
   assert.equal(inlines("see https://a.b/c.")[1].address, "https://a.b/c");
 });
 
+test("parentheses that are pairs belong to an address", () => {
+  const address = "https://a.b/c_(d)";
+  for (const text of [address, `(${address})`, `${address}.`, `[x](${address})`, `see [x](${address} "t")).`]) {
+    assert.deepEqual(inlines(text).filter((each) => each.type === "link").map((each) => each.address), [address], text);
+  }
+  assert.equal(inlines("(https://a.b/c)")[1].address, "https://a.b/c");
+});
+
+test("a table begins behind a line of text, and has as many columns as its divider", () => {
+  assert.deepEqual(types("These:\n| a | b |\n|---|---|\n| 1 | 2 |\nend"), ["paragraph", "table", "paragraph"]);
+  assert.deepEqual(types("- These:\n  | a |\n  |---|"), ["list"]);
+  assert.deepEqual(parseMarkdown("- These:\n  | a |\n  |---|")[0].items[0].map((each) => each.type), ["paragraph", "table"]);
+  assert.deepEqual(types("a | b\n---"), ["paragraph", "rule"]);
+});
+
+test("underscores emphasize words, and are left amid them", () => {
+  const shown = (text) => inlines(text).map((each) => (each.type === "em" ? { em: each.children[0].text } : each.text));
+  assert.deepEqual(shown("an _important_ word"), ["an ", { em: "important" }, " word"]);
+  assert.deepEqual(shown("(_the snake_case name_)"), ["(", { em: "the snake_case name" }, ")"]);
+  for (const text of ["snake_case_name", "für_alle_ Fälle", "__init__", "_ a _", "a_b_", "_open"]) assert.deepEqual(shown(text), [text]);
+});
+
 test("an image is no image, so that nothing is fetched", () => {
   const found = inlines("![x](https://a.b/pixel.png)");
   assert.deepEqual(found.map((each) => each.type), ["text", "link"]);
@@ -30,7 +52,7 @@ test("no text is lost, and hostile text ends soon", () => {
   const texts = ["**bold", "*a*b*", "`", "```", "[", "[a](", "\\*x\\*", "a*b*c", "<script>alert(1)</script>", "* ", "1.", "|", "|-|\n|-|", "> > > >"];
   for (const text of texts) assert.ok(JSON.stringify(parseMarkdown(`${text}\nend`)).includes("end"), text);
   const begun = performance.now();
-  for (const piece of ["*", "[", "`", "**a", "> ", "- ", "|", "http://", "\\", "[a](", "*a "]) parseMarkdown(piece.repeat(5000));
+  for (const piece of ["*", "[", "`", "**a", "> ", "- ", "|", "http://", "\\", "[a](", "*a ", "_a ", "_a", "http://(", "http://a(b", "[a](("]) parseMarkdown(piece.repeat(5000));
   assert.ok(performance.now() - begun < 5000);
 });
 
