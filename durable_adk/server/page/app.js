@@ -134,6 +134,7 @@ function showUsers({ userId, isOperator }) {
   for (const each of [userInput, newUser, newUserLabel]) each.hidden = !isOperator;
   newUser.placeholder = userId ?? "user";
   noApp.textContent = isOperator ? "No app is served yet. Start a worker: durable-adk web TARGET." : "You have no app yet. Ask the operator of this server.";
+  view?.refresh(); // it says who is who
 }
 
 function narrow() {
@@ -201,7 +202,7 @@ function showSession([appName, userId, sessionId], run) {
   const writes = document.activeElement?.id === "composer"; // the keys would mean something else elsewhere
   leave();
   shownKey = key;
-  view = new SessionView({ appName, userId, sessionId }, run);
+  view = new SessionView({ appName, userId, sessionId }, run, () => account.caller);
   fill(main, view.element);
   if (writes) view.focus();
   else view.element.querySelector("h1").focus({ preventScroll: true });

@@ -13,10 +13,10 @@ export function looksOf(entry, context) {
   const pending = context.pending.get(entry.id)?.callId ?? "";
   const open = context.open.has(entry.key);
   const { kind, state, responses, version, repeats, tells } = entry;
-  return [kind, state, responses?.length, version, open, pending, repeats, tells].join("|");
+  return [kind, state, responses?.length, version, open, pending, repeats, tells, context.caller].join("|");
 }
 
-/** The element of an entry. `context`: key, open (keys), pending (by call id), card(pending), toggle. */
+/** The element of an entry. `context`: key, caller (id), open (keys), pending (by call id), card(pending), toggle. */
 export function entryElement(entry, context) {
   const show = KINDS[entry.kind];
   const { body, mark = "", name = "" } = show(entry, context);
@@ -50,8 +50,9 @@ export function entryElement(entry, context) {
 }
 
 const KINDS = {
-  message(entry) {
-    return { name: `message of ${entry.author}`, body: [by(entry, changes(entry)), entry.parts.map(part)] };
+  message(entry, { key, caller }) {
+    const author = entry.role !== "user" ? entry.author : key.userId === caller ? "You" : key.userId;
+    return { name: `message of ${entry.author}`, body: [by({ ...entry, author }, changes(entry)), entry.parts.map(part)] };
   },
 
   partial(entry) {
@@ -66,12 +67,14 @@ const KINDS = {
     const last = entry.responses.at(-1);
     if (entry.name === HAND_OVER && entry.state === "done") return KINDS.transfer({ ...entry, to: entry.args.agent_name });
     const took = last && !["waiting", "stopped"].includes(entry.state) ? duration(last.time - (entry.since ?? entry.time)) : "";
+    const answerer = last && answererOf(last, context);
     const line = h(
       "p",
       { class: "line" },
       h("span", { class: "name mono" }, entry.name),
       Object.keys(entry.args).length > 0 && h("span", { class: "args mono" }, argumentsLine(entry.args)),
       took && h("span", { class: "facts" }, took),
+      answerer && h("span", { class: "facts" }, `answered ${answerer}`),
       changes(last ?? entry),
     );
     const pending = context.pending.get(entry.id);
@@ -94,13 +97,14 @@ const KINDS = {
       answered: `Answered ${about}`,
     }[entry.state];
     const last = entry.responses.at(-1);
-    const waited = last && `after ${duration(last.time - entry.time)}`;
-    const line = h("p", { class: "line" }, said, waited && h("span", { class: "facts" }, waited));
+    const waited = last && [answererOf(last, context), `after ${duration(last.time - entry.time)}`].filter(Boolean).join(" ");
+    const line = h("p", { class: "line" }, said, " ", waited && h("span", { class: "facts" }, waited));
     return { name: said, mark: entry.state, body: line };
   },
 
-  response(entry) {
-    const line = h("p", { class: "line" }, h("span", { class: "name mono" }, entry.name), h("span", { class: "facts" }, "returned"), changes(entry));
+  response(entry, context) {
+    const returned = ["returned", answererOf(entry, context)].filter(Boolean).join(" ");
+    const line = h("p", { class: "line" }, h("span", { class: "name mono" }, entry.name), h("span", { class: "facts" }, returned), changes(entry));
     return { name: entry.name, body: [line, h("p", { class: "result mono" }, brief(unwrapped(entry.response), 160))] };
   },
 
@@ -135,7 +139,15 @@ const KINDS = {
 function by({ role, author, event }, ...more) {
   const usage = event.usageMetadata?.totalTokenCount;
   const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token")].filter(Boolean);
-  return h("p", { class: "by" }, h("span", { class: "author" }, role === "user" ? "You" : author), facts.length > 0 && h("span", { class: "facts" }, facts.join(" · ")), more);
+  return h("p", { class: "by" }, h("span", { class: "author" }, author), facts.length > 0 && h("span", { class: "facts" }, facts.join(" · ")), more);
+}
+
+/** Who has given an answer, as the server knows them: `by olga`; empty if it does not say. */
+function answererOf({ event }, { caller }) {
+  const { adk_answered_by: who } = event.customMetadata ?? {};
+  if (!who) return "";
+  if (typeof who.user !== "string") return "by its URL";
+  return who.user === caller ? "by you" : `by ${who.user}`;
 }
 
 export function errorText(error) {

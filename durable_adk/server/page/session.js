@@ -20,6 +20,7 @@ const TABS = { Timeline: "timeline", State: "panel", Artifacts: "panel" };
 export class SessionView {
   element;
   #key;
+  #caller; // says who looks, null: not known yet
   #conversation = new Conversation();
   #stream;
   #composer;
@@ -54,8 +55,14 @@ export class SessionView {
   #scroller;
   #latest;
 
-  constructor(key, run) {
+  /**
+   * @param {object} key which session: `{appName, userId, sessionId}`
+   * @param {string?} run the invocation to show, else its end
+   * @param {function(): object?} caller says who looks: `{userId}`
+   */
+  constructor(key, run, caller = () => null) {
     this.#key = key;
+    this.#caller = caller;
     this.#goal = run;
     this.#queued = new Map(Object.entries(queuedIn(key).get()));
     this.#composer = new Composer((content, options) => this.#send(content, options), [key.appName, key.userId, key.sessionId]);
@@ -311,6 +318,7 @@ export class SessionView {
   #context(run) {
     return {
       key: this.#key,
+      caller: this.#caller()?.userId ?? "user", // as which a message is sent if the server knows nobody
       open: this.#open,
       pending: this.#pending,
       card: (pending) => answerCard(pending, { done: () => this.refresh() }),

@@ -531,13 +531,13 @@ async def test_a_session_is_taken_back(browser, web) -> None:
         assert len({path for path in asked if re.match("/invocations/e-", path)}) == 1
 
 
-async def show_session(page, *items: dict) -> None:
+async def show_session(page, *items: dict, caller: str = "u") -> None:
     """Show a session of these items, which no server has; what is sent is kept in `window.sent`.
 
     The first of them gets no answer.
     """
     await page.evaluate(
-        """async (items) => {
+        """async ([caller, ...items]) => {
             const { SessionView } = await import(new URL("page/session.js", location.href));
             const text = items.map((one) => `data: ${JSON.stringify(one)}\n\n`).join("");
             const start = (stream) => stream.enqueue(new TextEncoder().encode(text));
@@ -558,9 +558,10 @@ async def show_session(page, *items: dict) -> None:
                 return Response.json({ status, invocationId: action, pending: [] });
             };
             const key = { appName: "a", userId: "u", sessionId: "stubbed" };
-            document.getElementById("main").replaceChildren(new SessionView(key).element);
+            const view = new SessionView(key, null, () => ({ userId: caller }));
+            document.getElementById("main").replaceChildren(view.element);
         }""",
-        list(items),
+        [caller, *items],
     )
 
 
@@ -576,6 +577,34 @@ async def test_a_steering_whose_answer_is_lost_is_sent_again_under_its_key(brows
         assert first[0] == "steer"
         assert len(first[1]) == 32
         assert first[2]["message"]["parts"] == [{"text": "faster"}]
+
+
+async def test_a_session_says_who_wrote_and_who_answered(browser, web) -> None:
+    """An operator who reads somebody's session wrote none of it; an answer names its author."""
+    about = {"id": "c", "name": "pay", "args": {}}
+    asked = about | {"id": "q", "name": "adk_request_confirmation"}
+    asked["args"] = {"originalFunctionCall": about}
+    decided = asked | {"response": {"confirmed": False}}
+    content = [("text", "hi"), ("functionCall", about), ("functionCall", asked)]
+    content.append(("functionResponse", decided))
+    items = [
+        {
+            "type": "event",
+            "seq": seq,
+            "event": {"id": f"{seq}", "invocationId": "e", "timestamp": 1},
+        }
+        for seq in range(1, 5)
+    ]
+    for item, (kind, part) in zip(items, content, strict=True):
+        author = "a" if kind == "functionCall" else "user"
+        item["event"] |= {"author": author, "content": {"parts": [{kind: part}]}}
+    items[3]["event"]["customMetadata"] = {"adk_answered_by": {"user": "olga"}}
+    async with tab(browser, web) as page:
+        for caller, author, answerer in (("u", "You", "olga"), ("olga", "u", "you")):
+            await show_session(page, *items, caller=caller)
+            line = page.locator(".entry.request .line")
+            await playwright.expect(line).to_contain_text(f"Rejected pay by {answerer} after 0 ms")
+            assert await page.locator(".message .author").all_inner_texts() == [author]
 
 
 async def test_a_session_is_taken_back_once(browser, web) -> None:
@@ -639,7 +668,8 @@ async def test_an_answer_is_kept_until_it_is_sent(browser, web) -> None:
         await card.get_by_role("button", name="Send answer").wait_for()
         assert await card.get_by_label("result").input_value() == "a trout"
         assert await message.input_value() == "and then"
-        await card.get_by_role("button", name="Send answer").click()
+        async with page.expect_request_finished(lambda one: "/answers" in one.url):
+            await card.get_by_role("button", name="Send answer").click()
         await seen(page, "ask is done.")
         kept = await page.evaluate(
             "Object.entries(sessionStorage).filter(([name]) => /draft/.test(name))"
