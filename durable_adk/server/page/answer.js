@@ -1,8 +1,8 @@
 // A call that waits for a person: what it asks, and the ways to answer it.
 
 import { postInvocation } from "./api.js";
-import { announce, button, failure, fill, h, icon } from "./dom.js";
-import { ago, exact, pretty } from "./format.js";
+import { age, announce, button, failure, fill, h, icon } from "./dom.js";
+import { exact, pretty } from "./format.js";
 import { formOf } from "./form.js";
 import { draftOf } from "./preferences.js";
 import { fieldOf, schemaOf } from "./schema.js";
@@ -39,7 +39,7 @@ export function answerCard(pending, { done = () => {}, place = null } = {}) {
     null,
     h("span", { class: "ask" }, ASKS[pending.kind]),
     h("h2", { class: "mono" }, pending.name),
-    h("time", { title: exact(pending.askedAt) }, ago(pending.askedAt)),
+    age(pending.askedAt),
   );
   const hint = pending.hint && h("p", { class: "hint" }, pending.hint);
   const deadline = pending.deadline && h("p", { class: "deadline" }, AT_DEADLINE[pending.onDeadline ?? "unknown"](exact(pending.deadline).slice(0, 16)));

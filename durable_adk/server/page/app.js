@@ -4,7 +4,7 @@ import { Account } from "./account.js";
 import { get, startOnce } from "./api.js";
 import { followChanges } from "./changes.js";
 import { Composer, summaryOf } from "./composer.js";
-import { announce, button, failure, fill, h, icon, neighbour } from "./dom.js";
+import { announce, button, failure, fill, h, icon, neighbour, tellAges } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { empty } from "./panels.js";
 import { applyTheme, draftOf, isDark, place, prices, queuedIn, theme } from "./preferences.js";
@@ -53,8 +53,10 @@ let appsDue = null;
 const appSelect = h("select", { "aria-label": "App", onchange: moved });
 const userInput = h("input", { "aria-label": "User", placeholder: "All users", hidden: true, autocomplete: "off", spellcheck: "false", onchange: moved });
 
+const themeIcon = () => (isDark() ? "sun" : "moon");
+const themeButton = button("Dark or light", turn, { only: themeIcon(), "aria-keyshortcuts": "t" });
+
 function drawSide() {
-  const themeButton = button("Dark or light", turn, { only: isDark() ? "sun" : "moon", "aria-keyshortcuts": "t" });
   fill(
     side,
     sideTitle,
@@ -93,7 +95,7 @@ function showList(shown) {
 function turn() {
   theme.set(isDark() ? "light" : "dark");
   applyTheme();
-  drawSide();
+  fill(themeButton, icon(themeIcon()));
 }
 
 /** Read which apps there are: again while there are none, and whenever something has changed. */
@@ -167,6 +169,7 @@ function route() {
   if (kind === "inbox") fill(main, inbox.element);
   else if (kind === "new") fill(main, newSession());
   else fill(main, welcome());
+  tellAges();
   main.querySelector("h1, textarea")?.focus({ preventScroll: true });
   return undefined;
 }
@@ -375,4 +378,5 @@ route();
 account.load();
 loadApps();
 followChanges(changed, connected);
+setInterval(tellAges, 30000);
 document.addEventListener("visibilitychange", () => document.hidden || changed());

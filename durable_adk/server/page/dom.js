@@ -1,5 +1,7 @@
 // Makes elements. Text becomes text nodes, always: no string is ever read as HTML.
 
+import { ago, exact } from "./format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
@@ -70,6 +72,26 @@ export function button(label, onclick, { only = null, kind = "", ...attributes }
   const named = only ? { "aria-label": label, title: label } : {};
   const look = `button ${only ? "icon-button" : ""} ${kind}`.trim();
   return h("button", { type: "button", class: look, onclick, ...named, ...attributes }, shown);
+}
+
+/** How long something is ago, and on hover when it was. */
+export function age(seconds) {
+  return h("time", { title: exact(seconds), "data-since": seconds }, ago(seconds));
+}
+
+/** Have all ages in the document be those of now. */
+export function tellAges() {
+  for (const each of document.querySelectorAll("time[data-since]")) {
+    const text = ago(Number(each.dataset.since));
+    if (each.textContent !== text) each.textContent = text;
+  }
+}
+
+/** Have an element have a class, and tell whether it is the current one. */
+export function look(element, kind, isCurrent) {
+  element.className = kind;
+  if (isCurrent) element.setAttribute("aria-current", "page");
+  else element.removeAttribute("aria-current");
 }
 
 /** Say something to those who listen to the page instead of looking at it. */

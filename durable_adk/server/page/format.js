@@ -25,6 +25,7 @@ export function exact(seconds) {
 
 /** `now`, `5 min`, `3 h`, `2 d`: how long something is ago. */
 export function ago(seconds, now = Date.now() / 1000) {
+  if (!seconds) return "";
   const passed = now - seconds;
   if (passed < 45) return "now";
   if (passed < 3600) return `${Math.max(1, Math.round(passed / 60))} min`;

@@ -5,6 +5,7 @@ import { answerCard } from "./answer.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { brief, count } from "./format.js";
 import { empty } from "./panels.js";
+import { Rows } from "./rows.js";
 import { oneAtATime } from "./tasks.js";
 
 const PAGE = 50;
@@ -14,9 +15,9 @@ export class Inbox {
   #list = h("div", { class: "cards" });
   #trouble = h("div");
   #lead = h("p", { class: "lead" });
-  #cards = new Map();
+  #cards = new Rows(this.#list, (about) => this.#card(about));
   #refused = h("div");
-  #foot = h("div", { class: "foot" });
+  #more = button("Show more", () => this.#readMore(), { kind: "small", hidden: true });
   #wanted = PAGE;
   #onCount;
   #onRefused;
@@ -30,7 +31,7 @@ export class Inbox {
     this.#onCount = onCount;
     this.#onRefused = onRefused;
     const back = h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back"));
-    this.element.append(h("header", null, back, h("h1", { id: "inbox-title", tabindex: -1 }, "Inbox")), this.#lead, this.#trouble, this.#refused, this.#list, this.#foot);
+    this.element.append(h("header", null, back, h("h1", { id: "inbox-title", tabindex: -1 }, "Inbox")), this.#lead, this.#trouble, this.#refused, this.#list, h("div", { class: "foot" }, this.#more));
   }
 
   /** Show only what waits of an app and a user; empty: of all. */
@@ -60,11 +61,11 @@ export class Inbox {
     this.#draw([...pending].sort((one, other) => one.askedAt - other.askedAt));
     const says = !next && pending.length ? count(pending.length, "call waits", "calls wait") : `The first ${pending.length} calls that wait`;
     fill(this.#lead, pending.length ? `${says} for a person, oldest first.` : "");
-    fill(this.#foot, next && button("Show more", () => this.#more(), { kind: "small" }));
+    this.#more.hidden = !next;
     this.#onCount(pending.length ? `${pending.length}${next ? "+" : ""}` : "");
   });
 
-  #more() {
+  #readMore() {
     this.#wanted += PAGE;
     return this.refresh();
   }
@@ -78,22 +79,13 @@ export class Inbox {
   }
 
   #draw(pending) {
-    const now = new Set(pending.map(nameOf));
-    for (const [id, card] of this.#cards) {
-      if (now.has(id)) continue;
-      this.#cards.delete(id);
-      card.remove();
-    }
-    for (const each of pending) {
-      const name = nameOf(each);
-      if (this.#cards.has(name)) continue;
-      const card = answerCard(each, { done: (why) => this.#answered(each, why), place: whereabouts(each) });
-      this.#cards.set(name, card);
-      this.#list.append(card);
-      announce(`${each.name} waits for you.`);
-    }
-    this.#list.querySelector(":scope > .empty")?.remove();
-    if (!pending.length) this.#list.append(empty("Nothing waits for you.", "Calls that need an approval, an answer or a credential appear here by themselves. The runs that asked hold no process while they wait."));
+    this.#cards.show(pending.length ? pending.map((each) => [nameOf(each), each]) : [["", null]]);
+  }
+
+  #card(about) {
+    if (!about) return empty("Nothing waits for you.", "Calls that need an approval, an answer or a credential appear here by themselves. The runs that asked hold no process while they wait.");
+    announce(`${about.name} waits for you.`);
+    return answerCard(about, { done: (why) => this.#answered(about, why), place: whereabouts(about) });
   }
 }
 

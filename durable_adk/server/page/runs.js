@@ -1,8 +1,8 @@
 // The list of runs: search, statuses with live counts, and what each is about.
 
 import { get } from "./api.js";
-import { button, failure, fill, h } from "./dom.js";
-import { ago, exact } from "./format.js";
+import { age, button, failure, fill, h, look } from "./dom.js";
+import { Rows } from "./rows.js";
 import { oneAtATime } from "./tasks.js";
 
 const STATUSES = ["running", "paused", "completed", "failed", "cancelled"];
@@ -19,7 +19,9 @@ export class Runs {
   element = h("nav", { class: "runs", "aria-label": "Runs" });
   #chips = h("div", { class: "chips", role: "group", "aria-label": "Statuses" });
   #list = h("ul", { class: "run-list" });
-  #foot = h("div", { class: "foot" });
+  #more = button("Show more", () => this.#readMore(), { kind: "small", hidden: true });
+  #none = h("p", { class: "quiet" });
+  #failed = h("div"); // of what is below the list
   #trouble = h("div");
   #search;
   #status = "";
@@ -29,6 +31,9 @@ export class Runs {
   #current = {};
   #query = ""; // what the runs that are shown were asked by
   #loaded = false;
+  #counts = {};
+  #rows = new Rows(this.#list, makeRow, drawRow);
+  #statuses = new Rows(this.#chips, (about) => this.#makeChip(about), drawChip);
 
   constructor() {
     let timer;
@@ -37,8 +42,8 @@ export class Runs {
       timer = setTimeout(() => this.#narrowed(), 200);
     };
     this.#search = h("input", { type: "search", id: "search", placeholder: "Search runs", "aria-label": "Search runs", "aria-keyshortcuts": "/", oninput: later });
-    this.element.append(h("div", { class: "search" }, this.#search), this.#chips, this.#trouble, this.#list, this.#foot);
-    this.#drawChips({});
+    this.element.append(h("div", { class: "search" }, this.#search), this.#chips, this.#trouble, this.#list, h("div", { class: "foot" }, this.#failed, this.#more, this.#none));
+    this.#drawChips();
   }
 
   focusSearch() {
@@ -79,7 +84,8 @@ export class Runs {
       this.#next = page.nextPageToken ?? null;
       this.#loaded = true;
       fill(this.#trouble);
-      this.#drawChips(counts);
+      this.#counts = counts;
+      this.#drawChips();
       this.#draw();
     } catch (error) {
       if (!signal.aborted) fill(this.#trouble, failure(error, () => this.refresh()));
@@ -109,7 +115,7 @@ export class Runs {
     }
   }
 
-  async #more() {
+  async #readMore() {
     const query = this.#query;
     if (query !== JSON.stringify(this.#asks())) return; // these rows go as soon as others come
     try {
@@ -120,55 +126,56 @@ export class Runs {
       this.#next = page.nextPageToken ?? null;
       this.#draw();
     } catch (error) {
-      if (query === this.#query) fill(this.#foot, failure(error, () => this.#more()));
+      if (query === this.#query) fill(this.#failed, failure(error, () => this.#readMore()));
     }
   }
 
-  #drawChips(counts) {
-    const chip = (status) => {
-      const pressed = this.#status === status;
-      const choose = () => {
-        this.#status = pressed ? "" : status;
-        this.#narrowed();
-        this.#drawChips(counts);
-      };
-      const number = h("span", { class: "number" }, counts[status] ?? "–");
-      return h("button", { type: "button", class: `chip status ${counts[status] ? status : `${status} idle`}`, "aria-pressed": String(pressed), onclick: choose }, h("span", { class: "light" }), status, number);
+  #drawChips() {
+    const statuses = [...STATUSES, ...(this.#counts.abandoned ? ["abandoned"] : [])];
+    this.#statuses.show(statuses.map((status) => [status, { status, number: this.#counts[status], pressed: this.#status === status }]));
+  }
+
+  #makeChip({ status }) {
+    const choose = () => {
+      this.#status = this.#status === status ? "" : status;
+      this.#narrowed();
+      this.#drawChips();
     };
-    const held = this.#chips.contains(document.activeElement) && [...this.#chips.children].indexOf(document.activeElement);
-    fill(this.#chips, [...STATUSES, ...(counts.abandoned ? ["abandoned"] : [])].map(chip));
-    if (held !== false) this.#chips.children[held]?.focus();
+    return h("button", { type: "button", onclick: choose });
   }
 
   #draw() {
     if (!this.#loaded) return;
-    const held = document.activeElement?.dataset?.run;
-    fill(this.#list, this.#items.map((each) => this.#row(each)));
-    if (held) this.#list.querySelector(`[data-run="${CSS.escape(held)}"]`)?.focus();
-    fill(this.#foot, this.#next && button("Show more", () => this.#more(), { kind: "small" }), !this.#items.length && this.#nothing());
-  }
-
-  #nothing() {
+    const { session, invocationId } = this.#current;
+    const isCurrent = (each) => session === sessionOf(each) && (!invocationId || invocationId === each.invocationId);
+    this.#rows.show(this.#items.map((each) => [keyOf(each), { ...each, isCurrent: isCurrent(each), ofAll: !this.#where.user }]));
+    fill(this.#failed);
+    this.#more.hidden = !this.#next;
     const narrowed = this.#search.value.trim() || this.#status;
-    return h("p", { class: "quiet" }, narrowed ? "No run is like that." : "No runs yet. Send the first message.");
+    this.#none.hidden = this.#items.length > 0;
+    this.#none.textContent = narrowed ? "No run is like that." : "No runs yet. Send the first message.";
   }
+}
 
-  #row({ appName, userId, sessionId, invocationId, status, message, updateTime, pending }) {
-    const href = `#/s/${[appName, userId, sessionId].map(encodeURIComponent).join("/")}?run=${encodeURIComponent(invocationId)}`;
-    const { session, invocationId: run } = this.#current;
-    const isCurrent = session === sessionOf({ appName, userId, sessionId }) && (!run || run === invocationId);
-    const says = status === "paused" && pending > 0 ? "sr" : "state"; // the number that waits says so
-    const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
-    return h(
-      "li",
-      null,
-      h(
-        "a",
-        { href, "data-run": invocationId, "aria-current": isCurrent ? "page" : null, class: status },
-        h("span", { class: "light", "aria-hidden": "true" }),
-        h("span", { class: "said" }, message || "(no text)"),
-        h("span", { class: "meta" }, h("span", { class: says }, status), says === "state" && " · ", h("span", { class: "whose" }, appName, !this.#where.user && [" · ", userId]), " · ", h("time", { title: exact(updateTime) }, ago(updateTime)), waits),
-      ),
-    );
-  }
+function drawChip(chip, { status, number, pressed }) {
+  chip.className = `chip status ${number ? status : `${status} idle`}`;
+  chip.setAttribute("aria-pressed", String(pressed));
+  fill(chip, h("span", { class: "light" }), status, h("span", { class: "number" }, number ?? "–"));
+}
+
+function makeRow({ appName, userId, sessionId, invocationId }) {
+  const href = `#/s/${[appName, userId, sessionId].map(encodeURIComponent).join("/")}?run=${encodeURIComponent(invocationId)}`;
+  return h("li", null, h("a", { href, "data-run": invocationId }));
+}
+
+function drawRow(row, { appName, userId, status, message, updateTime, pending, isCurrent, ofAll }) {
+  const says = status === "paused" && pending > 0 ? "sr" : "state"; // the number that waits says so
+  const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
+  look(row.firstElementChild, status, isCurrent);
+  fill(
+    row.firstElementChild,
+    h("span", { class: "light", "aria-hidden": "true" }),
+    h("span", { class: "said" }, message || "(no text)"),
+    h("span", { class: "meta" }, h("span", { class: says }, status), says === "state" && " · ", h("span", { class: "whose" }, appName, ofAll && [" · ", userId]), " · ", age(updateTime), waits),
+  );
 }

@@ -50,7 +50,7 @@ export class SessionView {
   #panel = h("div", { class: "panel", id: TABS.State, role: "tabpanel" });
   #tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Of the session" });
   #summary = h("p", { class: "facts" });
-  #connection = h("div", { class: "connection", role: "status" });
+  #connection = h("div", { class: "connection" });
   #queue = h("div", { class: "queue", role: "status" });
   #scroller;
   #latest;
@@ -215,7 +215,12 @@ export class SessionView {
       const tick = () => (left.textContent = `Trying again in ${Math.max(0, Math.ceil((until - Date.now()) / 1000))} s.`);
       tick();
       this.#ticker = setInterval(tick, 500);
-      fill(this.#connection, h("div", { class: "notice" }, h("span", null, "Reconnecting… The run goes on without this page. ", why), left, button("Try now", () => this.#stream.hurry(), { kind: "small" })));
+      const again = button("Try now", () => this.#stream.hurry(), { kind: "small" });
+      const says = `Reconnecting… The run goes on without this page. ${why}`;
+      const held = this.#connection.contains(document.activeElement);
+      announce(says); // once; nobody wants to hear the seconds
+      fill(this.#connection, h("div", { class: "notice" }, h("span", null, says), left, again));
+      if (held) again.focus();
     }
   }
 

@@ -1,8 +1,9 @@
 // The list of sessions, also of those without a run: search, open, delete.
 
 import { get, request, sessionPath } from "./api.js";
-import { button, failure, fill, h } from "./dom.js";
-import { ago, brief, count, exact } from "./format.js";
+import { age, button, failure, fill, h, look } from "./dom.js";
+import { brief, count } from "./format.js";
+import { Rows } from "./rows.js";
 import { oneAtATime } from "./tasks.js";
 
 const MOST = 200;
@@ -12,18 +13,20 @@ const RUNS = 200;
 export class Sessions {
   element = h("nav", { class: "runs", "aria-label": "Sessions", hidden: true });
   #list = h("ul", { class: "run-list" });
-  #foot = h("div", { class: "foot" });
+  #foot = h("p", { class: "quiet" });
   #trouble = h("div");
   #search = h("input", { type: "search", placeholder: "Search sessions", "aria-label": "Search sessions", "aria-keyshortcuts": "/", oninput: () => this.#draw() });
   #where = { apps: [], user: "" };
   #items = [];
   #current = null;
+  #asked = null; // the session that is deleted if it is confirmed: `{key, title, asks}`
+  #rows = new Rows(this.#list, () => h("li"), (row, about) => (about.asks ? this.#drawQuestion(row, about) : this.#drawRow(row, about)));
   #onDeleted;
 
   /** @param {function(object)} onDeleted is told of a session that was deleted here */
   constructor(onDeleted) {
     this.#onDeleted = onDeleted;
-    this.element.append(h("div", { class: "search" }, this.#search), this.#trouble, this.#list, this.#foot);
+    this.element.append(h("div", { class: "search" }, this.#search), this.#trouble, this.#list, h("div", { class: "foot" }, this.#foot));
   }
 
   focusSearch() {
@@ -64,44 +67,52 @@ export class Sessions {
 
   #draw() {
     const found = matching(this.#items, this.#search.value);
-    const held = document.activeElement?.dataset?.session;
-    const asks = this.#list.querySelector(".asks"); // stays until it is answered
-    fill(this.#list, found.slice(0, MOST).map((each) => (asks?.dataset.session === nameOf(keyOf(each)) ? asks : this.#row(each))));
-    if (held) this.#list.querySelector(`a[data-session="${CSS.escape(held)}"]`)?.focus();
-    const more = found.length > MOST && `The newest ${MOST} of ${count(found.length, "session")}.`;
-    const none = !found.length && (this.#search.value.trim() ? "No matching sessions." : "No sessions yet.");
-    const whose = this.#where.isOperator && ` These are the sessions of ${this.#where.user}; name another user above.`;
-    fill(this.#foot, h("p", { class: "quiet" }, more || none, whose));
+    this.#rows.show(found.slice(0, MOST).map((each) => [nameOf(keyOf(each)), this.#about(each)]));
+    const more = found.length > MOST ? `The newest ${MOST} of ${count(found.length, "session")}.` : "";
+    const none = found.length ? "" : this.#search.value.trim() ? "No matching sessions." : "No sessions yet.";
+    const whose = this.#where.isOperator ? `These are the sessions of ${this.#where.user}; name another user above.` : "";
+    const says = [more, none, whose].filter(Boolean).join(" ");
+    if (this.#foot.textContent !== says) this.#foot.textContent = says;
   }
 
-  #row(session) {
+  /** What the row of a session shows. The question whether to delete it stays until it is answered. */
+  #about(session) {
     const key = keyOf(session);
     const name = nameOf(key);
-    const title = titleOf(session);
-    const href = `#/s/${[key.appName, key.userId, key.sessionId].map(encodeURIComponent).join("/")}`;
-    const ask = () => row.replaceWith(this.#question(key, title));
-    const { status, pending } = session;
-    const says = status === "paused" && pending ? "sr" : "state"; // the number that waits says so
-    const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
-    const row = h(
-      "li",
-      { class: "with-action" },
-      h(
-        "a",
-        { href, "data-session": name, "aria-current": name === this.#current ? "page" : null, class: status, title: session.id },
-        h("span", { class: "said" }, title),
-        h("span", { class: "meta" }, status && [h("span", { class: says }, status), says === "state" && " · "], h("span", { class: "whose" }, key.appName), " · ", h("time", { title: exact(session.lastUpdateTime) }, ago(session.lastUpdateTime)), waits),
-      ),
-      button(`Delete ${title}`, ask, { only: "bin" }),
-    );
-    return row;
+    if (this.#asked && name === nameOf(this.#asked.key)) return this.#asked;
+    const { status, pending, lastUpdateTime } = session;
+    return { key, title: titleOf(session), status, pending, lastUpdateTime, isCurrent: name === this.#current };
   }
 
-  #question(key, title) {
+  #drawRow(row, { key, title, status, pending, lastUpdateTime, isCurrent }) {
+    if (row.className !== "with-action") {
+      const href = `#/s/${[key.appName, key.userId, key.sessionId].map(encodeURIComponent).join("/")}`;
+      row.className = "with-action";
+      fill(row, h("a", { href, "data-session": nameOf(key), title: key.sessionId }), button("Delete", () => this.#ask({ key, title: row.querySelector(".said").textContent, asks: true }), { only: "bin" }));
+    }
+    const [link, bin] = row.children;
+    const says = status === "paused" && pending ? "sr" : "state"; // the number that waits says so
+    const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
+    look(link, status ?? "", isCurrent);
+    fill(
+      link,
+      h("span", { class: "said" }, title),
+      h("span", { class: "meta" }, status && [h("span", { class: says }, status), says === "state" && " · "], h("span", { class: "whose" }, key.appName), " · ", age(lastUpdateTime), waits),
+    );
+    for (const name of ["aria-label", "title"]) bin.setAttribute(name, `Delete ${title}`);
+  }
+
+  /** Ask whether to delete a session; null: no more. */
+  #ask(about) {
+    this.#asked = about;
+    this.#draw();
+  }
+
+  #drawQuestion(row, { key, title }) {
     const trouble = h("div");
     const keep = () => {
-      asks.remove();
-      this.#draw();
+      this.#ask(null);
+      row.querySelector(".icon-button")?.focus();
     };
     const go = async () => {
       try {
@@ -110,13 +121,15 @@ export class Sessions {
         fill(trouble, failure(error));
         return;
       }
-      asks.remove();
+      if (nameOf(this.#asked?.key ?? {}) === nameOf(key)) this.#asked = null;
+      this.#items = this.#items.filter((each) => nameOf(keyOf(each)) !== nameOf(key));
+      this.#draw();
       this.#onDeleted(key);
     };
     const sure = button("Delete", go, { kind: "danger small" });
-    const asks = h("li", { class: "asks", "data-session": nameOf(key) }, h("p", null, "Delete ", h("b", null, title), " with its runs and events, for good?"), trouble, h("div", { class: "actions" }, sure, button("Keep", keep, { kind: "small" })));
+    row.className = "asks";
+    fill(row, h("p", null, "Delete ", h("b", null, title), " with its runs and events, for good?"), trouble, h("div", { class: "actions" }, sure, button("Keep", keep, { kind: "small" })));
     queueMicrotask(() => sure.focus());
-    return asks;
   }
 }
 

@@ -1144,6 +1144,118 @@ async def test_a_long_session_is_not_drawn_again_for_each_chunk(browser, web) ->
         await page.locator("#main .details").get_by_text("As JSON").wait_for()
 
 
+async def test_rows_are_changed_in_place(browser, web) -> None:
+    """A list that is read again keeps its rows and buttons, so a click and the focus are not lost.
+
+    Cards that come later go where they belong. Ages grow by themselves.
+    """
+    async with tab(browser, web) as page:
+        await page.clock.install()
+        await page.reload()
+        await page.evaluate(
+            """async () => {
+                const load = (name) => import(new URL(`page/${name}.js`, location.href));
+                const [{ Runs }, { Sessions }] = [await load("runs"), await load("sessions")];
+                const { Inbox } = await load("inbox");
+                const others = window.fetch;
+                const about = (at) => ({ appName: "kept", userId: "u", sessionId: `s${at}` });
+                const ids = (at) => ({ invocationId: `i${at}`, callId: "c", kind: "input" });
+                const now = Date.now() / 1000;
+                const times = { updateTime: now, startTime: now, lastUpdateTime: now };
+                const said = (at) => ({ status: "completed", message: `run ${at}`, ...times });
+                const row = (at) => ({ ...about(at), ...ids(at), ...said(at), id: `s${at}` });
+                const card = (at) => ({ ...about(at), ...ids(at), name: "pay", askedAt: now + at });
+                window.rows = [3, 2, 1].map(row);
+                window.cards = [2, 4].map(card);
+                window.fetch = async (url, options) => {
+                    const { pathname, search } = url;
+                    if (!`${pathname}${search}`.includes("kept")) return others(url, options);
+                    if (pathname.endsWith("/counts")) return Response.json({ completed: 3 });
+                    if (pathname.endsWith("/pending")) {
+                        return Response.json({ pending: window.cards });
+                    }
+                    if (pathname.endsWith("/sessions")) return Response.json(window.rows);
+                    return Response.json({ invocations: window.rows, nextPageToken: "next" });
+                };
+                const sessions = new Sessions(() => {});
+                sessions.element.hidden = false;
+                const lists = [new Runs(), sessions, new Inbox(() => {}, () => {})];
+                window.elements = lists.map((each) => each.element);
+                document.getElementById("main").replaceChildren(...window.elements);
+                await lists[0].narrow({ app: "kept" });
+                await sessions.narrow({ apps: ["kept"], user: "u" });
+                await lists[2].narrow({ app: "kept" });
+                window.all = () => window.elements.map((each) =>
+                    [...each.querySelectorAll("a[href], article, .foot button, .chip")]);
+                window.before = window.all();
+                window.touched = [];
+                const seen = new MutationObserver((changes) => window.touched.push(...changes));
+                for (const each of window.elements) {
+                    for (const list of each.querySelectorAll(".run-list, .cards, .chips")) {
+                        seen.observe(list, { childList: true, subtree: true, attributes: true });
+                    }
+                }
+                window.again = async () => {
+                    for (const each of lists) await each.refresh();
+                };
+                window.change = async () => {
+                    const later = now + 1;
+                    window.rows[2] = { ...window.rows[2], status: "failed", lastUpdateTime: later };
+                    window.rows = [window.rows[2], row(4), ...window.rows.slice(0, 2)];
+                    window.cards = [1, 2, 3, 4, 5].map(card);
+                    await window.again();
+                };
+            }"""
+        )
+        await page.locator("#main [aria-label=Runs] [data-run=i1]").focus()
+        await page.evaluate("window.again()")
+        touched = "window.touched.map(({ type, target }) => [type, target.outerHTML])"
+        assert await page.evaluate(touched) == []
+        await page.locator("#main [aria-label=Runs] [data-run=i2]").focus()
+        await page.evaluate("window.change()")
+        kept = "window.before.flat().every((each) => window.all().flat().includes(each))"
+        assert await page.evaluate(kept)
+        focused = page.locator("#main [aria-label=Runs] [data-run=i2]")
+        await playwright.expect(focused).to_be_focused()
+        links = "[...window.elements[{}].querySelectorAll('.run-list a .said')]"
+        for at in (0, 1):
+            texts = await page.evaluate(links.format(at) + ".map((each) => each.textContent)")
+            assert sorted(texts) == ["run 1", "run 2", "run 3", "run 4"]
+            assert texts[0] == "run 1"
+        places = await page.locator("#main .inbox .where").all_inner_texts()
+        assert [place[-2:] for place in places] == ["s1", "s2", "s3", "s4", "s5"]
+        ages = page.locator("#main time")
+        assert {*await ages.all_inner_texts()} == {"now"}
+        await page.clock.run_for(150_000)
+        assert "now" not in await ages.all_inner_texts()
+
+
+async def test_the_theme_is_turned_and_nothing_else(browser, web) -> None:
+    """The lists stay as they are, and the button keeps the focus."""
+    async with tab(browser, web) as page:
+        await page.get_by_role("searchbox", name="Search runs").fill("fish")
+        theme = page.get_by_role("button", name="Dark or light")
+        before = await theme.locator("path").get_attribute("d")
+        await page.evaluate("window.parts = [...document.querySelectorAll('#side > *')]")
+        await theme.press("Enter")
+        assert await theme.locator("path").get_attribute("d") != before
+        await playwright.expect(theme).to_be_focused()
+        same = "[...document.querySelectorAll('#side > *')].every((one, at) => one === parts[at])"
+        assert await page.evaluate(same)
+
+
+async def test_the_seconds_of_a_wait_are_not_read_out(browser, web) -> None:
+    """Who listens hears once that the page connects again."""
+    async with tab(browser, web, ours=False) as page:
+        await page.route("**/sessions/away/events", lambda route: route.fulfill(status=503))
+        await page.goto(f"{web.url}/#/s/desk/user/away")
+        wait = page.get_by_text("Trying again in")
+        await wait.wait_for()
+        assert await page.locator(":is([role=status], [aria-live])", has=wait).count() == 0
+        heard = page.locator("#announcements", has_text="Reconnecting")
+        await playwright.expect(heard).to_have_count(1)
+
+
 async def test_a_late_answer_does_not_open_a_run_again(browser, web) -> None:
     """What the stream has told since the request is newer than its answer."""
     async with tab(browser, web) as page:
