@@ -7,7 +7,7 @@ import { Composer, summaryOf } from "./composer.js";
 import { announce, button, failure, fill, h, icon, neighbour, tellAges } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { empty } from "./panels.js";
-import { applyTheme, draftOf, isDark, place, prices, queuedIn, theme } from "./preferences.js";
+import { applyTheme, draftOf, isDark, place, prices, queuedIn, readPrices, theme } from "./preferences.js";
 import { Runs } from "./runs.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
@@ -303,14 +303,20 @@ function openPrices() {
   const lines = known.map(([model, [prompt, answer]]) => `${model} ${prompt} ${answer}`).join("\n");
   const input = h("textarea", { rows: 6, class: "mono", "aria-label": "Prices", spellcheck: "false", placeholder: "gemini-2.5-flash 0.30 2.50", value: lines });
   const save = () => {
-    const read = input.value.split("\n").map((line) => line.trim().split(/\s+/));
-    const fine = read.filter(([model, ...rest]) => model && rest.length === 2 && rest.every((each) => Number(each) >= 0));
-    prices.set(Object.fromEntries(fine.map(([model, ...rest]) => [model, rest.map(Number)])));
+    const read = readPrices(input.value);
+    if (read.wrong.length) {
+      const lines = read.wrong.map(([number, line]) => `Line ${number} cannot be read: ${line}`);
+      fill(trouble, failure({ message: `${lines.join("; ")}. Write the model and two plain numbers, such as ${input.placeholder}` }));
+      input.focus();
+      return;
+    }
+    prices.set(read.prices);
     element.close();
     view?.refresh();
   };
-  const about = h("p", { class: "hint" }, "Dollars per million tokens, a model a line: its name, the price of what it reads, the price of what it writes. * stands for all other models. Kept in this browser only.");
-  const element = dialog("Prices", about, input, h("div", { class: "actions" }, button("Save", save, { kind: "primary" })));
+  const about = h("p", { class: "hint" }, "Dollars per million tokens. Write one model per line: its name, the price of input tokens, the price of output tokens. * stands for all other models. Prices are kept in this browser only.");
+  const trouble = h("div");
+  const element = dialog("Prices", about, input, trouble, h("div", { class: "actions" }, button("Save", save, { kind: "primary" })));
 }
 
 // --- keys ---

@@ -70,17 +70,21 @@ export function pretty(value) {
   return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
 }
 
-/** The price of tokens: `prices` has dollars per million tokens, `{model: [prompt, candidates]}`. */
+/** The price of tokens as text: `prices` has dollars per million tokens, `{model: [prompt, candidates]}`. "" if no model has one. */
 export function costOf(models, prices) {
   let cost = 0;
-  let known = false;
+  let [known, missing] = [false, false];
   for (const [name, { prompt, candidates }] of Object.entries(models)) {
     const price = prices[name] ?? prices["*"];
-    if (!price) continue;
+    if (!price) {
+      missing ||= prompt + candidates > 0;
+      continue;
+    }
     known = true;
     cost += (prompt * price[0] + candidates * price[1]) / 1e6;
   }
-  return known ? cost : null;
+  if (!known || (missing && !cost)) return "";
+  return missing ? `at least ${money(cost)}` : money(cost);
 }
 
 export function money(dollars) {

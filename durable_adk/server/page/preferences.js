@@ -23,6 +23,20 @@ const kept = (name, otherwise, storage = "localStorage") => ({ get: () => read(s
 
 /** Dollars per million tokens: `{model: [prompt, answer]}`; `*` stands for all others. */
 export const prices = kept("prices", {});
+
+/** Read prices, a model a line; `wrong` are the lines that cannot be read, as `[number, text]`. */
+export function readPrices(text) {
+  const found = {};
+  const wrong = [];
+  for (const [index, line] of text.split("\n").entries()) {
+    const [model, ...rest] = line.trim().split(/\s+/);
+    const numbers = rest.map(Number);
+    if (numbers.length === 2 && numbers.every((each) => each >= 0 && each < Infinity)) found[model] = numbers;
+    else if (model) wrong.push([index + 1, line.trim()]);
+  }
+  return { prices: found, wrong };
+}
+
 export const place = kept("place", { app: "", user: "" });
 export const theme = kept("theme", "");
 /** The messages that wait for a session, `{invocation id: text}`; kept until the tab is closed. */

@@ -6,7 +6,7 @@ import { Composer, summaryOf } from "./composer.js";
 import { CLOSED, Conversation } from "./conversation.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { entryElement, errorText, looksOf } from "./entries.js";
-import { brief, clock, costOf, count, duration, money } from "./format.js";
+import { brief, clock, costOf, count, duration } from "./format.js";
 import { ArtifactsPanel, empty, StatePanel } from "./panels.js";
 import { prices, queuedIn } from "./preferences.js";
 import { Stream } from "./stream.js";
@@ -348,7 +348,7 @@ export class SessionView {
     if (looks === shown.headLooks) return;
     shown.headLooks = looks;
     const took = about && CLOSED.has(status) ? duration(about.updateTime - about.startTime) : "";
-    const facts = [took, run.usage.calls && count(run.usage.calls, "model call"), run.usage.total && count(run.usage.total, "token"), cost !== null && money(cost)];
+    const facts = [took, run.usage.calls && count(run.usage.calls, "model call"), run.usage.total && count(run.usage.total, "token"), cost];
     const { trouble, rewind } = shown;
     const held = shown.head.contains(document.activeElement) ? document.activeElement : null;
     const act = (path, body) => () => this.#act(run.invocationId, path, body, trouble);
@@ -421,7 +421,7 @@ export class SessionView {
       }
     }
     const cost = costOf(models, prices.get());
-    const facts = [runs.length && count(runs.length, "run"), this.#conversation.lastSeq && count(this.#conversation.lastSeq, "event"), total && count(total, "token"), cost !== null && money(cost)];
+    const facts = [runs.length && count(runs.length, "run"), this.#conversation.lastSeq && count(this.#conversation.lastSeq, "event"), total && count(total, "token"), cost];
     const text = facts.filter(Boolean).join(" · ");
     if (this.#summary.textContent !== text) this.#summary.textContent = text;
     this.#composer.running(Boolean(this.#active()));

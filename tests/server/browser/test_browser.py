@@ -514,6 +514,24 @@ async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
         assert await page.locator(".asked").get_by_role("button").count() == 0
 
 
+async def test_a_price_that_cannot_be_read_is_said_so(browser, web) -> None:
+    """The dialog stays open, with what was written, until every line can be read."""
+    async with tab(browser, web) as page:
+        await page.get_by_role("button", name="Prices").click()
+        box = page.get_by_role("textbox", name="Prices")
+        await box.fill("gemini 1 2\nother $0.30 2")
+        await page.get_by_role("button", name="Save").click()
+        alert = page.get_by_role("alert")
+        await playwright.expect(alert).to_contain_text("Line 2 cannot be read: other $0.30 2.")
+        await playwright.expect(box).to_be_focused()
+        assert await page.evaluate("localStorage.getItem('durable-adk.prices')") is None
+        await box.fill("gemini 1 2\nother 0.30 2")
+        await page.get_by_role("button", name="Save").click()
+        await box.wait_for(state="detached")
+        kept = await page.evaluate("JSON.parse(localStorage.getItem('durable-adk.prices'))")
+        assert kept == {"gemini": [1, 2], "other": [0.3, 2]}
+
+
 async def test_a_session_is_taken_back(browser, web) -> None:
     """A rewound run says so; the rewind has no status, and nothing is asked about it."""
     async with tab(browser, web) as page:

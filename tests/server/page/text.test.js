@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { argumentsLine, brief, costOf, duration } from "./format.js";
 import { inlines, linkTo, parseMarkdown } from "./markdown.js";
+import { readPrices } from "./preferences.js";
 import { parseCsv, tableOf } from "./tables.js";
 
 const types = (text) => parseMarkdown(text).map((each) => each.type);
@@ -72,6 +73,20 @@ test("numbers are said so that people read them", () => {
   assert.deepEqual([0.0123, 2.34, 90, 3700, 90000].map((each) => duration(each)), ["12 ms", "2.3 s", "1 min 30 s", "1 h 2 min", "1 d 1 h"]);
   assert.equal(argumentsLine({ a: "x", n: 2 }), 'a: "x", n: 2');
   assert.equal(brief("a".repeat(200), 10).length, 10);
-  assert.equal(costOf({ m: { prompt: 1e6, candidates: 1e6 } }, { m: [1, 2] }), 3);
-  assert.equal(costOf({ m: { prompt: 1, candidates: 1 } }, {}), null);
+  assert.equal(costOf({ m: { prompt: 1e6, candidates: 1e6 } }, { m: [1, 2] }), "$3.00");
+  assert.equal(costOf({ m: { prompt: 1, candidates: 1 } }, {}), "");
+});
+
+test("a cost that leaves out a model says so", () => {
+  const models = { m: { prompt: 1e6, candidates: 0 }, n: { prompt: 1, candidates: 0 } };
+  assert.equal(costOf(models, { m: [1, 2] }), "at least $1.00");
+  assert.equal(costOf(models, { m: [0, 2] }), "");
+  assert.equal(costOf(models, { m: [1, 2], "*": [0, 0] }), "$1.00");
+  assert.equal(costOf({ ...models, n: { prompt: 0, candidates: 0 } }, { m: [1, 2] }), "$1.00");
+});
+
+test("a price that is no plain number is told by its line", () => {
+  const { prices, wrong } = readPrices("a 0.30 2\n\nb $0.30 2\n c 0,30 2 \n* 1 3\nd 1\ne -1 2");
+  assert.deepEqual(prices, { a: [0.3, 2], "*": [1, 3] });
+  assert.deepEqual(wrong, [[3, "b $0.30 2"], [4, "c 0,30 2"], [6, "d 1"], [7, "e -1 2"]]);
 });
