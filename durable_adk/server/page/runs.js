@@ -9,6 +9,8 @@ const STATUSES = ["running", "paused", "completed", "failed", "cancelled"];
 const PAGE = 40;
 /** Most runs that the server lists at once. */
 const MOST = 200;
+/** Most runs that the server looks at for a text in one request: a page may have less than it could. */
+const LOOKED_AT = 2000;
 
 /** Users and apps may have sessions of the same id. */
 const sessionOf = ({ appName, userId, sessionId }) => JSON.stringify([appName, userId, sessionId]);
@@ -31,6 +33,7 @@ export class Runs {
   #current = {};
   #query = ""; // what the runs that are shown were asked by
   #loaded = false;
+  #searches = 1; // pages that the server gave up filling
   #counts = {};
   #rows = new Rows(this.#list, makeRow, drawRow);
   #statuses = new Rows(this.#chips, (about) => this.#makeChip(about), drawChip);
@@ -42,7 +45,7 @@ export class Runs {
       timer = setTimeout(() => this.#narrowed(), 200);
     };
     this.#search = h("input", { type: "search", id: "search", placeholder: "Search runs", "aria-label": "Search runs", "aria-keyshortcuts": "/", oninput: later });
-    this.element.append(h("div", { class: "search" }, this.#search), this.#chips, this.#trouble, this.#list, h("div", { class: "foot" }, this.#failed, this.#more, this.#none));
+    this.element.append(h("div", { class: "search" }, this.#search), this.#chips, this.#trouble, this.#list, h("div", { class: "foot" }, this.#failed, this.#none, this.#more));
     this.#drawChips();
   }
 
@@ -70,16 +73,17 @@ export class Runs {
   /** Read the counts and all that is shown again. */
   refresh = oneAtATime(async (signal) => {
     const query = JSON.stringify(this.#asks());
-    const wanted = query === this.#query ? Math.max(PAGE, this.#items.length) : PAGE;
+    const [wanted, searches] = query === this.#query ? [Math.max(PAGE, this.#items.length), this.#searches] : [PAGE, 1];
     try {
       const where = { app_name: this.#where.app, user_id: this.#where.user };
-      const [page, counts] = await Promise.all([this.#pages(wanted, signal), get(["invocations", "counts"], where, { signal })]);
+      const [page, counts] = await Promise.all([this.#pages(wanted, searches, signal), get(["invocations", "counts"], where, { signal })]);
       if (signal.aborted) return;
-      if (query === this.#query && this.#items.length > wanted) {
+      if (query === this.#query && (this.#items.length > wanted || this.#searches > searches)) {
         this.refresh(); // more were shown meanwhile
         return;
       }
       this.#query = query;
+      this.#searches = searches;
       this.#items = page.invocations;
       this.#next = page.nextPageToken ?? null;
       this.#loaded = true;
@@ -102,16 +106,16 @@ export class Runs {
     return get(["invocations"], { ...this.#asks(), limit, page_token: token }, { signal });
   }
 
-  /** The first runs, as many as are wanted, in as few pages as the server makes of them. */
-  async #pages(wanted, signal) {
+  /** The first runs, as many as are wanted, in as few pages as the server makes of them; of pages that it gives up filling as many as were asked for. */
+  async #pages(wanted, searches, signal) {
     const invocations = [];
-    for (let token = null; ; ) {
+    for (let [token, left] = [null, searches]; ; ) {
       const limit = Math.min(MOST, wanted - invocations.length);
       const page = await this.#page(token, limit, signal);
       invocations.push(...page.invocations);
       token = page.nextPageToken ?? null;
-      // A page may have less than it could: the server has looked at many for a text.
-      if (!token || page.invocations.length < limit || invocations.length >= wanted) return { invocations, nextPageToken: token };
+      if (page.invocations.length < limit) left -= 1;
+      if (!token || !left || invocations.length >= wanted) return { invocations, nextPageToken: token };
     }
   }
 
@@ -121,6 +125,7 @@ export class Runs {
     try {
       const page = await this.#page(this.#next);
       if (query !== this.#query) return;
+      if (page.invocations.length < PAGE) this.#searches += 1;
       const known = new Set(this.#items.map(keyOf));
       this.#items = [...this.#items, ...page.invocations.filter((each) => !known.has(keyOf(each)))];
       this.#next = page.nextPageToken ?? null;
@@ -153,7 +158,10 @@ export class Runs {
     this.#more.hidden = !this.#next;
     const narrowed = this.#search.value.trim() || this.#status;
     this.#none.hidden = this.#items.length > 0;
-    this.#none.textContent = narrowed ? "No run is like that." : "No runs yet. Send the first message.";
+    this.#none.textContent = narrowed ? "No matching runs." : "No runs yet. Send the first message.";
+    const goesOn = this.#next && !this.#items.length;
+    if (goesOn) this.#none.textContent = `None among the newest ${(this.#searches * LOOKED_AT).toLocaleString("en")} runs.`;
+    this.#more.textContent = goesOn ? "Search further" : "Show more";
   }
 }
 

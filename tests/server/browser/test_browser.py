@@ -491,6 +491,32 @@ async def test_the_list_of_runs_stays_as_long_as_it_is(browser, web) -> None:
         await playwright.expect(rows).to_have_count(1)
 
 
+async def test_a_search_goes_on_where_the_server_stops(browser, web) -> None:
+    """It says how many runs were looked at; what comes of it outlasts another look at the list."""
+    run = {"appName": "desk", "userId": "u", "sessionId": "s", "invocationId": "e"}
+    run |= {"status": "completed", "message": "an old fish", "updateTime": 1}
+
+    async def answer(route) -> None:
+        query = dict(parse_qsl(urlsplit(route.request.url).query))
+        at = int(query.get("page_token", 0)) + 1
+        found = [run] if at == 3 or "query" not in query else []
+        await route.fulfill(json={"invocations": found, "nextPageToken": str(at)})
+
+    async with tab(browser, web) as page:
+        await page.route(re.compile(r"/invocations\?"), answer)
+        side = page.get_by_role("navigation", name="Runs")
+        await page.get_by_role("searchbox", name="Search runs").fill("fish")
+        await side.get_by_text("None among the newest 2,000 runs.").wait_for()
+        await side.get_by_role("button", name="Search further").click()
+        await side.get_by_text("None among the newest 4,000 runs.").wait_for()
+        await side.get_by_role("button", name="Search further").click()
+        await side.get_by_role("link", name="an old fish").wait_for()
+        async with page.expect_response(re.compile("page_token=2")):
+            await page.get_by_role("button", name="Runs").click()
+        await playwright.expect(side.get_by_role("button", name="Show more")).to_be_visible()
+        await playwright.expect(side.get_by_role("link", name="an old fish")).to_be_visible()
+
+
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
     """A model's answer that only calls a tool has its agent, model and tokens, and its request.
 
@@ -867,6 +893,19 @@ async def test_a_field_is_called_what_it_shows(browser, web) -> None:
         )
         for name in ("size", "more", "JSON"):
             assert await page.get_by_role("textbox", name=name, exact=True).count() == 1
+
+
+async def test_the_field_of_a_message_grows_with_its_text(browser, web) -> None:
+    """Also with lines that are wrapped; no further than ten lines."""
+    async with tab(browser, web, "/#/new") as page:
+        box = page.get_by_role("textbox", name="Message")
+        heights = []
+        for text in ("", "a line", "wrapped " * 40, "wrapped " * 2000):
+            await box.fill(text)
+            heights.append((await box.bounding_box())["height"])
+        one, same, some, most = heights
+        assert one == same
+        assert 2 * one < some < most < 11 * one
 
 
 async def test_what_is_written_while_a_message_is_sent_is_kept(browser, web) -> None:
