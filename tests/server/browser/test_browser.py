@@ -1018,6 +1018,18 @@ async def test_many_tabs_of_a_browser_have_room(browser, web) -> None:
             await each.locator(f".runs [href*={names[-1]}].completed").wait_for()
 
 
+async def test_a_page_over_plain_http_follows_changes_by_itself(browser, web) -> None:
+    """Browsers have no locks there, which the tabs of a user would share a connection by."""
+    async with tab(browser, web) as page:
+        for there in ("navigator, 'locks'", "crypto, 'subtle'"):
+            await page.add_init_script(f"Object.defineProperty({there}, {{ value: undefined }})")
+        await page.reload()
+        await page.locator(".live.live").wait_for()
+        await say(page, "draw")
+        await ended(page)
+        await page.locator(".runs [aria-current].completed").wait_for()
+
+
 STREAMS = """async () => {
     const { Stream } = await import(new URL("page/stream.js", location.href));
     window.opened = [];
@@ -1078,7 +1090,7 @@ async def test_a_stream_that_only_fails_says_why_and_waits_longer(browser, web) 
     async with tab(browser, web) as page:
         await page.route("**/sessions/broken/events", lambda route: route.fulfill(**stream))
         await page.goto(f"{web.url}/#/s/desk/user/broken")
-        await page.get_by_text("It is gone.").wait_for()
+        await page.locator(".connection").get_by_text("It is gone.").wait_for()
         await page.goto(f"{web.url}/#/")
         await page.clock.install()
         await page.evaluate(STREAMS)
