@@ -2,14 +2,15 @@
 
 import asyncio
 import time
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from durable_adk.ops.app_declaration import AppDescription
 from durable_adk.server.feed import StatusItem
 from durable_adk.server.routes import changes
 from durable_adk.server.routes.changes import StatusChanges
+from durable_adk.server.services import ServerServices
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
@@ -20,7 +21,8 @@ class Store:
     def __init__(self) -> None:
         self.records: list[tuple[SessionKey, InvocationRecord]] = []
         self.failures = 0
-        self.apps = ["app"]
+        self.served: dict[str, AppDescription | None] = {}
+        """The apps of the server; none: those of the store."""
 
     def add(self, name: str, session: str = "s", app: str = "app") -> None:
         """Add an invocation that is running."""
@@ -34,9 +36,9 @@ class Store:
         )
         self.records.append((SessionKey(app, "u", session), record))
 
-    async def app_names(self) -> list[str]:
-        """Return the names of the apps."""
-        return self.apps
+    async def list_apps(self, _: str | None = None) -> list[str]:
+        """Return the names of the apps that have sessions."""
+        return sorted({key.app_name for key, _ in self.records})
 
     async def invocations_by_time(
         self, *, app_name: str, limit: int
@@ -57,8 +59,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def changes_of(store: Store) -> StatusChanges:
     """The changes in a store."""
-    services = SimpleNamespace(session_service=store, app_names=store.app_names)
-    return StatusChanges(cast("Any", services))
+    parts: dict[str, Any] = {"session_service": store, "client": None, "task_queue": str}
+    return StatusChanges(ServerServices(**parts, apps=store.served))
 
 
 async def first_of(store: Store, *names: str, failures: int = 0) -> str:
@@ -107,14 +109,13 @@ async def test_a_deleted_session_is_told(store: Store, monkeypatch: pytest.Monke
 
 async def test_an_app_that_is_looked_at_no_more_has_lost_no_session(store: Store) -> None:
     """A server that loads its apps looks at all of the store, and then at those alone."""
-    store.apps = ["app", "other"]
     store.add("a", "a", "other")
     store.add("b", "b")
     entries = await changes_of(store).follow(None, None)
     async with asyncio.timeout(10):
         store.add("c", "c")
         assert isinstance(await anext(entries), StatusItem)
-        store.apps = ["app"]
+        store.served["app"] = None
         del store.records[1]  # "b"
         store.add("d", "d")
         told = [await anext(entries), await anext(entries)]
@@ -123,6 +124,20 @@ async def test_an_app_that_is_looked_at_no_more_has_lost_no_session(store: Store
     await entries.aclose()
     found = sorted((item.type, item.session_id) for item in told)
     assert found == [("deleted", "b"), ("status", "d"), ("status", "e")]
+
+
+async def test_the_last_session_of_an_app_is_told(store: Store) -> None:
+    """With it, the store loses the app."""
+    store.add("a", "a")
+    store.add("b", "b", "other")
+    entries = await changes_of(store).follow(None, None)
+    async with asyncio.timeout(10):
+        store.add("c", "c", "other")
+        assert isinstance(await anext(entries), StatusItem)
+        del store.records[0]  # "a"
+        item = await anext(entries)
+    await entries.aclose()
+    assert (item.type, item.app_name, item.session_id) == ("deleted", "app", "a")
 
 
 async def test_a_failed_look_ends_nothing(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -104,7 +104,7 @@ class StatusChanges:
 
     async def _newest(self) -> "_Newest":
         """Return the newest invocations of each app."""
-        found = _Newest()
+        found = _Newest(frozenset(self._services.apps))
         for name in await self._services.app_names():
             newest = await self._services.session_service.invocations_by_time(
                 app_name=name, limit=_PAGE
@@ -133,12 +133,16 @@ class _Change:
 
 
 class _Newest:
-    """The newest invocations at one look, and the sessions that they are of."""
+    """The newest invocations at one look, and the sessions that they are of.
 
-    def __init__(self) -> None:
+    Args:
+        apps: The apps that are looked at; none: all of the store, which loses an app with its last
+            session. A server that loads its apps looks at all of the store before.
+    """
+
+    def __init__(self, apps: frozenset[str]) -> None:
+        self._apps = apps
         self._changes = list[_Change]()
-        self._apps = set[str]()
-        """Those that were looked at: others come and go, as when a server loads its apps."""
         self._sessions = dict[SessionKey, float]()
         """When the newest invocation of each got its status."""
         self._upto = dict[str, float]()
@@ -147,7 +151,6 @@ class _Newest:
     def add(self, app_name: str, changes: "list[_Change]") -> None:
         """Add those of an app."""
         self._changes += changes
-        self._apps.add(app_name)
         for change in changes:
             self._sessions[change.key] = max(change.time, self._sessions.get(change.key, 0.0))
         if len(changes) >= _PAGE:
@@ -159,7 +162,8 @@ class _Newest:
 
     def lacks(self, key: SessionKey, at: float) -> bool:
         """Whether this look would have found a session whose newest invocation is that old."""
-        is_within = key.app_name in self._apps and at > self._upto.get(key.app_name, 0.0)
+        is_looked_at = not self._apps or key.app_name in self._apps
+        is_within = is_looked_at and at > self._upto.get(key.app_name, 0.0)
         return is_within and key not in self._sessions
 
     def gone(self, later: "_Newest") -> list[DeletedItem]:
