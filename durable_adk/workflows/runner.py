@@ -1,7 +1,7 @@
 """How a worker runs workflow code: in the sandbox, and never from where a query has left it."""
 
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -22,10 +22,12 @@ def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
 
 
 def guarded(runner: WorkflowRunner) -> WorkflowRunner:
-    """Return a runner of the SDK as ours; one of somebody else's as it is."""
+    """Return a runner of the SDK as ours; of somebody else's, a sandbox passes our modules."""
     if isinstance(runner, SandboxedWorkflowRunner):
-        restrictions = _with_our_modules(runner.restrictions)
-        return _Sandboxed(restrictions=restrictions, runner_class=runner.runner_class)
+        runner = replace(runner, restrictions=_with_our_modules(runner.restrictions))
+        if type(runner) is not SandboxedWorkflowRunner:
+            return runner
+        return _Sandboxed(restrictions=runner.restrictions, runner_class=runner.runner_class)
     return _Unsandboxed() if type(runner) is UnsandboxedWorkflowRunner else runner
 
 
@@ -72,7 +74,8 @@ class _Activations:
     def __init__(self, instance: WorkflowInstance) -> None:
         self._activate = instance.activate
         self._length: int = 0
-        self._time: int = 0
+        self._task: tuple[int, int] = (0, 0)
+        """Of the last task: when it began, and the bytes of the history by then."""
         self._is_behind_a_task: bool = False
         """Whether the last news came without a task: it is longer, and no task has begun since."""
         self._is_moved: bool = False
@@ -87,7 +90,7 @@ class _Activations:
             completion = WorkflowActivationCompletion(run_id=act.run_id)
             completion.failed.failure.message = "A query has moved the workflow on; it is reloaded."
             return completion
-        length, time = act.history_length, act.timestamp.ToNanoseconds()
-        self._is_behind_a_task = length > self._length and time == self._time
-        self._length, self._time = length, time
+        length, task = act.history_length, (act.timestamp.ToNanoseconds(), act.history_size_bytes)
+        self._is_behind_a_task = length > self._length and task == self._task
+        self._length, self._task = length, task
         return self._activate(act)
