@@ -139,7 +139,7 @@ class InvocationAnswer(JsonModel):
     response: dict[str, Any] | None = None
     confirmed: bool | None = None
     """Only JSON's true is a yes; see `unclear`."""
-    unclear: bool = False
+    unclear: bool | None = None
     """Whether `confirmed` was given as something else, such as "yes" or 1. Who takes such an answer
     refuses it, and not who reads it: histories have some that were accepted."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -156,7 +156,8 @@ class InvocationAnswer(JsonModel):
     def parse(cls, raw: Any) -> Self:
         """Read an answer, or raise InvalidRequestError naming each bad field."""
         answer = parsed(cls, raw, "answer")
-        answer.unclear = answer.unclear or not isinstance(raw.get("confirmed"), bool | None)
+        if not isinstance(raw.get("confirmed"), bool | None):
+            answer.unclear = True
         if answer.answer_id is not None:
             answer.answer_id = check_id(answer.answer_id, "answer_id")
         if answer.steers is not None:
