@@ -174,15 +174,21 @@ def _tracked(
     return TrackedCall(pending, original)
 
 
-def with_deadlines(event: Event, waits: Mapping[str, Wait]) -> None:
-    """Note on an event, before it is committed, how long each of its calls waits for an answer."""
+def with_deadlines(event: Event, waits: Mapping[str, Wait], *, policies: bool = True) -> None:
+    """Note on an event, before it is committed, how long each of its calls waits for an answer.
+
+    Args:
+        event: The event.
+        waits: By call id.
+        policies: Whether to note what happens then, too.
+    """
     limited = {call_id: wait for call_id, wait in waits.items() if wait.deadline is not None}
     if limited:
-        event.custom_metadata = {
-            **(event.custom_metadata or {}),
-            DEADLINES: {call_id: wait.deadline for call_id, wait in limited.items()},
-            ON_DEADLINE: {call_id: wait.on_deadline for call_id, wait in limited.items()},
-        }
+        limits = {call_id: wait.deadline for call_id, wait in limited.items()}
+        event.custom_metadata = {**(event.custom_metadata or {}), DEADLINES: limits}
+        if policies:
+            decided = {call_id: wait.on_deadline for call_id, wait in limited.items()}
+            event.custom_metadata[ON_DEADLINE] = decided
 
 
 def _deadline(

@@ -39,6 +39,8 @@ from durable_adk.wire.manifest import AgentNode, Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import StepResult, ToolStep
 
+_NOTES_POLICIES = 4
+"""The first of the loop's rules by which a request says what its deadline does: `LOOP_RULES`."""
 MAX_TURN_BYTES = 8_000_000
 """Limit for the merged results of a turn; they are in no payload, and each has its own limit."""
 
@@ -198,7 +200,8 @@ class ToolTurn:
         waits = _waits(results)
         for request in made:
             calls = {call.id or "": about(call) for call in request.get_function_calls()}
-            with_deadlines(request, {name: waits.get(call, Wait()) for name, call in calls.items()})
+            asked = {name: waits.get(call, Wait()) for name, call in calls.items()}
+            with_deadlines(request, asked, policies=self._state.rules >= _NOTES_POLICIES)
         return made
 
     def _expect(self, requests: Sequence[Event], results: Sequence[StepResult]) -> None:

@@ -214,6 +214,13 @@ def test_a_call_says_what_happens_at_its_deadline():
     assert [call.on_deadline for call in pending_calls([turn, done, request])] == ["tell", None]
 
 
+def test_an_older_invocation_notes_no_policy():
+    """Its event must be the same as the one that an earlier release may have stored."""
+    turn = calls("i.1", ("a", "ask", {}))
+    with_deadlines(turn, {"a": Wait(deadline=60.0, on_deadline="reject")}, policies=False)
+    assert turn.custom_metadata == {"adk_deadlines": {"a": 60.0}}
+
+
 def test_ordinary_calls_wait_for_nobody():
     """A call that is not long-running is the loop's own, answered or not."""
     assert ids([calls("i.1", ("a", "look", {}))]) == []
