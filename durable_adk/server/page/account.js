@@ -54,7 +54,7 @@ export class Account {
   #ask(why) {
     if (this.#asking) return;
     this.#asking = true;
-    const said = h("div", null, why && failure({ message: `The server does not accept your token any more. ${why}` }));
+    const said = h("div", null, why && failure({ message: `The server no longer accepts your token. ${why}` }));
     const input = h("input", { type: "password", id: "token", required: true, autofocus: true, autocomplete: "off" });
     const use = async (event) => {
       event.preventDefault();
@@ -71,7 +71,7 @@ export class Account {
       location.reload();
     };
     const actions = h("div", { class: "actions" }, h("button", { type: "submit", class: "button primary" }, "Sign in"));
-    const form = h("form", { onsubmit: use }, said, h("div", { class: "field" }, h("label", { for: input.id }, "Bearer token"), input), h("p", { class: "hint" }, "It is kept until this tab is closed."), actions);
+    const form = h("form", { onsubmit: use }, said, h("div", { class: "field" }, h("label", { for: input.id }, "Bearer token"), input), h("p", { class: "hint" }, "The token is kept until you close this tab."), actions);
     this.#dialog("Sign in", form).addEventListener("close", () => (this.#asking = false));
   }
 }

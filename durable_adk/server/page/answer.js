@@ -117,7 +117,7 @@ const BODIES = {
       "div",
       { class: "body" },
       argumentList(pending.arguments ?? {}),
-      payload && h("h3", null, "Asked of you"),
+      payload && h("h3", null, "Fill in"),
       payload?.element,
       h(
         "div",
@@ -162,7 +162,7 @@ const BODIES = {
     const url = /^https?:\/\//i.test(oauth?.authUri ?? "") ? oauth.authUri : null;
     const command = h("code", null, `durable-adk credential ${pending.callId.slice(0, 16)}`);
     if (!url) {
-      return h("div", { class: "body" }, h("p", null, "The tool needs a credential. Give it where it is not shown: ", command));
+      return h("div", { class: "body" }, h("p", null, "The tool needs a credential. Enter it on the command line, where it is not shown: ", command));
     }
     const back = h("input", { type: "url", id: `back-${pending.sessionId}-${pending.callId}`, placeholder: "https://…", autocomplete: "off" });
     const answer = () => {
@@ -172,7 +172,7 @@ const BODIES = {
     return h(
       "div",
       { class: "body" },
-      h("p", null, h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Sign in"), ", and give the address that you were sent back to. Or: ", command),
+      h("p", null, h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Sign in"), ", then paste the address that you were sent back to. Or run: ", command),
       h("div", { class: "field" }, h("label", { for: back.id }, "Address"), back),
       h("div", { class: "actions" }, button("Send", answer, { kind: "primary" })),
     );

@@ -19,10 +19,10 @@ const KEYS = [
   ["n", "new session"],
   ["c", "write a message"],
   ["i", "inbox"],
-  ["a / r", "approve, reject the card that is chosen, or the only one"],
-  ["t", "dark or light"],
-  ["Esc", "leave a field"],
-  ["?", "this help"],
+  ["a / r", "approve or reject the selected card, or the only one"],
+  ["t", "switch between dark and light"],
+  ["Esc", "leave the field"],
+  ["?", "show these keys"],
 ];
 
 const main = document.getElementById("main");
@@ -54,7 +54,7 @@ const appSelect = h("select", { "aria-label": "App", onchange: moved });
 const userInput = h("input", { "aria-label": "User", placeholder: "All users", hidden: true, autocomplete: "off", spellcheck: "false", onchange: moved });
 
 const themeIcon = () => (isDark() ? "sun" : "moon");
-const themeButton = button("Dark or light", turn, { only: themeIcon(), "aria-keyshortcuts": "t" });
+const themeButton = button("Switch between dark and light", turn, { only: themeIcon(), "aria-keyshortcuts": "t" });
 
 function drawSide() {
   fill(
@@ -135,7 +135,7 @@ function moved() {
 function showUsers({ userId, isOperator }) {
   for (const each of [userInput, newUser, newUserLabel]) each.hidden = !isOperator;
   newUser.placeholder = userId ?? "user";
-  noApp.textContent = isOperator ? "No app is served yet. Start a worker: durable-adk web TARGET." : "You have no app yet. Ask the operator of this server.";
+  noApp.textContent = isOperator ? "No apps yet. Start a worker: durable-adk web TARGET." : "You have no apps yet. Ask the operator of this server.";
   view?.refresh(); // it says who is who
 }
 
@@ -179,7 +179,7 @@ function namesIn(path) {
   try {
     return path.split("/").map(decodeURIComponent);
   } catch {
-    announce("This address cannot be read.");
+    announce("This address is not valid.");
     return [""];
   }
 }
@@ -213,8 +213,8 @@ function showSession([appName, userId, sessionId], run) {
 
 function welcome() {
   const start = h("a", { href: "#/new", class: "button primary" }, icon("plus"), "New session");
-  const about = "Choose a run on the left, or start a session. Runs are durable: close this page, stop the server, start it again, and go on reading where you were.";
-  return h("section", { class: "page" }, h("h1", { class: "sr" }, "Runs"), empty("Nothing is chosen.", about, start));
+  const about = "Choose a run on the left, or start a session. Runs are durable: you can close this page or restart the server, and continue where you left off.";
+  return h("section", { class: "page" }, h("h1", { class: "sr" }, "Runs"), empty("Nothing selected.", about, start));
 }
 
 const newApp = h("select", { id: "new-app" });

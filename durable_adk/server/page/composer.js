@@ -71,7 +71,7 @@ export class Composer {
     if (!message.steer) return this.#deliver(message);
     this.#underWay.set(null);
     this.#takeBack(message);
-    return fill(this.#status, failure({ message: "It is not known whether this message has arrived. Sent again it arrives once." }));
+    return fill(this.#status, failure({ message: "This message may or may not have arrived. If you send it again, it is delivered only once." }));
   }
 
   focus() {
@@ -86,7 +86,7 @@ export class Composer {
   }
 
   #draw() {
-    const steer = this.#running && button("Steer", () => this.#submit(true), { kind: "small", title: "Deliver it to the run that is active" });
+    const steer = this.#running && button("Steer", () => this.#submit(true), { kind: "small", title: "Deliver the message to the active run" });
     const label = this.#running ? "Send after this run" : "Send";
     fill(this.#actions, steer, button(label, () => this.#submit(false), { only: "send", kind: "primary round" }));
   }
@@ -114,7 +114,7 @@ export class Composer {
   async #attach(picker) {
     for (const file of picker.files) {
       if (file.size > LARGEST) {
-        fill(this.#status, failure({ message: `${file.name} is larger than a message may be (700 KB).` }));
+        fill(this.#status, failure({ message: `${file.name} is too large. A message can have at most 700 KB.` }));
         continue;
       }
       const data = await base64(file);

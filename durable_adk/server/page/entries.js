@@ -59,7 +59,7 @@ const KINDS = {
     const again = entry.attempt > 1 && h("span", { class: "facts" }, `attempt ${entry.attempt}`);
     const by = h("p", { class: "by" }, h("span", { class: "author" }, entry.author), h("span", { class: "writing" }, "writing"), again);
     const thought = entry.thought && h("details", { class: "thought", open: !entry.text }, h("summary", null, "Thinking"), prose(entry.thought));
-    const gap = entry.missing && h("p", { class: "quiet" }, "Some of the text is missing until the whole is committed.");
+    const gap = entry.missing && h("p", { class: "quiet" }, "Part of the text is missing until the whole answer is stored.");
     return { body: [by, thought, entry.text ? prose(entry.text) : null, gap] };
   },
 
@@ -90,7 +90,7 @@ const KINDS = {
     if (pending) return { name: "request", mark: "waiting", body: context.card(pending) };
     const about = entry.about?.name ?? "";
     const said = {
-      waiting: `Waits for a decision on ${about || "a credential"}`,
+      waiting: `Waiting for a decision on ${about || "a credential"}`,
       stopped: `Stopped before a decision on ${about || "a credential"}`,
       approved: `Approved ${about}`,
       rejected: `Rejected ${about}`,
@@ -130,7 +130,7 @@ const KINDS = {
   },
 
   transfer: (entry) => ({ name: "transfer", body: [entry.answers && by(entry), h("p", { class: "line" }, h("strong", null, entry.author), " hands over to ", h("strong", null, entry.to))] }),
-  rewind: (entry) => ({ name: "rewind", body: h("p", { class: "line" }, "The session was taken back to before a run. What came after it is not part of the conversation any more.") }),
+  rewind: (entry) => ({ name: "rewind", body: h("p", { class: "line" }, "The session was rewound to before a run. What came after is no longer part of the conversation.") }),
   compaction: (entry) => ({ name: "summary", body: [h("p", { class: "line" }, "Earlier events are summarized for the model."), (entry.summary?.parts ?? []).map(part)] }),
   change: (entry) => ({ name: "state change", body: h("p", { class: "line" }, `${entry.author} changed `, changes(entry)) }),
 };
@@ -157,7 +157,7 @@ export function errorText(error) {
 
 function outcome(entry) {
   const last = entry.responses.at(-1);
-  const open = { running: "has not returned yet", waiting: last && "waits for a decision", stopped: "was stopped" }[entry.state];
+  const open = { running: "has not returned yet", waiting: last && "is waiting for a decision", stopped: "was stopped" }[entry.state];
   if (open && (!last || last.response.error)) return h("p", { class: "result quiet" }, open);
   if (!last) return null;
   const result = unwrapped(last.response);
@@ -200,7 +200,7 @@ function details(entry, context) {
     entry.kind === "message" && entry.role === "agent" && section("Response", json(entry.event.content)),
     Object.keys(delta).length > 0 && section("State change", argumentList(delta)),
     section("Commit", argumentList(facts(entry))),
-    ...(entry.responses ?? []).filter((each) => each.seq !== entry.seq).map((each) => section("Commit of the response", argumentList(facts(each)))),
+    ...(entry.responses ?? []).filter((each) => each.seq !== entry.seq).map((each) => section("Response commit", argumentList(facts(each)))),
     section("Event", raw(last.event)),
     context.temporalUrl(entry) && h("p", null, h("a", { href: context.temporalUrl(entry), target: "_blank", rel: "noopener noreferrer" }, "Workflow in Temporal ", icon("out"))),
   ];
@@ -222,7 +222,7 @@ function facts({ seq, event, time, author }) {
     invocation: event.invocationId,
     model: event.modelVersion,
     "finish reason": event.finishReason,
-    tokens: usage && `${usage.promptTokenCount ?? 0} in, ${usage.candidatesTokenCount ?? 0} out${usage.thoughtsTokenCount ? `, ${usage.thoughtsTokenCount} of thoughts` : ""}${usage.cachedContentTokenCount ? `, ${usage.cachedContentTokenCount} from the cache` : ""}`,
+    tokens: usage && `${usage.promptTokenCount ?? 0} in, ${usage.candidatesTokenCount ?? 0} out${usage.thoughtsTokenCount ? `, ${usage.thoughtsTokenCount} for thinking` : ""}${usage.cachedContentTokenCount ? `, ${usage.cachedContentTokenCount} cached` : ""}`,
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null && value !== ""));
 }

@@ -32,7 +32,7 @@ export function formOf(field, initial, draft = null) {
     const problems = broken.length ? [] : problemsOf(field, value);
     for (const { path, message } of problems) show(element, path, message);
     const general = problems.length || broken.length;
-    summary.textContent = general ? "Not sent: see the fields above." : "";
+    summary.textContent = general ? "Not sent. Correct the fields above." : "";
     element.querySelector("[aria-invalid], [data-unreadable]")?.focus();
     return general ? null : { value };
   };
@@ -179,7 +179,7 @@ const INPUTS = {
       const input = inputOf(each.field, first, each.name, at);
       const label = input.element.querySelector(":scope > label");
       if (each.required && label) {
-        label.append(h("span", { class: "needed", title: "needed", "aria-hidden": "true" }, " *"));
+        label.append(h("span", { class: "needed", title: "required", "aria-hidden": "true" }, " *"));
         input.element.querySelector("input:not([type=checkbox]), select, textarea")?.setAttribute("aria-required", "true");
       }
       return { ...each, ...input };
@@ -211,7 +211,7 @@ const INPUTS = {
         return read;
       } catch (error) {
         input.dataset.unreadable = "";
-        element.querySelector(".problem").textContent = `is no JSON: ${error.message}`;
+        element.querySelector(".problem").textContent = `Not valid JSON: ${error.message}`;
         return null;
       }
     };
@@ -241,7 +241,7 @@ function optional(field, initial, name, path) {
   };
   box.addEventListener("change", draw);
   draw();
-  const label = h("label", { for: id }, `Give ${field.title || name || "a value"}`);
+  const label = h("label", { for: id }, `Set ${field.title || name || "a value"}`);
   const element = h("div", { class: "optional" }, h("div", { class: "field check" }, box, label), place);
   return { element, value: () => (inner ? inner.value() : null) };
 }

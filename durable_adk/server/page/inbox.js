@@ -59,8 +59,8 @@ export class Inbox {
     }
     fill(this.#trouble);
     this.#draw([...pending].sort((one, other) => one.askedAt - other.askedAt));
-    const says = !next && pending.length ? count(pending.length, "call waits", "calls wait") : `The first ${pending.length} calls that wait`;
-    fill(this.#lead, pending.length ? `${says} for a person, oldest first.` : "");
+    const says = !next && pending.length ? count(pending.length, "call is", "calls are") : `Showing the first ${pending.length} calls`;
+    fill(this.#lead, pending.length ? `${says} waiting for a person, oldest first.` : "");
     this.#more.hidden = !next;
     this.#onCount(pending.length ? `${pending.length}${next ? "+" : ""}` : "");
   });
@@ -83,8 +83,8 @@ export class Inbox {
   }
 
   #card(about) {
-    if (!about) return empty("Nothing waits for you.", "Calls that need an approval, an answer or a credential appear here by themselves. The runs that asked hold no process while they wait.");
-    announce(`${about.name} waits for you.`);
+    if (!about) return empty("Nothing is waiting for you.", "Calls that need an approval, an answer or a credential appear here. Runs use no process while they wait.");
+    announce(`${about.name} is waiting for you.`);
     return answerCard(about, { done: (why) => this.#answered(about, why), place: whereabouts(about) });
   }
 }

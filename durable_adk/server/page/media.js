@@ -38,7 +38,7 @@ const SHOW = {
   image: (url, name) => h("img", { src: url, alt: name, loading: "lazy" }),
   pdf: (url, name) => h("iframe", { src: url, title: name }),
   audio: (url) => h("audio", { src: url, controls: true }),
-  file: () => h("p", { class: "quiet" }, "Cannot be shown here."),
+  file: () => h("p", { class: "quiet" }, "No preview. Save the file to open it."),
   text: (_, name, bytes) => plain(textOf(bytes)),
   markdown: (_, name, bytes) => prose(textOf(bytes)),
   csv: (_, name, bytes) => rows(parseCsv(textOf(bytes)), name),
@@ -57,12 +57,12 @@ const SHOW = {
 function rows([head = [], ...others], name) {
   const shown = table(head, others.slice(0, MOST_ROWS), name);
   if (others.length <= MOST_ROWS) return shown;
-  return h("div", null, shown, h("p", { class: "quiet" }, `The first ${MOST_ROWS} of ${others.length} rows.`));
+  return h("div", null, shown, h("p", { class: "quiet" }, `Showing the first ${MOST_ROWS} of ${others.length} rows.`));
 }
 
 function plain(text) {
   const cut = text.length > MOST_TEXT;
-  return h("div", null, h("pre", { class: "code", tabindex: 0 }, h("code", null, text.slice(0, MOST_TEXT))), cut && h("p", { class: "quiet" }, "Cut here; save it to see all."));
+  return h("div", null, h("pre", { class: "code", tabindex: 0 }, h("code", null, text.slice(0, MOST_TEXT))), cut && h("p", { class: "quiet" }, "Truncated here. Save the file to see all of it."));
 }
 
 /** Bytes of base64, in the URL's alphabet too. */

@@ -35,7 +35,7 @@ async function show(place, event, key, state) {
 function shown({ model, systemInstruction, contents = [], tools = [], config = {}, differences = [] }) {
   const declared = tools.flatMap(declarations);
   return [
-    h("p", { class: "quiet" }, `Built again by the agent’s present code.${differences.length ? " The model may have got something else:" : ""}`),
+    h("p", { class: "quiet" }, `Rebuilt with the agent’s current code.${differences.length ? " The model may have received something different:" : ""}`),
     differences.length > 0 && h("ul", { class: "quiet" }, differences.map((each) => h("li", null, each))),
     systemInstruction && part("System instruction", text(systemInstruction)),
     part(count(contents.length, "message"), contents.map(message)),
@@ -62,7 +62,7 @@ function said(each) {
   const { functionCall: call, functionResponse: response, inlineData: file } = each;
   if (call) return [h("p", { class: "quiet" }, "calls ", h("span", { class: "mono" }, call.name)), text(pretty(call.args ?? {}))];
   if (response) return [h("p", { class: "quiet" }, h("span", { class: "mono" }, response.name), " returned"), text(pretty(response.response ?? {}))];
-  if (file) return h("p", { class: "quiet" }, `A file, ${file.displayName ?? file.mimeType}.`);
+  if (file) return h("p", { class: "quiet" }, `File: ${file.displayName ?? file.mimeType}`);
   return text(pretty(each));
 }
 

@@ -128,7 +128,7 @@ export function emptyOf(field) {
 export function problemsOf(field, value, path = "") {
   if (value === null || value === undefined) {
     const fine = field.nullable || field.kind === "json";
-    return fine ? [] : [{ path, message: "is needed" }];
+    return fine ? [] : [{ path, message: "Required" }];
   }
   const check = CHECKS[field.kind];
   return check ? check(field, value, path) : [];
@@ -136,37 +136,37 @@ export function problemsOf(field, value, path = "") {
 
 const CHECKS = {
   string: ({ schema }, value, path) => {
-    if (typeof value !== "string") return [{ path, message: "must be a text" }];
+    if (typeof value !== "string") return [{ path, message: "Must be text" }];
     if (value.length < (schema.minLength ?? 0)) {
-      const least = schema.minLength === 1 ? "is needed" : `needs ${schema.minLength} characters`;
+      const least = schema.minLength === 1 ? "Required" : `Must have at least ${schema.minLength} characters`;
       return [{ path, message: least }];
     }
     if (value.length > (schema.maxLength ?? Infinity)) {
-      return [{ path, message: `has more than ${schema.maxLength} characters` }];
+      return [{ path, message: `Must have at most ${schema.maxLength} characters` }];
     }
-    return matches(schema.pattern, value) ? [] : [{ path, message: `must match ${schema.pattern}` }];
+    return matches(schema.pattern, value) ? [] : [{ path, message: `Must match ${schema.pattern}` }];
   },
   number: (field, value, path) => range(field, value, path),
   integer: (field, value, path) =>
-    Number.isInteger(value) || isExact(value) ? range(field, value, path) : [{ path, message: "must be a whole number" }],
+    Number.isInteger(value) || isExact(value) ? range(field, value, path) : [{ path, message: "Must be a whole number" }],
   boolean: (_, value, path) =>
-    typeof value === "boolean" ? [] : [{ path, message: "must be yes or no" }],
+    typeof value === "boolean" ? [] : [{ path, message: "Must be yes or no" }],
   enum: ({ options }, value, path) =>
-    options.includes(value) ? [] : [{ path, message: `must be one of ${options.join(", ")}` }],
+    options.includes(value) ? [] : [{ path, message: `Must be one of ${options.join(", ")}` }],
   array: ({ item, schema }, value, path) => {
-    if (!Array.isArray(value)) return [{ path, message: "must be a list" }];
+    if (!Array.isArray(value)) return [{ path, message: "Must be a list" }];
     const inside = value.flatMap((each, index) => problemsOf(item, each, join(path, index)));
     if (value.length < (schema.minItems ?? 0)) {
-      return [{ path, message: `needs at least ${schema.minItems}` }, ...inside];
+      return [{ path, message: `Must have at least ${schema.minItems} items` }, ...inside];
     }
     if (value.length > (schema.maxItems ?? Infinity)) {
-      return [{ path, message: `takes at most ${schema.maxItems}` }, ...inside];
+      return [{ path, message: `Must have at most ${schema.maxItems} items` }, ...inside];
     }
     return inside;
   },
   object: ({ properties }, value, path) => {
     if (typeof value !== "object" || Array.isArray(value)) {
-      return [{ path, message: "must be an object" }];
+      return [{ path, message: "Must be an object" }];
     }
     return properties.flatMap(({ name, required, field }) => {
       if (value[name] === undefined && !required) return [];
@@ -177,10 +177,10 @@ const CHECKS = {
 
 function range({ schema }, value, path) {
   if (!isExact(value) && !Number.isFinite(value)) {
-    return [{ path, message: "must be a number" }];
+    return [{ path, message: "Must be a number" }];
   }
   const wrong = BOUNDS.find(([name, _, fits]) => schema[name] !== undefined && !fits(comparable(value), comparable(schema[name])));
-  return wrong ? [{ path, message: `must be ${wrong[1]} ${sourceOf(schema[wrong[0]])}` }] : [];
+  return wrong ? [{ path, message: `Must be ${wrong[1]} ${sourceOf(schema[wrong[0]])}` }] : [];
 }
 
 const BOUNDS = [

@@ -48,7 +48,7 @@ export class SessionView {
 
   #timeline = h("div", { class: "timeline", id: TABS.Timeline, role: "tabpanel", "aria-labelledby": "tab-Timeline" });
   #panel = h("div", { class: "panel", id: TABS.State, role: "tabpanel" });
-  #tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Of the session" });
+  #tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Session views" });
   #summary = h("p", { class: "facts" });
   #connection = h("div", { class: "connection" });
   #queue = h("div", { class: "queue", role: "status" });
@@ -207,16 +207,16 @@ export class SessionView {
       this.#absent = state === "absent";
       this.#loaded = true;
       const begins = this.#absent && this.#queued.size; // its first run creates it
-      fill(this.#timeline, begins ? empty("A new session.", "The message is kept. Waiting for a worker to begin…") : failure(error));
+      fill(this.#timeline, begins ? empty("This is a new session.", "The message is stored. Waiting for a worker to start…") : failure(error));
       fill(this.#connection);
     }
     if (state === "waiting") {
       const left = h("span");
-      const tick = () => (left.textContent = `Trying again in ${Math.max(0, Math.ceil((until - Date.now()) / 1000))} s.`);
+      const tick = () => (left.textContent = `Retrying in ${Math.max(0, Math.ceil((until - Date.now()) / 1000))} s.`);
       tick();
       this.#ticker = setInterval(tick, 500);
       const again = button("Try now", () => this.#stream.hurry(), { kind: "small" });
-      const says = `Reconnecting… The run goes on without this page. ${why}`;
+      const says = `Reconnecting… The run continues without this page. ${why}`;
       const held = this.#connection.contains(document.activeElement);
       announce(says); // once; nobody wants to hear the seconds
       fill(this.#connection, h("div", { class: "notice" }, h("span", null, says), left, again));
@@ -246,7 +246,7 @@ export class SessionView {
     if (this.#loaded) this.#timeline.querySelector(":scope > .loading")?.remove();
     this.#timeline.querySelector(":scope > .empty")?.remove();
     if (!runs.length && this.#loaded && !this.#timeline.querySelector(".failure")) {
-      this.#timeline.append(empty("A new session.", "Write the first message below. Every event is stored before you see it, so you may close this page at any time."));
+      this.#timeline.append(empty("This is a new session.", "Write the first message below. Every event is stored before you see it, so you can close this page at any time."));
     }
     const priced = prices.get();
     for (const [index, run] of runs.entries()) this.#drawRun(run, index, priced);
@@ -380,7 +380,7 @@ export class SessionView {
       for (const one of [each, sure]) one.disabled = true;
       try {
         await post(sessionPath(this.#key, "rewind"), { invocationId: run.invocationId });
-        announce("The session was taken back.");
+        announce("The session was rewound.");
         fill(trouble);
         this.element.querySelector("h1").focus({ preventScroll: true });
       } catch (error) {
@@ -389,8 +389,8 @@ export class SessionView {
         each.focus();
       }
     };
-    const sure = button("Take it back", go, { kind: "danger small" });
-    const question = h("div", { class: "asks" }, h("span", null, "Take the session back to before this run?"), sure, button("Keep", keep, { kind: "small" }));
+    const sure = button("Confirm", go, { kind: "danger small" });
+    const question = h("div", { class: "asks" }, h("span", null, "Rewind the session to before this run?"), sure, button("Keep", keep, { kind: "small" }));
     const each = button("Rewind", () => {
       fill(trouble, question);
       sure.focus();
@@ -466,7 +466,7 @@ export class SessionView {
 
   /** The messages that were sent and stand in no run yet. */
   #drawQueue() {
-    const why = this.#active() ? "Waits until the run before it has ended: " : "Waits for a worker: ";
+    const why = this.#active() ? "Waiting for the current run to end: " : "Waiting for a worker: ";
     const looks = JSON.stringify([why, ...this.#queued]);
     if (looks === this.#queue.dataset.looks) return;
     this.#queue.dataset.looks = looks;

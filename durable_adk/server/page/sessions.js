@@ -68,9 +68,9 @@ export class Sessions {
   #draw() {
     const found = matching(this.#items, this.#search.value);
     this.#rows.show(found.slice(0, MOST).map((each) => [nameOf(keyOf(each)), this.#about(each)]));
-    const more = found.length > MOST ? `The newest ${MOST} of ${count(found.length, "session")}.` : "";
+    const more = found.length > MOST ? `Showing the newest ${MOST} of ${count(found.length, "session")}.` : "";
     const none = found.length ? "" : this.#search.value.trim() ? "No matching sessions." : "No sessions yet.";
-    const whose = this.#where.isOperator ? `These are the sessions of ${this.#where.user}; name another user above.` : "";
+    const whose = this.#where.isOperator ? `Showing sessions of ${this.#where.user}. Enter another user above.` : "";
     const says = [more, none, whose].filter(Boolean).join(" ");
     if (this.#foot.textContent !== says) this.#foot.textContent = says;
   }
@@ -128,7 +128,7 @@ export class Sessions {
     };
     const sure = button("Delete", go, { kind: "danger small" });
     row.className = "asks";
-    fill(row, h("p", null, "Delete ", h("b", null, title), " with its runs and events, for good?"), trouble, h("div", { class: "actions" }, sure, button("Keep", keep, { kind: "small" })));
+    fill(row, h("p", null, "Permanently delete ", h("b", null, title), " with its runs and events?"), trouble, h("div", { class: "actions" }, sure, button("Keep", keep, { kind: "small" })));
     queueMicrotask(() => sure.focus());
   }
 }

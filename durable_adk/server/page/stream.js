@@ -129,12 +129,12 @@ export class Stream {
     try {
       item = parse(data);
     } catch {
-      console.error("The server sent an item that is no JSON.", data);
+      console.error("The server sent an item that is not valid JSON.", data);
       return;
     }
     if (event === "error") {
       this.#refused = true;
-      throw new Error(item.error?.message ?? "The server cannot go on.");
+      throw new Error(item.error?.message ?? "The server cannot continue.");
     }
     this.#works();
     this.#onItem(item, event);

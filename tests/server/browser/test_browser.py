@@ -137,7 +137,7 @@ async def test_a_call_is_approved_in_the_inbox(browser, web) -> None:
         await card.get_by_role("button", name="Approve").click()
         await seen(page, "pay is done.")
         await ended(page)
-        await inbox.get_by_text("Nothing waits for you.").wait_for()
+        await inbox.get_by_text("Nothing is waiting for you.").wait_for()
         assert len(await numbers(page)) == len(set(await numbers(page)))
 
 
@@ -214,7 +214,7 @@ async def test_a_key_decides_only_a_call_that_is_chosen(browser, web) -> None:
         await page.keyboard.press("a")
         await playwright.expect(cards).to_have_count(1)
         await page.keyboard.press("r")
-        await page.get_by_text("Nothing waits for you.").wait_for()
+        await page.get_by_text("Nothing is waiting for you.").wait_for()
         await playwright.expect(page.get_by_role("heading", name="Inbox")).to_be_focused()
         assert sent == ["c1", "c2", "c3", "c0"]
 
@@ -249,7 +249,7 @@ async def test_a_long_running_call_is_answered(browser, web) -> None:
         await card.get_by_role("button", name="Answer with JSON").click()
         await card.get_by_label("JSON").fill('{"fish": "trout"}')
         await page.goto(f"{web.url}/#/s/%E0%A4%A")  # no address; what is written is kept
-        await page.get_by_text("Nothing is chosen.").wait_for()
+        await page.get_by_text("Nothing selected.").wait_for()
         await page.go_back()
         written = await card.get_by_label("JSON").input_value()
         assert json.loads(written) == {"fish": "trout"}
@@ -366,7 +366,7 @@ async def test_a_page_without_apps_waits_for_them(browser, web) -> None:
         )
         await page.reload()
         await page.get_by_role("link", name="New session").first.click()
-        await page.get_by_text("No app is served yet. Start a worker").wait_for()
+        await page.get_by_text("No apps yet. Start a worker").wait_for()
         user = page.locator(".scope input")
         await user.press_sequentially("ali")
         await page.evaluate("window.waited")
@@ -384,7 +384,7 @@ async def test_a_page_without_apps_waits_for_them(browser, web) -> None:
         caller["isOperator"] = False
         apps.clear()
         await page.reload()
-        await page.get_by_text("You have no app yet. Ask the operator of this server.").wait_for()
+        await page.get_by_text("You have no apps yet. Ask the operator of this server.").wait_for()
 
 
 async def test_a_session_without_a_run_is_found_and_deleted(browser, web) -> None:
@@ -400,7 +400,7 @@ async def test_a_session_without_a_run_is_found_and_deleted(browser, web) -> Non
         await page.get_by_role("button", name="Delete empty1").click()
         assert (await page.request.get(f"{place}/empty1")).ok
         await page.keyboard.press("Enter")
-        await page.get_by_text("Nothing is chosen.").wait_for()
+        await page.get_by_text("Nothing selected.").wait_for()
         listed = page.get_by_role("navigation", name="Sessions").get_by_role("listitem")
         await playwright.expect(listed).to_have_count(1)
         assert [(await page.request.get(f"{place}/empty{n}")).status for n in (1, 2)] == [404, 200]
@@ -565,7 +565,7 @@ async def test_a_session_is_taken_back(browser, web) -> None:
         await ended(page)
         await page.get_by_role("button", name="Rewind").click()
         await page.keyboard.press("Enter")
-        await page.get_by_text("The session was taken back to").wait_for()
+        await page.get_by_text("The session was rewound to").wait_for()
         await page.locator(".run.rewound .status").get_by_text("rewound").wait_for()
         assert await page.locator(".status", has_text="…").is_visible() is False
         asked: list[str] = []
@@ -663,10 +663,10 @@ async def test_a_session_is_taken_back_once(browser, web) -> None:
         await playwright.expect(rewind).to_be_focused()
         assert await page.evaluate("window.sent") == []
         await rewind.click()
-        await page.get_by_role("button", name="Take it back").click()
+        await page.get_by_role("button", name="Confirm").click()
         await page.get_by_text("The server does not answer.").wait_for()
         await rewind.click()
-        sure = page.get_by_role("button", name="Take it back")
+        sure = page.get_by_role("button", name="Confirm")
         await sure.evaluate("one => [1, 2, 3].forEach(() => one.click())")
         await sure.wait_for(state="detached")
         assert [what for what, *_ in await page.evaluate("window.sent")] == ["rewind", "rewind"]
@@ -679,13 +679,13 @@ async def test_a_message_that_waits_is_shown_again_and_cancelled(browser, web) -
         await page.get_by_text("word1").first.wait_for()
         await page.get_by_role("textbox", name="Message").fill("draw")
         await page.get_by_role("textbox", name="Message").press("Enter")
-        waits = page.get_by_text("Waits until the run before it has ended: draw")
+        waits = page.get_by_text("Waiting for the current run to end: draw")
         await waits.wait_for()
         await page.reload()
         await waits.wait_for()
         await page.evaluate("sessionStorage.clear()")
         await page.reload()
-        waits = page.get_by_text("Waits until the run before it has ended: e-")
+        waits = page.get_by_text("Waiting for the current run to end: e-")
         await waits.wait_for()
         await page.get_by_role("button", name="Cancel e-").click()
         await playwright.expect(waits).to_have_count(0)
@@ -702,7 +702,7 @@ async def test_an_answer_is_kept_until_it_is_sent(browser, web) -> None:
         await say(page, "ask")
         card = page.get_by_label("Answer ask")
         await card.get_by_role("button", name="Send answer").click()
-        await card.get_by_text("is needed").wait_for()
+        await card.get_by_text("Required", exact=True).wait_for()
         message = page.get_by_role("textbox", name="Message")
         await card.get_by_label("result").fill("a trout")
         await message.fill("and then")
@@ -788,7 +788,7 @@ async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:
         await page.get_by_label("Approve pay").first.wait_for()
         await barriers(page)
         await page.get_by_role("link", name="durable_adk").click()
-        await page.get_by_text("Nothing is chosen.").wait_for()
+        await page.get_by_text("Nothing selected.").wait_for()
         await page.get_by_role("button", name="Sessions").click()
         await page.get_by_role("button", name="Delete").first.click()
         await barriers(page)
@@ -1303,7 +1303,7 @@ async def test_the_theme_is_turned_and_nothing_else(browser, web) -> None:
     """The lists stay as they are, and the button keeps the focus."""
     async with tab(browser, web) as page:
         await page.get_by_role("searchbox", name="Search runs").fill("fish")
-        theme = page.get_by_role("button", name="Dark or light")
+        theme = page.get_by_role("button", name="Switch between dark and light")
         before = await theme.locator("path").get_attribute("d")
         await page.evaluate("window.parts = [...document.querySelectorAll('#side > *')]")
         await theme.press("Enter")
@@ -1318,7 +1318,7 @@ async def test_the_seconds_of_a_wait_are_not_read_out(browser, web) -> None:
     async with tab(browser, web, ours=False) as page:
         await page.route("**/sessions/away/events", lambda route: route.fulfill(status=503))
         await page.goto(f"{web.url}/#/s/desk/user/away")
-        wait = page.get_by_text("Trying again in")
+        wait = page.get_by_text("Retrying in")
         await wait.wait_for()
         assert await page.locator(":is([role=status], [aria-live])", has=wait).count() == 0
         heard = page.locator("#announcements", has_text="Reconnecting")
@@ -1404,10 +1404,11 @@ async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
         assert await page.evaluate("window.told") == "50+"
         assert await cards.count() == 50
         assert (
-            await lead.text_content() == "The first 50 calls that wait for a person, oldest first."
+            await lead.text_content()
+            == "Showing the first 50 calls waiting for a person, oldest first."
         )
         await page.get_by_role("button", name="Show more").click()
-        await page.get_by_text("60 calls wait for a person, oldest first.").wait_for()
+        await page.get_by_text("60 calls are waiting for a person, oldest first.").wait_for()
         assert await page.evaluate("window.told") == "60"
         assert await cards.last.get_attribute("data-call") == "c59"
         await page.evaluate(
@@ -1423,7 +1424,7 @@ async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
             }"""
         )
         assert await cards.count() == 2
-        assert await lead.text_content() == "2 calls wait for a person, oldest first."
+        assert await lead.text_content() == "2 calls are waiting for a person, oldest first."
 
 
 async def test_lists_of_a_busy_server_are_shown_as_they_come(browser, web) -> None:
@@ -1571,7 +1572,7 @@ async def test_an_integer_is_as_exact_as_the_servers(browser, web) -> None:
         await page.reload()
         await playwright.expect(card.get_by_label("order")).to_have_value(str(order))
         await card.get_by_role("button", name="Approve").click()
-        await page.get_by_text("Nothing waits for you.").wait_for()
+        await page.get_by_text("Nothing is waiting for you.").wait_for()
         assert sent == [payload, payload | {"left": 2.5}]
         read = await page.evaluate(
             """async ([schema, first, second]) => {
@@ -1610,14 +1611,14 @@ async def test_a_session_is_shown_once_a_worker_has_created_it(browser, client, 
         ):
             await say(page, "draw")
             await page.keyboard.type("next")
-            await page.get_by_text("Waiting for a worker to begin").wait_for()
-            await page.get_by_text("Waits for a worker: draw").wait_for()
+            await page.get_by_text("Waiting for a worker to start").wait_for()
+            await page.get_by_text("Waiting for a worker: draw").wait_for()
             next_message = page.get_by_role("textbox", name="Message")
             await playwright.expect(next_message).to_have_value("next")
             await playwright.expect(next_message).to_be_focused()
             await say(other, "pay")
             await other.get_by_role("link", name="Inbox").click()
-            await other.get_by_text("Nothing waits for you.").wait_for()
+            await other.get_by_text("Nothing is waiting for you.").wait_for()
             app = App(name="app", root_agent=root_agent)
             options = WorkerOptions(task_queue=place.queue)
             given = {"session_service": place.sessions, "options": options, **place.services}

@@ -43,7 +43,7 @@ test("what is wrong is said, each at its path", () => {
   assert.deepEqual(problemsOf(field, wrong).map((each) => each.path), ["size", "number", "price", "to.city", "to.lines.0"]);
   assert.deepEqual(problemsOf(field, { size: "S", number: 2, to: { city: "Bonn" } }), []);
   assert.deepEqual(problemsOf(field, {}).map((each) => each.path), ["size", "number", "to"]);
-  assert.deepEqual(problemsOf(field, { size: "S", number: 2.5, to: { city: "Bonn" } })[0].message, "must be a whole number");
+  assert.deepEqual(problemsOf(field, { size: "S", number: 2.5, to: { city: "Bonn" } })[0].message, "Must be a whole number");
 });
 
 test("a value without a schema fits the one that is made for it", () => {
