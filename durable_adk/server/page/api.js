@@ -47,7 +47,9 @@ export async function request(method, segments, { query, body, headers, signal }
   const payload = body === undefined ? undefined : JSON.stringify(body);
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(), WAITS[method] ?? WAITS.others);
-  const options = { method, headers: sent, body: payload, signal: signal ? AbortSignal.any([late.signal, signal]) : late.signal, cache: "no-store" };
+  if (signal?.aborted) late.abort();
+  signal?.addEventListener("abort", () => late.abort(), { once: true });
+  const options = { method, headers: sent, body: payload, signal: late.signal, cache: "no-store" };
   let response;
   try {
     response = await fetch(address(segments, query), options);

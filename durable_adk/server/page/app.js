@@ -338,7 +338,7 @@ function card() {
   const focused = document.activeElement ?? document.body;
   const chosen = focused.closest(".answer") ?? (focused.matches(".entry") ? focused.querySelector(".answer") : null);
   if (chosen) return chosen.matches(".settled") ? null : chosen;
-  const open = [...main.querySelectorAll(".answer:not(.settled)")].filter((each) => each.checkVisibility());
+  const open = [...main.querySelectorAll(".answer:not(.settled)")].filter((each) => each.getClientRects().length);
   return open.length === 1 ? open[0] : null;
 }
 

@@ -141,7 +141,8 @@ const titleOf = ({ id, state, message }) => state?.__session_metadata__?.display
 
 /** Sessions, each with the status of its newest run, the message of its first one, and how many calls wait. */
 function withRuns(sessions, runs) {
-  const bySession = Map.groupBy(runs, nameOf);
+  const bySession = new Map(runs.map((run) => [nameOf(run), []]));
+  for (const run of runs) bySession.get(nameOf(run)).push(run);
   return sessions.map((session) => {
     const own = (bySession.get(nameOf(keyOf(session))) ?? []).toSorted((one, other) => one.startTime - other.startTime);
     const pending = own.reduce((sum, run) => sum + (run.pending ?? 0), 0);

@@ -174,6 +174,44 @@ async def test_a_call_is_rejected_by_key(browser, web) -> None:
         await ended(page)
 
 
+async def test_the_page_works_in_browsers_of_2023(browser, web) -> None:
+    """Those of July, such as Firefox ESR 115, lack what later ones have."""
+    async with tab(browser, web) as page:
+        await page.add_init_script(
+            """
+            const lacks = (place, ...names) => names.forEach((name) => delete place[name]);
+            lacks(AbortSignal, "any");
+            lacks(Array, "fromAsync");
+            lacks(Element.prototype, "checkVisibility", "showPopover");
+            lacks(Intl, "DurationFormat", "Segmenter");
+            lacks(Iterator.prototype, "drop", "every", "filter", "find", "flatMap", "forEach");
+            lacks(Iterator.prototype, "map", "reduce", "some", "take", "toArray");
+            lacks(JSON, "isRawJSON", "rawJSON");
+            lacks(Map, "groupBy");
+            lacks(Object, "groupBy");
+            lacks(Promise, "try", "withResolvers");
+            lacks(ReadableStream, "from");
+            lacks(ReadableStream.prototype, "values", Symbol.asyncIterator);
+            lacks(Set.prototype, "difference", "intersection", "symmetricDifference", "union");
+            lacks(Set.prototype, "isDisjointFrom", "isSubsetOf", "isSupersetOf");
+            lacks(String.prototype, "isWellFormed", "toWellFormed");
+            lacks(URL, "canParse", "parse");
+            lacks(Document.prototype, "startViewTransition");
+            lacks(window, "Iterator", "navigation", "requestIdleCallback", "scheduler");
+            """
+        )
+        await page.reload()
+        await say(page, "pay")
+        await page.get_by_label("Approve pay").wait_for()
+        await page.get_by_role("textbox", name="Message").press("Escape")
+        await page.keyboard.press("a")
+        await ended(page)
+        await page.locator(".runs [aria-current].completed").wait_for()
+        await page.get_by_role("button", name="Sessions").click()
+        sessions = page.get_by_role("navigation", name="Sessions")
+        await sessions.locator("[aria-current].completed").wait_for()
+
+
 async def test_a_key_decides_only_a_call_that_is_chosen(browser, web) -> None:
     """Not the first of several; once for a press; what is chosen after that shows it."""
     ids = {"appName": "desk", "userId": "u", "sessionId": "s", "invocationId": "e"}
