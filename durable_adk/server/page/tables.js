@@ -1,5 +1,7 @@
 // Reads a table out of CSV, or of JSON that is a list of objects. Pure.
 
+import { isExact } from "./json.js";
+
 export function parseCsv(text) {
   const separator = separatorOf(text);
   const rows = [];
@@ -38,7 +40,7 @@ function separatorOf(text) {
 
 /** The rows of a JSON value, names first; null if it is no list of objects. */
 export function tableOf(value) {
-  const isRow = (each) => typeof each === "object" && each !== null && !Array.isArray(each);
+  const isRow = (each) => typeof each === "object" && each !== null && !Array.isArray(each) && !isExact(each);
   if (!Array.isArray(value) || !value.length || !value.every(isRow)) return null;
   const names = [...new Set(value.flatMap((each) => Object.keys(each)))];
   const cell = (each) => (typeof each === "string" ? each : each === undefined ? "" : JSON.stringify(each));

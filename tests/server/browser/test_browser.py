@@ -1634,6 +1634,15 @@ async def test_an_integer_is_as_exact_as_the_servers(browser, web) -> None:
         )
         values = [one and json.loads(one) for one in read]
         assert values == [{"value": other}, {"value": most}, None, {"value": 7}]
+        artifact = await page.evaluate(
+            """async (text) => {
+                const { mediaOf } = await import(new URL("page/media.js", location.href));
+                const bytes = new TextEncoder().encode(text);
+                return mediaOf({ mimeType: "application/json", bytes }, "n").firstChild.textContent;
+            }""",
+            json.dumps([order, most]),
+        )
+        assert json.loads(artifact) == [order, most]
 
 
 async def test_a_session_is_shown_once_a_worker_has_created_it(browser, client, tmp_path) -> None:
