@@ -10,15 +10,18 @@ from typing import Any
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
+    CompoundSelect,
     Executable,
     Select,
     Table,
     Text,
     and_,
+    asc,
     bindparam,
     cast,
     column,
     delete,
+    desc,
     func,
     or_,
     select,
@@ -176,9 +179,14 @@ def page_query(page: InvocationPage) -> Executable:
     wanted = {name: value for name, value in fixed.items() if value is not None}
     query, statuses = _after(page, order).filter_by(**wanted), sorted(page.statuses)
     if order[0] == "update_time" and len(statuses) > 1:
-        parts = [query.where(INVOCATIONS.c.status == one).subquery() for one in statuses]
-        return union_all(*map(select, parts)).order_by(*order).limit(page.limit)
+        return _of_each(statuses, query).order_by(*order).limit(page.limit)
     return query.where(INVOCATIONS.c.status.in_(statuses)) if statuses else query
+
+
+def _of_each(statuses: Sequence[str], query: Select[Any]) -> CompoundSelect[Any]:
+    """Build the query for what a query with a limit finds of each status."""
+    parts = [query.where(INVOCATIONS.c.status == one).subquery() for one in statuses]
+    return union_all(*map(select, parts))
 
 
 def _after(page: InvocationPage, order: Sequence[str]) -> Select[Any]:
@@ -207,21 +215,33 @@ def _order(page: InvocationPage) -> tuple[str, ...]:
     return _IDS[1:] if page.session_id is None else _IDS[2:]
 
 
-_TIME = (INVOCATIONS.c.update_time, *(INVOCATIONS.c[name] for name in _IDS))
+_TIME = ("update_time", *_IDS)
 
 
-def by_time_query(wanted: InvocationsByTime) -> Select[Any]:
-    """Build the query for the newest or oldest invocations, in the order of an index."""
+def by_time_query(wanted: InvocationsByTime) -> Executable:
+    """Build the query for the newest or oldest invocations, in the order of an index.
+
+    Each status has a query of its own, as in `page_query`. But no index of a user's invocations has
+    the status; a query for each would read them again. Those of one session are few, and all read:
+    for their order, a database would read all of the user's.
+    """
     fixed = {"app_name": wanted.app_name, "user_id": wanted.user_id}
     fixed["session_id"] = wanted.session_id
     query = select(INVOCATIONS).filter_by(**{k: v for k, v in fixed.items() if v is not None})
-    if wanted.statuses:
-        query = query.where(INVOCATIONS.c.status.in_(sorted(wanted.statuses)))
+    source, statuses = INVOCATIONS.c, sorted(wanted.statuses)
+    if wanted.user_id is not None and wanted.session_id is not None:
+        session = query.cte("of_session").prefix_with("MATERIALIZED")
+        query, source = select(session), session.c
     if wanted.beyond is not None:
-        place = tuple_(*_TIME)
+        place = tuple_(*(source[name] for name in _TIME))
         query = query.where(place > wanted.beyond if wanted.oldest_first else place < wanted.beyond)
-    order = [column.asc() if wanted.oldest_first else column.desc() for column in _TIME]
-    return query.order_by(*order).limit(wanted.limit)
+    order: list[ColumnElement[Any]] = [
+        asc(name) if wanted.oldest_first else desc(name) for name in _TIME
+    ]
+    first = query.order_by(*order).limit(wanted.limit)
+    if wanted.user_id is None and len(statuses) > 1:
+        return _of_each(statuses, first).order_by(*order).limit(wanted.limit)
+    return first.where(source.status.in_(statuses)) if statuses else first
 
 
 def counts_query(app_name: str, user_id: str | None) -> Select[str, int]:

@@ -6,6 +6,7 @@ import pytest
 
 from durable_adk.sessions import Status
 from durable_adk.sessions.log.storage import InvocationPosition
+from durable_adk.sessions.records import OPEN
 from durable_adk.sessions.session import CHILD_PREFIX
 from tests.unit.sessions.contract import opened, paused
 
@@ -32,17 +33,31 @@ async def listed(service, key, **options):
 
 
 async def test_the_newest_come_first(filled, key):
-    """Of an app, a user, a session or a status; each page goes on where the last one ended."""
-    expected = ["i4", "i2", "i3", "i1"]
-    assert await listed(filled, key) == expected
+    """Of an app, a user, a session or a status."""
+    assert await listed(filled, key) == ["i4", "i2", "i3", "i1"]
     assert await listed(filled, key, user_id="u") == ["i4", "i3", "i1"]
     assert await listed(filled, key, session_id="a") == ["i2", "i1"]
     assert await listed(filled, key, statuses={Status.PAUSED}) == ["i2", "i3", "i1"]
     assert await listed(filled, key._replace(app_name="other")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["i4", "i2", "i3", "i1"]),
+        ({"statuses": OPEN}, ["i4", "i2", "i3", "i1"]),
+        ({"statuses": OPEN, "user_id": "u"}, ["i4", "i3", "i1"]),
+        ({"statuses": OPEN, "session_id": "a"}, ["i2", "i1"]),
+        ({"user_id": "u", "session_id": "a"}, ["i1"]),
+        ({"statuses": OPEN, "user_id": "u", "session_id": "a"}, ["i1"]),
+    ],
+)
+async def test_a_page_goes_on_where_the_last_one_ended(filled, key, options, expected):
+    """In both directions, whatever the search is narrowed to."""
     for oldest_first in (False, True):
         seen, beyond = [], None
         while page := await filled.invocations_by_time(
-            app_name=key.app_name, limit=1, beyond=beyond, oldest_first=oldest_first
+            app_name=key.app_name, limit=1, beyond=beyond, oldest_first=oldest_first, **options
         ):
             ((where, record),) = page
             seen.append(record.invocation_id)

@@ -6,6 +6,7 @@ import gc
 import sqlite3
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,11 +23,16 @@ from durable_adk.events import Event, EventActions
 from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessionService, Status
 from durable_adk.sessions.log import invocations
 from durable_adk.sessions.log.listing import Listing
-from durable_adk.sessions.log.storage import InvocationPage, Position
+from durable_adk.sessions.log.storage import (
+    InvocationPage,
+    InvocationPosition,
+    InvocationsByTime,
+    Position,
+)
 from durable_adk.sessions.records import OPEN
 from durable_adk.sessions.sql import sqlite as sqlite_store
 from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.statements import page_query
+from durable_adk.sessions.sql.statements import by_time_query, page_query
 from durable_adk.sql import migrate, schema
 from tests.support import made_tables
 
@@ -360,16 +366,42 @@ async def test_notes_of_older_releases_get_an_end(service, path, monkeypatch):
     assert not await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
 
 
-async def test_invocations_by_time_are_found_by_an_index(service, path):
-    """However many invocations have ended, those that wait are found without looking at them."""
-    await opened(service)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        plan = connection.execute(
-            "EXPLAIN QUERY PLAN SELECT * FROM invocations WHERE app_name = 'app' "
-            "AND status = 'paused' ORDER BY update_time DESC LIMIT 100"
-        ).fetchall()
-    assert "invocations_newest" in str(plan)
-    assert "TEMP B-TREE" not in str(plan)
+ONE_SESSION = {"user_id": "user", "session_id": "session"}
+OF_STATUS = "invocations_newest (app_name=? AND status=?"
+OF_USER = "invocations_of_user (app_name=? AND user_id=?"
+OF_SESSION = "PRIMARY KEY (app_name=? AND user_id=? AND session_id=?)"
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "index", "times"),
+    [
+        ({}, "invocations_of_app (app_name=?", 1),
+        ({"user_id": "user"}, OF_USER, 1),
+        ({"statuses": {Status.PAUSED}}, OF_STATUS, 1),
+        ({"statuses": OPEN}, OF_STATUS, len(OPEN)),
+        ({"statuses": OPEN, "session_id": "session"}, OF_STATUS, len(OPEN)),
+        ({"statuses": OPEN, "user_id": "user"}, OF_USER, 1),
+        (ONE_SESSION, OF_SESSION, 1),
+        ({"statuses": OPEN, **ONE_SESSION}, OF_SESSION, 1),
+    ],
+)
+async def test_invocations_by_time_are_found_by_an_index(service, path, narrowed, index, times):
+    """However many invocations have ended, those that wait are found without looking at them.
+
+    A page begins where the last one ended, and a page of one session looks at no other session.
+    """
+    position = InvocationPosition.of(KEY, await opened(service))
+    for beyond, oldest_first in product((None, position), (False, True)):
+        wanted = InvocationsByTime(
+            app_name="app", limit=5, beyond=beyond, oldest_first=oldest_first, **narrowed
+        )
+        statement, plan = plan_of(by_time_query(wanted), path)
+        assert plan.count(index) == times
+        if index != OF_SESSION:
+            assert plan.count("update_time") == (times if beyond else 0)
+        assert statement.count("LIMIT 5") == (times + 1 if times > 1 else 1)
+        assert "SCAN invocations" not in plan
+        assert times > 1 or index == OF_SESSION or "TEMP B-TREE" not in plan
 
 
 @pytest.mark.parametrize(
@@ -399,8 +431,13 @@ async def plan_of_page(service, path, **narrowed):
     """The statement for a page that is not the first, and how SQLite runs it."""
     record = await opened(service)
     page = InvocationPage(app_name="app", limit=5, after=(KEY, record), **narrowed)
+    return plan_of(page_query(page), path)
+
+
+def plan_of(query, path):
+    """A statement, and how SQLite runs it."""
     written = {"literal_binds": True}
-    compiled = page_query(page).compile(dialect=sqlite.dialect(), compile_kwargs=written)
+    compiled = query.compile(dialect=sqlite.dialect(), compile_kwargs=written)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return str(compiled), str(connection.execute(f"EXPLAIN QUERY PLAN {compiled}").fetchall())
 
