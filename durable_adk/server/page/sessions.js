@@ -7,8 +7,8 @@ import { Rows } from "./rows.js";
 import { oneAtATime } from "./tasks.js";
 
 const MOST = 200;
-/** The newest runs, which say how their sessions are; the server lists no more at once. */
-const RUNS = 200;
+/** Of the newest runs, which say how their sessions are, as many are read at first, and then again for what has changed. */
+const [RUNS, CHANGED] = [200, 40];
 
 export class Sessions {
   element = h("nav", { class: "runs", "aria-label": "Sessions", hidden: true });
@@ -18,6 +18,7 @@ export class Sessions {
   #search = h("input", { type: "search", placeholder: "Search sessions", "aria-label": "Search sessions", "aria-keyshortcuts": "/", oninput: () => this.#draw() });
   #where = { apps: [], user: "" };
   #items = [];
+  #runs = new Map(); // those that are known, by their ids
   #current = null;
   #asked = null; // the session that is deleted if it is confirmed: `{key, title, asks}`
   #rows = new Rows(this.#list, () => h("li"), (row, about) => (about.asks ? this.#drawQuestion(row, about) : this.#drawRow(row, about)));
@@ -37,6 +38,7 @@ export class Sessions {
   /** Show a user's sessions of some apps: `{apps, user, isOperator}`; operators may choose another. */
   narrow(where) {
     this.#where = where;
+    this.#runs = new Map();
     return this.refresh({ anew: true });
   }
 
@@ -51,19 +53,29 @@ export class Sessions {
     if (this.element.hidden) return;
     const { apps, user } = this.#where;
     try {
-      const ofUser = { app_name: apps.length === 1 ? apps[0] : null, user_id: user, limit: RUNS };
-      const [{ invocations }, ...found] = await Promise.all([
-        get(["invocations"], ofUser, { signal }),
+      const [runs, ...found] = await Promise.all([
+        this.#readRuns(signal),
         ...apps.map((app) => get(["apps", app, "users", user, "sessions"], {}, { signal })),
       ]);
       if (signal.aborted) return;
-      this.#items = newestFirst(withRuns(found.flat(), invocations));
+      this.#items = newestFirst(withRuns(found.flat(), runs));
       fill(this.#trouble);
       this.#draw();
     } catch (error) {
       if (!signal.aborted) fill(this.#trouble, failure(error, () => this.refresh()));
     }
   });
+
+  /** The runs that are known by now. They come by the time of their status: behind one that has not changed none has. */
+  async #readRuns(signal) {
+    const { apps, user } = this.#where;
+    const known = this.#runs;
+    const newest = async (limit) => (await get(["invocations"], { app_name: apps.length === 1 ? apps[0] : null, user_id: user, limit }, { signal })).invocations;
+    let read = known.size ? await newest(CHANGED) : [];
+    if (!read.some((each) => known.get(runOf(each))?.updateTime === each.updateTime)) read = await newest(RUNS);
+    for (const each of read) known.set(runOf(each), each);
+    return known;
+  }
 
   #draw() {
     const found = matching(this.#items, this.#search.value);
@@ -134,6 +146,7 @@ export class Sessions {
 }
 
 const keyOf = ({ appName, userId, id }) => ({ appName, userId, sessionId: id });
+const runOf = (run) => JSON.stringify([nameOf(run), run.invocationId]);
 const nameOf = ({ appName, userId, sessionId }) => JSON.stringify([appName, userId, sessionId]);
 
 /** A session is called what its owner calls it, else what its first run that is known began with, else by its id. */
@@ -141,10 +154,14 @@ const titleOf = ({ id, state, message }) => state?.__session_metadata__?.display
 
 /** Sessions, each with the status of its newest run, the message of its first one, and how many calls wait. */
 function withRuns(sessions, runs) {
-  const bySession = new Map(runs.map((run) => [nameOf(run), []]));
-  for (const run of runs) bySession.get(nameOf(run)).push(run);
+  const bySession = new Map(sessions.map((each) => [nameOf(keyOf(each)), []]));
+  for (const [id, run] of runs) {
+    const own = bySession.get(nameOf(run));
+    if (own) own.push(run);
+    else runs.delete(id); // its session is deleted, and may be made again
+  }
   return sessions.map((session) => {
-    const own = (bySession.get(nameOf(keyOf(session))) ?? []).toSorted((one, other) => one.startTime - other.startTime);
+    const own = bySession.get(nameOf(keyOf(session))).toSorted((one, other) => one.startTime - other.startTime);
     const pending = own.reduce((sum, run) => sum + (run.pending ?? 0), 0);
     return { ...session, status: own.at(-1)?.status, message: own.find((run) => run.message)?.message, pending };
   });

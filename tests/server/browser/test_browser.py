@@ -445,13 +445,16 @@ async def test_a_session_without_a_run_is_found_and_deleted(browser, web) -> Non
 
 
 async def test_a_session_is_listed_by_what_it_began_with(browser, web) -> None:
-    """It has the status of its newest run and how many calls wait, by one request for all."""
-    where = {"appName": "desk", "userId": "user", "sessionId": "s1"}
-    runs = [
-        where | {"status": "paused", "message": "and pay", "startTime": 2, "pending": 2},
-        where | {"status": "failed", "message": "draw a fish", "startTime": 1, "pending": 0},
-        where | {"status": "failed", "message": "elsewhere", "startTime": 3, "appName": "other"},
-    ]
+    """It has the status of its newest run and how many calls wait, by one request for all.
+
+    Another look asks for what has changed only, and for all again if that may be more.
+    """
+    where = {"appName": "desk", "userId": "user", "sessionId": "s1", "updateTime": 1}
+    first = {"invocationId": "e1", "status": "failed", "message": "draw a fish", "startTime": 1}
+    second = {"invocationId": "e2", "status": "paused", "message": "and pay", "startTime": 2}
+    second |= where | {"pending": 2}
+    elsewhere = {"invocationId": "e3", "status": "failed", "startTime": 3, "appName": "other"}
+    runs = [second, where | first, where | elsewhere]
     sessions = [
         {"id": name, "appName": "desk", "userId": "user", "state": {}, "lastUpdateTime": 1}
         for name in ("s1", "s2")
@@ -461,7 +464,8 @@ async def test_a_session_is_listed_by_what_it_began_with(browser, web) -> None:
 
         async def answer(route) -> None:
             asked.append(dict(parse_qsl(urlsplit(route.request.url).query)))
-            await route.fulfill(json={"invocations": runs})
+            few = asked[-1]["limit"] == "40"
+            await route.fulfill(json={"invocations": runs[:2] if few else runs})
 
         await page.route(
             re.compile("/users/user/sessions$"), lambda one: one.fulfill(json=sessions)
@@ -473,6 +477,15 @@ async def test_a_session_is_listed_by_what_it_began_with(browser, web) -> None:
         row = rows.filter(has_text="draw a fish")
         await playwright.expect(row).to_contain_text("paused")
         await playwright.expect(row).to_contain_text("2 waiting")
+        for status, changed, limits in (("running", 1, ["40"]), ("completed", 2, ["40", "200"])):
+            asked.clear()
+            for at, run in enumerate(runs[:changed]):
+                now = {"status": status, "updateTime": run["updateTime"] + 1, "pending": 0}
+                runs[at] = run | now
+            await page.get_by_role("button", name="Sessions").click()
+            await playwright.expect(row).to_contain_text(status)
+            await playwright.expect(row.locator(".badge")).to_have_count(0)
+            assert [one["limit"] for one in asked][: len(limits)] == limits
         assert {(one["app_name"], one["user_id"]) for one in asked} == {("desk", "user")}
         await page.get_by_role("searchbox", name="Search sessions").fill("a FISH")
         await playwright.expect(rows).to_have_count(1)
