@@ -71,7 +71,7 @@ def _pending(http: httpx.Client, *names: str) -> list[dict[str, Any]]:
     """The calls that wait for somebody, as soon as they are these."""
 
     def found() -> list[dict[str, Any]]:
-        return http.get("/pending").raise_for_status().json()
+        return http.get("/pending").raise_for_status().json()["pending"]
 
     until(lambda: sorted(one["name"] for one in found()) == sorted(names))
     return found()
