@@ -19,6 +19,7 @@ const AWAY = 5000;
  * @param {function(object, string)} onItem takes each item's JSON and the kind of its event
  * @param {function(object)} onState takes `{state: connecting|live|waiting|absent|refused, ...}`; what is
  *     absent may come, and is asked for again
+ * @param {function()} onPing is told of the comments that the server sends when it has nothing to say
  * @param {boolean} whileHidden whether it goes on while the page is hidden
  */
 export class Stream {
@@ -26,6 +27,7 @@ export class Stream {
   #query;
   #onItem;
   #onState;
+  #onPing;
   #parser = new SseParser();
   #abort = null;
   #stopped = false;
@@ -36,11 +38,12 @@ export class Stream {
   #whileHidden;
   #away = null; // timer
 
-  constructor(segments, { query = {}, onItem, onState, whileHidden = false }) {
+  constructor(segments, { query = {}, onItem, onState, onPing, whileHidden = false }) {
     this.#segments = segments;
     this.#query = query;
     this.#onItem = onItem;
     this.#onState = onState;
+    this.#onPing = onPing;
     this.#whileHidden = whileHidden;
   }
 
@@ -116,7 +119,10 @@ export class Stream {
         timer = setTimeout(() => this.#abort.abort(), SILENCE);
         const before = this.#parser.comments;
         const found = this.#parser.push(value);
-        if (this.#parser.comments > before) this.#works(); // a ping
+        if (this.#parser.comments > before) {
+          this.#works();
+          this.#onPing?.();
+        }
         for (const { data, event } of found) this.#take(data, event);
       }
     } finally {

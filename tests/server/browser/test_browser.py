@@ -1081,6 +1081,78 @@ async def test_a_page_over_plain_http_follows_changes_by_itself(browser, web) ->
         await page.locator(".runs [aria-current].completed").wait_for()
 
 
+CHANGES = """
+window.opened = [];
+const others = window.fetch;
+window.fetch = async (url, options) => {
+    if (!`${url}`.endsWith("/changes")) return others(url, options);
+    const start = (stream) => {
+        window.opened.push(stream);
+        options.signal.addEventListener("abort", () => stream.error(options.signal.reason));
+    };
+    return new Response(new ReadableStream({ start }));
+};
+window.say = (text) => window.opened.at(-1).enqueue(new TextEncoder().encode(`${text}\n\n`));
+window.follow = async () => {
+    const { followChanges } = await import(new URL("page/changes.js", location.href));
+    followChanges(() => (window.changes += 1), () => {});
+};
+window.changes = 0;
+window.sleep = async () => {
+    const [{ name }] = (await navigator.locks.query()).held;
+    navigator.locks.request(name, { steal: true }, () => new Promise(() => {})).catch(() => {});
+    return name;
+};
+"""
+"""`say` writes to the newest stream of changes; `follow` and `sleep` do what other tabs would."""
+
+
+async def test_a_tab_that_reads_and_falls_silent_is_replaced(browser, web) -> None:
+    """One that sleeps may be the next to read, and cannot. One that passes on pings is kept."""
+    async with tab(browser, web) as page:
+        await page.clock.install()
+        await page.add_init_script(CHANGES)
+        await page.reload()
+        await holds(page, "window.opened.length === 1")
+        await page.evaluate("window.follow()")
+        await holds(page, "window.opened.length === 2")
+        for _ in range(4):
+            await page.clock.run_for(20_000)
+            await page.evaluate("window.say(': ping')")
+        assert await page.evaluate("[window.opened.length, window.changes]") == [2, 0]
+        await page.evaluate("window.sleep()")
+        await page.clock.run_for(50_000)
+        assert await page.evaluate("window.opened.length") == 2
+        await page.clock.run_for(10_000)
+        await holds(page, "window.opened.length > 2")
+        await page.evaluate("window.say('data: {}')")
+        await holds(page, "window.changes > 0")
+        opened = await page.evaluate("window.opened.length")
+        name = await page.evaluate("window.sleep()")
+        refused = "name => new BroadcastChannel(name).postMessage({ state: 'refused' })"
+        await page.evaluate(refused, name)
+        await page.locator(".live.refused").wait_for()
+        await page.clock.run_for(60_000)
+        await page.evaluate("navigator.locks.query()")
+        assert await page.evaluate("window.opened.length") == opened  # it would be refused again
+
+
+async def test_a_page_that_gets_no_lock_reads_by_itself_once(browser, web) -> None:
+    """However often it is shown."""
+    async with tab(browser, web) as page:
+        await page.add_init_script(
+            f"""{CHANGES}
+            const refuse = async () => {{ throw new DOMException("no", "SecurityError"); }};
+            navigator.locks.request = refuse;"""
+        )
+        await page.reload()
+        await page.locator(".live.live").wait_for()
+        for _ in range(3):
+            await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await page.evaluate("fetch('.')")
+        assert await page.evaluate("window.opened.length") == 1
+
+
 STREAMS = """async () => {
     const { Stream } = await import(new URL("page/stream.js", location.href));
     window.opened = [];
