@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 globalThis.location = { href: "http://localhost/" };
 globalThis.sessionStorage = { getItem: () => null };
-const { getInvocation, postInvocation } = await import("./api.js");
+const { get, getInvocation, postInvocation } = await import("./api.js");
 
 test("a request for an invocation names its session", async () => {
   const sent = [];
@@ -19,4 +19,14 @@ test("a request for an invocation names its session", async () => {
     ["GET", `/invocations/i${query}`, undefined],
     ["POST", `/invocations/i/answers${query}`, '{"confirmed":true}'],
   ]);
+});
+
+test("a request is given up before and after it is sent", { timeout: 5000 }, async () => {
+  globalThis.fetch = (_, { signal }) =>
+    new Promise((_, fail) => (signal.aborted ? fail(signal.reason) : signal.addEventListener("abort", () => fail(signal.reason))));
+  const before = AbortSignal.abort();
+  const after = new AbortController();
+  const sent = [before, after.signal].map((signal) => get(["runs"], {}, { signal }));
+  after.abort();
+  for (const each of sent) await assert.rejects(each, { name: "AbortError" });
 });
