@@ -1,14 +1,14 @@
 // One session: its runs as a timeline, what they say as they say it, and where one writes to it.
 
-import { get, getInvocation, inSession, post, postInvocation, sessionPath, startOnce, steerOnce } from "./api.js";
-import { answerCard } from "./answer.js";
+import { get, getInvocation, inSession, sessionPath, startOnce, steerOnce } from "./api.js";
 import { Composer, summaryOf } from "./composer.js";
 import { CLOSED, Conversation } from "./conversation.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
-import { entryElement, errorText, looksOf } from "./entries.js";
-import { brief, clock, costOf, count, duration } from "./format.js";
+import { costOf, count } from "./format.js";
 import { ArtifactsPanel, empty, StatePanel } from "./panels.js";
-import { prices, queuedIn } from "./preferences.js";
+import { prices } from "./preferences.js";
+import { MessageQueue } from "./queue.js";
+import { RunView } from "./run.js";
 import { Stream } from "./stream.js";
 import { oneAtATime } from "./tasks.js";
 
@@ -20,21 +20,19 @@ const TABS = { Timeline: "timeline", State: "panel", Artifacts: "panel" };
 export class SessionView {
   element;
   #key;
-  #caller; // says who looks, null: not known yet
   #conversation = new Conversation();
   #stream;
   #composer;
-  #open = new Set();
   #pending = new Map();
-  #runs = new Map(); // invocation id -> {element, head, list, entries}
+  #runs = new Map(); // invocation id -> its view
+  #parts; // what the views of runs know of the session
   #about = new Map(); // invocation id -> what the server says of it
   #asking = new Map(); // invocation id -> timer
   #stale = new Set(); // invocations that the server is asked about once they are in sight
   #inSight = new Set();
   #sight;
   #due = null; // timer of the next reading of what waits
-  #queued; // invocation id -> the message that it starts with, if it was sent here
-  #cancelled = new Set(); // what does not wait any more, though it may be listed for a moment
+  #queue;
   #session = null;
   #tab = "Timeline";
   #panels; // name of a tab -> what it shows
@@ -51,7 +49,6 @@ export class SessionView {
   #tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Session views" });
   #summary = h("p", { class: "facts" });
   #connection = h("div", { class: "connection" });
-  #queue = h("div", { class: "queue", role: "status" });
   #scroller;
   #latest;
 
@@ -62,9 +59,20 @@ export class SessionView {
    */
   constructor(key, run, caller = () => null) {
     this.#key = key;
-    this.#caller = caller;
     this.#goal = run;
-    this.#queued = new Map(Object.entries(queuedIn(key).get()));
+    this.#queue = new MessageQueue(key, (id) => this.#runs.has(id), () => Boolean(this.#active()));
+    this.#parts = {
+      key,
+      caller,
+      refresh: () => this.refresh(),
+      asked: (id) => this.#ask(id, 50),
+      rewound: () => this.element.querySelector("h1").focus({ preventScroll: true }),
+      opened: () => {
+        this.#stuck = false;
+        this.#later();
+      },
+      showArtifact: (name, version) => this.#showArtifact(name, version),
+    };
     this.#composer = new Composer((content, options) => this.#send(content, options), [key.appName, key.userId, key.sessionId]);
     this.#latest = button("Latest", () => this.#toEnd(), { kind: "latest small", hidden: true });
     this.#scroller = h("div", { class: "scroller", onscroll: () => this.#scrolled() }, this.#timeline, this.#panel);
@@ -72,7 +80,7 @@ export class SessionView {
     const title = h("h1", { tabindex: -1, title: key.sessionId }, key.sessionId);
     const place = h("p", { class: "where", title: key.sessionId }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
     const head = h("header", { class: "session-head" }, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("div", { class: "title" }, title, place), this.#summary);
-    this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, h("div", { class: "session-foot" }, this.#latest, this.#queue, this.#composer.element));
+    this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, h("div", { class: "session-foot" }, this.#latest, this.#queue.element, this.#composer.element));
     const events = () => this.#conversation.events();
     this.#panels = { State: new StatePanel(key, events, (seq) => this.#goToSeq(seq)), Artifacts: new ArtifactsPanel(key, events) };
     this.#drawTabs();
@@ -115,7 +123,7 @@ export class SessionView {
 
   #read = oneAtATime(async () => {
     this.#panels[this.#tab]?.refresh();
-    const queue = this.#lookAtQueue();
+    const queue = this.#queue.refresh();
     try {
       const { pending } = await get(["pending"], { ...inSession(this.#key), limit: 200 });
       if (JSON.stringify(pending) === JSON.stringify([...this.#pending.values()])) return;
@@ -146,7 +154,7 @@ export class SessionView {
       if (CLOSED.has(item.status)) announce(`Run ${item.status}.`);
     }
     if (item.type === "event") {
-      if (this.#queued.delete(item.event.invocationId)) this.#drawQueue();
+      this.#queue.remove(item.event.invocationId);
       this.#ask(item.event.invocationId, 400);
       if (item.event.author !== "user" && item.event.content?.parts?.some((part) => part.text)) announce(`${item.event.author} answered.`);
     }
@@ -206,7 +214,7 @@ export class SessionView {
     if (state === "refused" || state === "absent") {
       this.#absent = state === "absent";
       this.#loaded = true;
-      const begins = this.#absent && this.#queued.size; // its first run creates it
+      const begins = this.#absent && this.#queue.size; // its first run creates it
       fill(this.#timeline, begins ? empty("This is a new session.", "The message is stored. Waiting for a worker to start…") : failure(error));
       fill(this.#connection);
     }
@@ -249,10 +257,14 @@ export class SessionView {
       this.#timeline.append(empty("This is a new session.", "Write the first message below. Every event is stored before you see it, so you can close this page at any time."));
     }
     const priced = prices.get();
-    for (const [index, run] of runs.entries()) this.#drawRun(run, index, priced);
+    for (const [index, run] of runs.entries()) {
+      const id = run.invocationId;
+      const shown = this.#runView(id, index);
+      shown.draw(run, { pending: this.#pending, about: this.#about.get(id), priced, isInvocation: this.#conversation.isInvocation(id) });
+    }
     this.#drawTitle();
     this.#summarize(runs);
-    this.#drawQueue();
+    this.#queue.draw();
     if (this.#tab === "State") this.#panels.State.draw();
     if (this.#tab === "Timeline") this.#settle();
   }
@@ -265,148 +277,15 @@ export class SessionView {
     if (place.textContent !== title) place.textContent = title;
   }
 
-  #drawRun(run, index, priced) {
-    let shown = this.#runs.get(run.invocationId);
+  #runView(id, index) {
+    let shown = this.#runs.get(id);
     if (!shown) {
-      const title = h("h2", { class: "sr" }, `Run ${index + 1}`);
-      const head = h("header", { class: "run-head" });
-      const list = h("ol", { class: "entries" });
-      const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, title, head, list);
-      const trouble = h("div");
-      const rewind = this.#rewindButton(run, trouble); // one for all times that the head is drawn: it may have asked
-      shown = { element, head, list, trouble, rewind, entries: new Map(), committed: null, said: "", headLooks: "" };
-      this.#runs.set(run.invocationId, shown);
-      this.#sight.observe(element);
+      shown = new RunView(id, index + 1, this.#parts);
+      this.#runs.set(id, shown);
+      this.#sight.observe(shown.element);
     }
     if (this.#timeline.children[index] !== shown.element) this.#timeline.insertBefore(shown.element, this.#timeline.children[index] ?? null);
-    shown.element.classList.toggle("rewound", run.rewound);
-    this.#drawEntries(shown, run);
-    this.#drawHead(shown, run, priced);
-  }
-
-  #drawEntries(shown, run) {
-    // What is committed is drawn again only if any of it may look otherwise; a session may have thousands.
-    const isSame = shown.committed === run.committed && shown.pending === this.#pending;
-    if (isSame && !shown.writing && run.entries.length === run.committed.length) return;
-    const drawn = isSame ? run.committed.length : 0;
-    Object.assign(shown, { committed: run.committed, pending: this.#pending, writing: run.entries.length > run.committed.length });
-    const context = this.#context(run);
-    const keys = new Set(run.entries.map((each) => each.key));
-    for (const [key, { element }] of shown.entries) {
-      if (keys.has(key)) continue;
-      element.remove();
-      shown.entries.delete(key);
-    }
-    let said = drawn ? shown.said : "";
-    let at = shown.list.children[drawn] ?? null;
-    for (const entry of run.entries.slice(drawn)) {
-      const time = clock(entry.time);
-      entry.tells = time !== said; // the same minute again is noise
-      said = time || said;
-      const looks = looksOf(entry, context);
-      let known = shown.entries.get(entry.key);
-      if (!known || known.looks !== looks) {
-        const held = known?.element.contains(document.activeElement);
-        const element = entryElement(entry, context);
-        if (known) known.element.replaceWith(element);
-        if (known?.element === at) at = element;
-        if (held) (element.querySelector(":scope > .more") ?? element).focus({ preventScroll: true });
-        known = { element, looks };
-        shown.entries.set(entry.key, known);
-      }
-      if (known.element === at) at = at.nextElementSibling;
-      else shown.list.insertBefore(known.element, at);
-    }
-    shown.said = said;
-  }
-
-  #context(run) {
-    return {
-      key: this.#key,
-      caller: this.#caller()?.userId ?? "user", // as which a message is sent if the server knows nobody
-      open: this.#open,
-      pending: this.#pending,
-      card: (pending) => answerCard(pending, { done: () => this.refresh() }),
-      temporalUrl: () => webAddress(this.#about.get(run.invocationId)?.temporalUrl),
-      showArtifact: (name, version) => this.#showArtifact(name, version),
-      toggle: (entry) => {
-        if (!this.#open.delete(entry.key)) this.#open.add(entry.key);
-        this.#stuck = false;
-        this.#runs.get(run.invocationId).committed = null;
-        this.#later();
-      },
-    };
-  }
-
-  /** What a run has come to: above its entries, and in sight while they are. */
-  #drawHead(shown, run, priced) {
-    shown.head.hidden = !this.#conversation.isInvocation(run.invocationId) && !run.usage.calls;
-    const about = this.#about.get(run.invocationId);
-    const status = run.status ?? about?.status ?? "";
-    const cost = costOf(run.usage.models, priced);
-    const looks = JSON.stringify([status, run.error, run.rewound, run.usage, cost, about?.updateTime, about?.temporalUrl]);
-    if (looks === shown.headLooks) return;
-    shown.headLooks = looks;
-    const took = about && CLOSED.has(status) ? duration(about.updateTime - about.startTime) : "";
-    const facts = [took, run.usage.calls && count(run.usage.calls, "model call"), run.usage.total && count(run.usage.total, "token"), cost];
-    const { trouble, rewind } = shown;
-    const held = shown.head.contains(document.activeElement) ? document.activeElement : null;
-    const act = (path, body) => () => this.#act(run.invocationId, path, body, trouble);
-    const temporal = webAddress(about?.temporalUrl);
-    fill(
-      shown.head,
-      h("span", { class: `status ${status}` }, h("span", { class: "light" }), run.rewound ? "rewound" : status || "…"),
-      h("span", { class: "facts" }, facts.filter(Boolean).join(" · ")),
-      h(
-        "span",
-        { class: "run-actions" },
-        ["running", "paused"].includes(status) && button("Cancel", act("cancel"), { kind: "quiet-button" }),
-        CLOSED.has(status) && !run.rewound && rewind,
-        temporal && h("a", { href: temporal, target: "_blank", rel: "noopener noreferrer" }, "Temporal", icon("out")),
-      ),
-      run.error && h("div", { class: "failure" }, errorText(run.error)),
-      trouble,
-    );
-    held?.focus({ preventScroll: true });
-  }
-
-  /** Rewinding asks first, elsewhere than where it was pressed, and is done once. */
-  #rewindButton(run, trouble) {
-    const keep = () => {
-      fill(trouble);
-      each.focus();
-    };
-    const go = async () => {
-      for (const one of [each, sure]) one.disabled = true;
-      try {
-        await post(sessionPath(this.#key, "rewind"), { invocationId: run.invocationId });
-        announce("The session was rewound.");
-        fill(trouble);
-        this.element.querySelector("h1").focus({ preventScroll: true });
-      } catch (error) {
-        for (const one of [each, sure]) one.disabled = false;
-        fill(trouble, failure(error));
-        each.focus();
-      }
-    };
-    const sure = button("Confirm", go, { kind: "danger small" });
-    const question = h("div", { class: "asks" }, h("span", null, "Rewind the session to before this run?"), sure, button("Keep", keep, { kind: "small" }));
-    const each = button("Rewind", () => {
-      fill(trouble, question);
-      sure.focus();
-    }, { kind: "quiet-button" });
-    return each;
-  }
-
-  async #act(invocationId, path, body, trouble) {
-    try {
-      fill(trouble, h("p", { class: "quiet" }, "Sending…"));
-      await postInvocation(this.#key, invocationId, path, body ?? {});
-      fill(trouble);
-      this.#ask(invocationId, 50);
-    } catch (error) {
-      fill(trouble, failure(error));
-    }
+    return shown;
   }
 
   #summarize(runs) {
@@ -436,58 +315,10 @@ export class SessionView {
     this.#stuck = true;
     const active = this.#active();
     if (steer && active) return steerOnce(this.#key, active.invocationId, content, key, said);
-    const started = await startOnce({ ...this.#key, newMessage: content, streaming: true, createSession: this.#absent && this.#queued.size > 0 }, key, said);
+    const started = await startOnce({ ...this.#key, newMessage: content, streaming: true, createSession: this.#absent && this.#queue.size > 0 }, key, said);
     const { invocationId, queued } = started;
-    if (queued && !this.#runs.has(invocationId)) this.#queued.set(invocationId, summaryOf(content));
-    this.#drawQueue();
+    if (queued) this.#queue.add(invocationId, summaryOf(content));
     return started;
-  }
-
-  /** Ask the server which messages wait; its list has those that a worker has seen. */
-  async #lookAtQueue() {
-    const listed = new Set();
-    try {
-      for (const { invocationId } of await get(sessionPath(this.#key, "queue"))) listed.add(invocationId);
-    } catch {
-      // each is asked for
-    }
-    for (const id of listed) if (!this.#queued.has(id) && !this.#cancelled.has(id) && !this.#runs.has(id)) this.#queued.set(id, id);
-    const look = async (id) => {
-      try {
-        if ((await getInvocation(this.#key, id)).queued) return;
-      } catch (error) {
-        if (error.status !== 404) return;
-      }
-      this.#queued.delete(id);
-    };
-    await Promise.all([...this.#queued.keys()].filter((id) => !listed.has(id)).map(look));
-    this.#drawQueue();
-  }
-
-  /** The messages that were sent and stand in no run yet. */
-  #drawQueue() {
-    const why = this.#active() ? "Waiting for the current run to end: " : "Waiting for a worker: ";
-    const looks = JSON.stringify([why, ...this.#queued]);
-    if (looks === this.#queue.dataset.looks) return;
-    this.#queue.dataset.looks = looks;
-    queuedIn(this.#key).set(Object.fromEntries(this.#queued));
-    const line = ([id, text]) => h("p", { class: "quiet" }, why, brief(text, 80), " ", button("Cancel", () => this.#takeBack(id), { kind: "quiet-button", "aria-label": `Cancel ${brief(text, 80)}` }));
-    fill(this.#queue, [...this.#queued].map(line));
-  }
-
-  async #takeBack(id) {
-    try {
-      await postInvocation(this.#key, id, "cancel", {});
-      announce("The message was cancelled.");
-    } catch (error) {
-      if (error.status !== 404) {
-        this.#queue.append(failure(error));
-        return;
-      }
-    }
-    this.#cancelled.add(id);
-    this.#queued.delete(id);
-    this.#lookAtQueue();
   }
 
   // --- tabs ---
@@ -560,9 +391,4 @@ export class SessionView {
     this.#settle();
     this.#latest.hidden = true;
   }
-}
-
-/** An address that may be linked to. */
-function webAddress(address) {
-  return /^https?:\/\//i.test(address ?? "") ? address : null;
 }
