@@ -80,7 +80,7 @@ IDENTITY = [
     mutant(
         "an invocation that has ended is started again",
         "started once",
-        rewrites(Invocations, "_start", ("REJECT_DUPLICATE", "ALLOW_DUPLICATE")),
+        rewrites(Invocations, "start", ("REJECT_DUPLICATE", "ALLOW_DUPLICATE")),
     ),
     mutant(
         "a run waits for what it began itself",

@@ -199,7 +199,7 @@ async def test_a_decision_is_no_result(client, tmp_path):
         path, body = f"/invocations/{name}/answers", {"callId": asked["callId"]}
         refused = await http.post(path, json=body | {"confirmed": True})
         assert (refused.status_code, "give `response`" in refused.text) == (400, True)
-        assert (await http.get("/pending")).json()["pending"] == [asked]
+        assert (await http.get("/pending")).json()["pending"] == [asked | {"message": "hi"}]
         for answer in ({"answer": "yes"}, {"answer": "yes"}, {"answer": "no"}):
             given = await http.post(path, json=body | {"response": answer})
             assert given.status_code == 202
@@ -458,7 +458,7 @@ async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_p
         assert again.json()["error"]["type"] == "AlreadyExistsError"
         other = await http.get("/invocations/same", params=named | {"session_id": "s2"})
         assert (other.json()["sessionId"], other.json()["status"]) == ("s2", "paused")
-        assert other.json()["pending"] == [asked["s2"]]
+        assert [one | {"message": "hi"} for one in other.json()["pending"]] == [asked["s2"]]
 
 
 async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, monkeypatch):
