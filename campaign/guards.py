@@ -119,8 +119,8 @@ def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:
     older = {line["pid"] for line in found.starts if line["release"] == 1}
     newer = [line for line in found.commits if line["phase"] == "newer" and line["pid"] in older]
     yield Guard("places of a newer release that an older one went on from", len(newer), 1)
-    # One is dealt in any case; more of them take the time of more turns.
-    yield Guard("kinds of poison", len(poisons(found)), len(Poison) / 2 if seconds >= 60 else 1)
+    # One is dealt in any case. Each turn may take 15 s, so more of them take a longer campaign.
+    yield Guard("kinds of poison", len(poisons(found)), min(len(Poison) / 2, max(1, seconds / 30)))
     yield Guard("invocations beside a poison", len(beside_poison(found)), 1)
     yield Guard("invocations that two releases ran", len(served_by_both(found)), 1)
     tried = Counter(trespasses(found))
