@@ -72,8 +72,8 @@ async def invocations_by_time(
 
     Args:
         sessions: The store.
-        apps: The names of the apps.
-        where: Which sessions of these apps.
+        apps: The names of the apps; that of `where` is not looked at.
+        where: Which users and sessions.
         statuses: Restricts them to invocations with one of these; empty: all.
         beyond: The position to go on from.
         oldest_first: The oldest first. One that changes meanwhile is then not missed.

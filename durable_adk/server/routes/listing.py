@@ -55,7 +55,7 @@ async def list_invocations(
     page_token: str | None = None,
 ) -> Response:
     """Return invocations, the newest first."""
-    where = InvocationFilter(app=app_name, user=caller.only(user_id), session=session_id)
+    where = InvocationFilter(user=caller.only(user_id), session=session_id)
     before, found = position_of(page_token), list[InvocationSummary]()
     newest = invocations_by_time(
         services.session_service,

@@ -119,7 +119,7 @@ async def list_pending(
     A page has all calls of its last invocation, so it may have more than `limit`. It may have
     fewer, or none, although others follow.
     """
-    where = InvocationFilter(app=app_name, user=caller.only(user_id), session=session_id)
+    where = InvocationFilter(user=caller.only(user_id), session=session_id)
     after, found = position_of(page_token), list[LocatedCall]()
     oldest = invocations_by_time(
         services.session_service,
