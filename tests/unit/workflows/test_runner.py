@@ -36,35 +36,48 @@ def activation(job: str, *, length: int, task: int, size: int = 9) -> WorkflowAc
 
 
 FIRST = activation("initialize_workflow", length=3, task=1)
+BEHIND = activation("resolve_activity", length=8, task=1)
+LOCAL = activation("resolve_activity", length=8, task=1)
 QUERY = activation("query_workflow", length=8, task=1)
+SIGNAL = activation("signal_workflow", length=13, task=3)
 
 
 @pytest.mark.parametrize(
     ("activations", "refused"),
     [
-        ([FIRST, activation("resolve_activity", length=8, task=2), QUERY], False),
-        ([FIRST, QUERY, QUERY], False),
+        ([FIRST, activation("resolve_activity", length=8, task=2), QUERY, SIGNAL], False),
+        ([FIRST, QUERY, QUERY, SIGNAL], False),
         ([FIRST, activation("resolve_activity", length=3, task=1), QUERY], False),  # a local one
-        ([FIRST, activation("resolve_activity", length=8, task=1)], False),
+        ([FIRST, BEHIND, LOCAL], False),  # as in a replay of a workflow that is open
         ([FIRST, activation("resolve_activity", length=8, task=1, size=10), QUERY], False),
-        ([FIRST, activation("resolve_activity", length=8, task=1), QUERY], True),
-        ([FIRST, activation("fire_timer", length=8, task=1), QUERY, QUERY], True),
+        ([FIRST, BEHIND, QUERY], True),
+        ([FIRST, BEHIND, LOCAL, QUERY], True),
+        ([FIRST, activation("fire_timer", length=8, task=1), SIGNAL], True),
     ],
 )
-def test_a_task_after_news_that_only_a_query_has_brought_is_refused(
+def test_a_query_that_brings_news_without_a_task_fails(
     activations: list[WorkflowActivation], *, refused: bool
 ) -> None:
-    """News without a new task, and then a query; what drops the workflow is let through."""
+    """So does a task that overtakes such a query; what drops the workflow is let through."""
     instance = Instance()
     guarded = guarded_instance(cast("WorkflowInstance", instance))
-    for act in activations:
+    *before, last = activations
+    for act in before:
         assert not guarded.activate(act).HasField("failed")
-    done = guarded.activate(activation("signal_workflow", length=13, task=3))
-    assert done.HasField("failed") is refused
-    assert len(instance.seen) == len(activations) + (not refused)
-    assert not guarded.activate(activation("remove_from_cache", length=13, task=0)).HasField(
-        "failed"
-    )
+    assert guarded.activate(last).HasField("failed") is refused
+    assert len(instance.seen) == len(activations) - refused
+    removal = activation("remove_from_cache", length=13, task=0)
+    assert not guarded.activate(removal).HasField("failed")
+
+
+def test_a_server_that_tells_no_sizes_may_have_tasks_at_the_same_time() -> None:
+    """Nothing is refused there, because nothing shows that news came without a task."""
+    guarded = guarded_instance(cast("WorkflowInstance", Instance()))
+    for act in (FIRST, BEHIND, QUERY, SIGNAL):
+        sizeless = WorkflowActivation()
+        sizeless.CopyFrom(act)
+        sizeless.history_size_bytes = 0
+        assert not guarded.activate(sizeless).HasField("failed")
 
 
 @dataclass(frozen=True)
