@@ -33,7 +33,7 @@ async def place(client, tmp_path) -> AsyncIterator[Place]:
 
 
 async def test_no_request_breaks_the_server(place):
-    """Whatever a request has in its path, query and body, the response is described, and no 5xx."""
+    """Whatever a request has in its path, query and body, its response is described and no 5xx."""
     http = await place.server(apps=["app"])
     await session(http)
     schema = schemathesis.openapi.from_dict((await http.get("/openapi.json")).json())
@@ -45,7 +45,8 @@ async def test_no_request_breaks_the_server(place):
             status = await sent(http, given, endless=operation.path.endswith(STREAMS))
             statuses.add(status)
             described = status == 0 or f"{status}" in operation.definition.raw["responses"]
-            if status >= 500 or not (described or elsewhere(case)):
+            busy = status == 503 and operation.path == "/ready"  # a slow machine is not ready
+            if (status >= 500 and not busy) or not (described or elsewhere(case)):
                 found.append(f"{status}: {case.as_curl_command()}")
     assert found == []
     assert {200, 404, 422} <= statuses
