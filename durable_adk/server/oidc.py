@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from joserfc import jws, jwt
-from joserfc.errors import JoseError
+from joserfc.errors import ClaimError, ExpiredTokenError, JoseError, MissingClaimError
 from joserfc.jwk import KeySet
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -33,6 +33,8 @@ MAX_AGE_UNREACHABLE = 86400.0
 """Seconds for which keys are used while the provider cannot be reached."""
 MIN_INTERVAL = 30.0
 """Seconds between fetches: tokens with invented key ids must not flood the provider."""
+MAX_REASON = 500
+"""Characters of a failure in the log."""
 DISCOVERY = "/.well-known/openid-configuration"
 
 logger = get_logger(__name__)
@@ -88,6 +90,7 @@ class ProviderKeys:
     _keys: KeySet | None = field(default=None, init=False, repr=False)
     _fetched: float = field(default=0.0, init=False)
     _tried: float | None = field(default=None, init=False)
+    _is_away: bool = field(default=False, init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
     async def find(self, key_id: str | None) -> KeySet:
@@ -99,16 +102,26 @@ class ProviderKeys:
             AuthenticationError: The provider has no such key.
             IdentityProviderError: The provider cannot be reached.
         """
-        async with self._lock:
+        found = _with_id(self._keys, key_id)
+        # Who has a known key does not wait while another request asks a provider that is slow.
+        if not found or (self._is_stale() and not self._lock.locked()):
+            async with self._lock:
+                if self._is_stale() or not _with_id(self._keys, key_id):
+                    await self._fetch()
             found = _with_id(self._keys, key_id)
-            if not found or self.now() - self._fetched > MAX_AGE:
-                await self._fetch()
-                found = _with_id(self._keys, key_id)
-        if self._keys is None or self.now() - self._fetched > MAX_AGE_UNREACHABLE:
+        is_old = self.now() - self._fetched > MAX_AGE_UNREACHABLE
+        # An unknown key may be a new one as long as nobody can say that it is not.
+        if self._keys is None or is_old or (not found and self._is_away):
             raise IdentityProviderError
         if not found:
-            raise AuthenticationError("The token is signed with a key that is not its issuer's.")
+            raise AuthenticationError(
+                "The token is signed with a key that is not known as its issuer's. A new key is "
+                f"known at most {MIN_INTERVAL:.0f} s after it was published."
+            )
         return KeySet(found)
+
+    def _is_stale(self) -> bool:
+        return self.now() - self._fetched > MAX_AGE
 
     async def _fetch(self) -> None:
         if self._tried is not None and self.now() - self._tried < MIN_INTERVAL:
@@ -120,15 +133,23 @@ class ProviderKeys:
                     url = self.options.jwks_url or await self._discovered(client)
                     self._keys = KeySet.import_key_set(await _json_at(client, url))
         except (httpx.HTTPError, TimeoutError, ValueError, TypeError, KeyError, JoseError) as error:
-            reason = type(error).__name__
-            logger.warning("oidc.unavailable", issuer=self.options.issuer, error_type=reason)
+            self._is_away = True
+            logger.warning(
+                "oidc.unavailable",
+                issuer=self.options.issuer,
+                error_type=type(error).__name__,
+                reason=str(error)[:MAX_REASON],
+            )
             return
-        self._fetched = self.now()
+        self._fetched, self._is_away = self.now(), False
 
     async def _discovered(self, client: httpx.AsyncClient) -> str:
         found = await _json_at(client, discovery_url(self.options))
         if found["issuer"] != self.options.issuer:
-            raise ValueError("another issuer")
+            raise ValueError(
+                f"its discovery document names the issuer {found['issuer']!r}: "
+                "if that is it, give it so, to the last slash"
+            )
         return (
             Oidc.model_validate(
                 {**self.options.model_dump(), "jwks_url": found["jwks_uri"]}
@@ -152,8 +173,7 @@ class OidcTokens:
         try:
             claims = await self._claims(token)
         except (JoseError, ValueError, TypeError) as error:
-            reason = getattr(error, "error", "") or type(error).__name__
-            raise AuthenticationError(f"The token is refused: {reason}.") from None
+            raise AuthenticationError(_refusal(error)) from None
         return self._user(claims)
 
     async def _claims(self, token: str) -> dict[str, Any]:
@@ -181,6 +201,19 @@ class OidcTokens:
         if name == "email" and claims.get("email_verified") is not True:
             raise AuthenticationError("The token's email address is not verified.")
         return user
+
+
+def _refusal(error: Exception) -> str:
+    match error:
+        case ExpiredTokenError():
+            return "The token has expired."
+        case MissingClaimError():
+            return f"The token has no claim {error.claim!r}."
+        case ClaimError():
+            return f"The token's claim {error.claim!r} is not what the server expects."
+        case _:
+            reason = getattr(error, "error", "") or type(error).__name__
+            return f"The token is refused: {reason}."
 
 
 def _with_id(keys: KeySet | None, key_id: str | None) -> list[Any]:

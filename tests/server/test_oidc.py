@@ -1,5 +1,6 @@
 """Tokens of an identity provider, and its keys."""
 
+import asyncio
 import base64
 import hmac
 import json
@@ -83,6 +84,12 @@ async def user(tokens: OidcTokens, token: str) -> str | None:
     return await tokens.user_of({"headers": [header]})
 
 
+async def refused_user(tokens: OidcTokens, token: str) -> None:
+    """Have a token refused."""
+    with pytest.raises(AuthenticationError):
+        await user(tokens, token)
+
+
 async def test_a_token_of_the_provider_says_whose_it_is() -> None:
     """Its keys are found by its discovery document, and fetched once."""
     provider = Provider()
@@ -97,28 +104,38 @@ async def test_a_token_of_the_provider_says_whose_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "why"),
     [
-        pytest.param({"exp": int(time.time()) - 61}, id="expired"),
-        {"exp": None},
-        {"exp": "soon"},
-        pytest.param({"nbf": int(time.time()) + 3600}, id="not valid yet"),
-        {"aud": "another"},
-        {"aud": ["another"]},
-        {"aud": None},
-        {"iss": "https://evil.example.com"},
-        {"iss": None},
-        {"sub": None},
-        {"sub": ["alice"]},
-        {"sub": ""},
+        pytest.param({"exp": int(time.time()) - 61}, "expired", id="expired"),
+        ({"exp": None}, "missing"),
+        ({"exp": "soon"}, "other"),
+        pytest.param({"nbf": int(time.time()) + 3600}, "other", id="not valid yet"),
+        ({"aud": "another"}, "other"),
+        ({"aud": ["another"]}, "other"),
+        ({"aud": None}, "missing"),
+        ({"iss": "https://evil.example.com"}, "other"),
+        ({"iss": None}, "missing"),
+        ({"sub": None}, "nobody"),
+        ({"sub": ["alice"]}, "other"),
+        ({"sub": ""}, "nobody"),
     ],
     ids=str,
 )
-async def test_a_token_that_says_anything_else_is_refused(wrong: dict[str, Any]) -> None:
-    """Expired, not valid yet, for another server, of another issuer, or of nobody."""
+async def test_a_token_that_says_anything_else_is_refused(wrong: dict[str, Any], why: str) -> None:
+    """Expired, not valid yet, for another server, of another issuer or nobody; it says which."""
     provider = Provider()
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(AuthenticationError) as refused:
         await user(provider.tokens(), signed(provider.keys[0], **wrong))
+    (claim,) = wrong
+    assert (
+        refused.value.message
+        == {
+            "expired": "The token has expired.",
+            "missing": f"The token has no claim {claim!r}.",
+            "nobody": f"The token has no claim {claim!r} with a user id.",
+            "other": f"The token's claim {claim!r} is not what the server expects.",
+        }[why]
+    )
 
 
 async def test_clocks_may_differ_by_the_leeway() -> None:
@@ -191,16 +208,46 @@ async def test_an_unreachable_provider_keeps_nobody_out_for_a_day() -> None:
     assert await user(tokens, signed(provider.keys[0])) == "alice"
     provider.down, provider.clock = True, provider.clock + MAX_AGE + 1
     assert await user(tokens, signed(provider.keys[0])) == "alice"
+    with pytest.raises(IdentityProviderError):  # it may be a new key
+        await user(tokens, signed(key("two")))
     provider.clock += MAX_AGE_UNREACHABLE
     with pytest.raises(IdentityProviderError):
         await user(tokens, signed(provider.keys[0]))
 
 
-async def test_the_discovery_document_is_the_issuers_own() -> None:
-    """One that names another issuer is not believed."""
-    provider = Provider(issuer="https://evil.example.com")
+@pytest.mark.parametrize("later", [MIN_INTERVAL, MAX_AGE + 1])
+async def test_a_known_key_does_not_wait_for_a_slow_provider(later: float) -> None:
+    """Neither for a key that is invented, nor while another request reads the keys again."""
+    provider = Provider()
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        asked.set()
+        await goes_on.wait()
+        return provider.serve(request)
+
+    tokens = provider.tokens()
+    own = signed(provider.keys[0])
+    assert await user(tokens, own) == "alice"
+    tokens.keys.transport = httpx.MockTransport(slow)
+    provider.clock += later
+    async with asyncio.TaskGroup() as group:
+        other = group.create_task(refused_user(tokens, signed(key("invented"))))
+        await asked.wait()
+        assert await user(tokens, own) == "alice"
+        assert not other.done()
+        goes_on.set()
+
+
+async def test_the_discovery_document_is_the_issuers_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that names another issuer is not believed, and the log has the name."""
+    provider = Provider(issuer=f"{ISSUER}/")
     with pytest.raises(IdentityProviderError):
         await user(provider.tokens(), signed(provider.keys[0]))
+    (line,) = [vars(record) for record in caplog.records]
+    assert f"'{ISSUER}/'" in line["reason"]
 
 
 async def test_an_email_address_must_be_verified() -> None:
