@@ -73,8 +73,7 @@ def _require_active(state: LoopState, scope: AgentScope) -> None:
 
 async def _run_agent(state: LoopState, child: ChildRun, step: ToolStep) -> ChildEnd:
     """Run the agent that is used as a tool, in a session of its own (OPEN-6)."""
-    name = f"{step.call_id}/{len(step.children)}" if step.children else step.call_id
-    key = child_key(state.key, state.invocation_id, name)
+    key = child_key(state.key, state.invocation_id, step.call_id, len(step.children))
     request = InvocationRequest(
         app=key.app_name,
         user=key.user_id,

@@ -267,9 +267,17 @@ def answer_event(invocation_id: str, answer_id: str = "") -> str:
     return f"{invocation_id}.answer.{answer_id}"
 
 
-def child_key(key: SessionKey, invocation_id: str, call_id: str) -> SessionKey:
-    """Return the key of an agent tool's session: one per call, the same at every replay."""
-    digest = hashlib.sha256(canonical([key.session_id, invocation_id, call_id]).encode())
+def child_key(key: SessionKey, invocation_id: str, call_id: str, run: int = 0) -> SessionKey:
+    """Return the key of an agent tool's session, the same at every replay.
+
+    Args:
+        key: The session of the call.
+        invocation_id: The invocation of the call.
+        call_id: The call.
+        run: 0, 1, 2 ... for a tool whose own code runs its agent several times.
+    """
+    name = f"{call_id}/{run}" if run else call_id
+    digest = hashlib.sha256(canonical([key.session_id, invocation_id, name]).encode())
     return key._replace(session_id=f"{CHILD_PREFIX}{digest.hexdigest()[:32]}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.client import feed
@@ -15,6 +16,7 @@ from durable_adk.server.routes import acceptance
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.tools import FunctionTool
+from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import (
@@ -42,6 +44,22 @@ def ask(question: str) -> None:
 
 
 TOOLS = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(ask)]
+
+
+class CountingModel(ScriptedModel):
+    """Says which model it is, and what each answer has cost."""
+
+    async def generate_content_async(self, llm_request, stream=False):
+        """Answer with counts."""
+        usage = types.GenerateContentResponseUsageMetadata(
+            prompt_token_count=3,
+            candidates_token_count=1,
+            thoughts_token_count=2,
+            total_token_count=6,
+        )
+        more = {"usage_metadata": usage, "model_version": "counting-1"}
+        async for one in super().generate_content_async(llm_request, stream):
+            yield one.model_copy(update=more)
 
 
 def place_of(client, folder, *replies):
@@ -426,6 +444,47 @@ async def test_attempts_and_tokens_are_told(client, tmp_path):
         assert {one["outcome"] for one in attempts} <= {"failed", "completed"}
         workers = [one.get("worker") for one in attempts if one["outcome"] == "failed"]
         assert set(workers) == {client.identity}
+
+
+async def test_the_runs_of_agents_as_tools_are_told(client, tmp_path):
+    """Each with its call, its tokens by model and its own children; other routes find it by them.
+
+    Where clients have chosen an id in two sessions, they are those of the session's own calls.
+    """
+    deep = LlmAgent(name="deep", model=CountingModel(replies=["42"]))
+    expert = LlmAgent(
+        name="expert",
+        model=CountingModel(replies=[call("deep", request="q"), "forty-two"]),
+        tools=[AgentTool(deep)],
+    )
+    asks = [call("expert", request="how much"), "Done."]
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=asks), tools=[AgentTool(expert)])
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        for name in ("s", "s2"):
+            await session(http, name)
+            body = message("hi", invocationId="same", sessionId=name)
+            assert (await http.post("/run", json=body)).status_code == 200
+        of = {"app_name": "app", "user_id": "u", "session_id": "s"}
+        path = "/invocations/same/children"
+        (child,) = (await http.get(path, params=of)).json()
+        (other,) = (await http.get(path, params=of | {"session_id": "s2"})).json()
+        assert child["sessionId"] != other["sessionId"]
+        (deeper,) = child["children"]
+        told = [
+            (one["tool"], one["message"], one["status"], one["events"]) for one in (child, deeper)
+        ]
+        assert told == [("expert", "how much", "completed", 4), ("deep", "q", "completed", 2)]
+        counted = {"promptTokens": 6, "candidatesTokens": 2, "totalTokens": 12}
+        assert child["models"] == [
+            counted | {"thoughtsTokens": 4, "model": "counting-1", "calls": 2}
+        ]
+        events = (await http.get(f"{USERS}/s")).json()["events"]
+        assert child["callId"] == events[1]["content"]["parts"][0]["functionCall"]["id"]
+        inside = of | {"session_id": child["sessionId"]}
+        assert (await http.get(path, params=inside)).json() == [deeper]
+        steps = await http.get("/invocations/same/events", params=inside | {"follow": "false"})
+        assert [one["event"]["author"] for one in steps.json()] == ["user", *["expert"] * 3]
 
 
 async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_path):

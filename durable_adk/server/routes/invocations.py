@@ -22,9 +22,11 @@ from durable_adk.server.routes.invocation_lookup import (
 )
 from durable_adk.server.routes.records import (
     AttemptSummary,
+    ChildInvocation,
     InvocationDetails,
     InvocationSummary,
     attempts_of,
+    children_of,
     detailed,
     events_of_invocation,
     queued,
@@ -150,6 +152,15 @@ async def get_attempts(services: CurrentServices, this: ThisInvocation) -> Respo
     sessions = services.session_service
     events = await events_of_invocation(sessions, this.key, this.record)
     return as_json(await attempts_of(sessions, this.key, this.record, events))
+
+
+@router.get("/{invocation_id}/children", response_model=list[ChildInvocation])
+async def get_children(services: CurrentServices, this: ThisInvocation) -> Response:
+    """Return the invocations of the agents that its calls ran as tools, each with its own.
+
+    Each is in a session of its own, by which all other routes find it.
+    """
+    return as_json(await children_of(services.session_service, this.key, this.record))
 
 
 @router.post("/{invocation_id}/cancel", response_model=InvocationSummary)

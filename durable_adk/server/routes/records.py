@@ -1,6 +1,6 @@
 """An invocation as lists show it, and all that is known of it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from google.genai import types
@@ -15,8 +15,9 @@ from durable_adk.server.services import ServerServices
 from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.records import InvocationRecord, Status
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.wire.messages import child_key
 
 Known = TypeVar("Known", bound="KnownInvocation")
 PREVIEW = 200
@@ -56,6 +57,27 @@ class TokenUsage(JsonModel):
     prompt_tokens: int = 0
     candidates_tokens: int = 0
     total_tokens: int = 0
+
+
+class ModelUsage(TokenUsage):
+    """The answers of one model, and what they have cost."""
+
+    model: str
+    """Empty if the model did not say which it is."""
+    calls: int
+    thoughts_tokens: int = 0
+
+
+class ChildInvocation(KnownInvocation):
+    """An invocation of an agent that ran as a tool, under the id of the one that called it."""
+
+    call_id: str
+    """The call, in the session of the one that called it. A tool may run its agent several times.
+    """
+    tool: str
+    models: list[ModelUsage] = Field(default_factory=list[ModelUsage])
+    """Without those of its own children."""
+    children: list["ChildInvocation"] = Field(default_factory=list["ChildInvocation"])
 
 
 class AttemptSummary(JsonModel):
@@ -152,15 +174,78 @@ async def detailed(
     calls = await pending_calls_of(sessions, key, record.invocation_id)
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
     workflow_id = lease_owner and lease_owner.workflow_id
-    known: dict[str, Any] = {name: value for name, value in summary if name != "pending"}
     return InvocationDetails(
-        **known,
+        **_known(summary),
         pending=requests_of(calls),
         attempts=await attempts_of(sessions, key, record, events),
         workflow_id=workflow_id,
         temporal_url=_temporal_url(services, lease_owner),
         usage=_total([event.usage_metadata for event in events if event.usage_metadata]),
     )
+
+
+async def children_of(
+    sessions: SessionLog, key: SessionKey, record: InvocationRecord
+) -> list[ChildInvocation]:
+    """Return the invocations of agents that ran as tools, in the order of their calls."""
+    found = await sessions.sessions_with(record.invocation_id)
+    children = {one for one in found if one.session_id.startswith(CHILD_PREFIX)}
+    if not children:
+        return []
+    events = await events_of_invocation(sessions, key, record)
+    return await _children(sessions, key, record.invocation_id, events, children)
+
+
+async def _children(
+    sessions: SessionLog,
+    key: SessionKey,
+    name: str,
+    events: Sequence[Event],
+    known: Collection[SessionKey],
+) -> list[ChildInvocation]:
+    found = list[ChildInvocation]()
+    calls = {call.id or "": call for event in events for call in event.get_function_calls()}
+    for call_id, call in calls.items():
+        run = 0
+        while (child := child_key(key, name, call_id, run)) in known:
+            run += 1
+            record = await sessions.get_invocation(child, name)
+            if record is None:
+                continue  # it has not begun
+            own = await events_of_invocation(sessions, child, record)
+            summary = summary_of(child, record, own[0] if own else None, count=len(own))
+            found.append(
+                ChildInvocation(
+                    **_known(summary),
+                    call_id=call_id,
+                    tool=call.name or "",
+                    models=_by_model(own),
+                    children=await _children(sessions, child, name, own, known),
+                )
+            )
+    return found
+
+
+def _by_model(events: Sequence[Event]) -> list[ModelUsage]:
+    """Return what each model's answers have cost, as the page counts those of a session."""
+    answers = dict[str, list[types.GenerateContentResponseUsageMetadata]]()
+    for event in events:
+        if event.usage_metadata or event.model_version:
+            counts = event.usage_metadata or types.GenerateContentResponseUsageMetadata()
+            answers.setdefault(event.model_version or "", []).append(counts)
+    return [
+        ModelUsage(
+            **dict(_total(counts)),
+            model=model,
+            calls=len(counts),
+            thoughts_tokens=sum(one.thoughts_token_count or 0 for one in counts),
+        )
+        for model, counts in answers.items()
+    ]
+
+
+def _known(summary: InvocationSummary) -> dict[str, Any]:
+    return {name: value for name, value in summary if name != "pending"}
 
 
 def requests_of(calls: Sequence[LocatedCall]) -> list[PendingRequest]:
