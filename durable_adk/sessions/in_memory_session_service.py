@@ -36,7 +36,7 @@ from durable_adk.sessions.records import (
     Status,
     Ticket,
 )
-from durable_adk.sessions.session import CHILD_PREFIX, Creation, Session, SessionKey
+from durable_adk.sessions.session import Creation, Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 
@@ -118,9 +118,7 @@ class _MemoryTables:
         found = sorted(
             (Position(log.head.update_time, key.user_id, key.session_id), log.head)
             for key, log in self._logs.items()
-            if key.app_name == app_name
-            and user_id in (None, key.user_id)
-            and not key.session_id.startswith(CHILD_PREFIX)
+            if key.app_name == app_name and user_id in (None, key.user_id) and not key.is_child
         )
         return [
             (SessionKey(app_name, place.user_id, place.session_id), head)
@@ -245,9 +243,7 @@ class _MemoryTables:
         return Counter(
             record.status
             for key, log in self._logs.items()
-            if key.app_name == app_name
-            and user_id in (None, key.user_id)
-            and not key.session_id.startswith(CHILD_PREFIX)
+            if key.app_name == app_name and user_id in (None, key.user_id) and not key.is_child
             for record in log.invocations.values()
         )
 

@@ -22,6 +22,11 @@ class SessionKey(NamedTuple):
     user_id: str
     session_id: str
 
+    @property
+    def is_child(self) -> bool:
+        """Whether it is the session of an agent used as a tool."""
+        return self.session_id.startswith(CHILD_PREFIX)
+
     def ids(self) -> dict[str, str]:
         """Return the ids under the names that they have in a `NamesSession` or a request."""
         return {"app": self.app_name, "user": self.user_id, "session": self.session_id}

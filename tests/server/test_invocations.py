@@ -463,10 +463,10 @@ async def test_the_runs_of_agents_as_tools_are_told(client, tmp_path):
         http = await place.server()
         for name in ("s", "s2"):
             await session(http, name)
-            body = message("hi", invocationId="same", sessionId=name)
+            body = message("hi", invocationId="tools", sessionId=name)
             assert (await http.post("/run", json=body)).status_code == 200
         of = {"app_name": "app", "user_id": "u", "session_id": "s"}
-        path = "/invocations/same/children"
+        path = "/invocations/tools/children"
         (child,) = (await http.get(path, params=of)).json()
         (other,) = (await http.get(path, params=of | {"session_id": "s2"})).json()
         assert child["sessionId"] != other["sessionId"]
@@ -483,8 +483,15 @@ async def test_the_runs_of_agents_as_tools_are_told(client, tmp_path):
         assert child["callId"] == events[1]["content"]["parts"][0]["functionCall"]["id"]
         inside = of | {"session_id": child["sessionId"]}
         assert (await http.get(path, params=inside)).json() == [deeper]
-        steps = await http.get("/invocations/same/events", params=inside | {"follow": "false"})
+        steps = await http.get("/invocations/tools/events", params=inside | {"follow": "false"})
         assert [one["event"]["author"] for one in steps.json()] == ["user", *["expert"] * 3]
+        await session(http, "s3")
+        (event, *_) = (await http.post("/run", json=message("hi", sessionId="s3"))).json()
+        name, trace = event["invocationId"], "/dev/apps/app/debug/trace"
+        # Only the caller's session counts where none is named.
+        for path in (f"/invocations/{name}", f"/a2a/app/tasks/{name}", f"{trace}/{event['id']}"):
+            found = await http.get(path, headers={"A2A-Version": "1.0"})
+            assert found.status_code == 200, found.text
 
 
 async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_path):

@@ -39,7 +39,7 @@ async def _check_tool_run(deps: Dependencies, step: OpenStep) -> None:
         InvalidRequestError: The opening is not a child of the calling workflow, is for another user
             or app, or names a session that is reserved for tool runs.
     """
-    child = step.key.session_id.startswith(CHILD_PREFIX)
+    child = step.key.is_child
     if step.tool_run is None and not child:
         return
     if ttl_of(step.lease_owner) is not None:
@@ -87,7 +87,7 @@ async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
     # For nested tool runs `caller` is the outermost session, so the parent may be a tool run.
     async for key, one in _running(deps, step.key):
         asks = one.invocation_id == step.invocation_id and _is_run_by(one, step.parent)
-        if asks and key.session_id.startswith(CHILD_PREFIX):
+        if asks and key.is_child:
             return True
     return False
 

@@ -12,7 +12,7 @@ import time
 
 from durable_adk.activities.dependencies import Dependencies, start_nothing
 from durable_adk.sessions.records import PUSH, Status
-from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import WebhookEndpoint, WebhookType
 from durable_adk.wire.webhook import DeliverStep, PushConfig
@@ -54,7 +54,7 @@ async def announce(
         StoreUnavailableError: The session store does not answer; the caller is retried.
         TemporalUnavailableError: Temporal does not answer; the caller is retried.
     """
-    if deps.start_delivery is start_nothing or key.session_id.startswith(CHILD_PREFIX):
+    if deps.start_delivery is start_nothing or key.is_child:
         return
     known = deps.webhooks.endpoints if deps.webhooks else ()
     endpoints = [one.id for one in known if is_wanted(one, key.app_name, status)]

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from durable_adk.apps.app import App
 from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions.records import InvocationRecord
-from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class Sources:
             app_name=app, user_id=self.user, session_id=self.session
         ):
             changed = self.since is None or record.update_time >= self.since
-            if key.session_id.startswith(CHILD_PREFIX) and changed:
+            if key.is_child and changed:
                 yield key
 
     async def records(self, key: SessionKey) -> list[InvocationRecord]:

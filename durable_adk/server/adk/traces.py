@@ -70,7 +70,7 @@ async def event_trace(  # noqa: PLR0917 - FastAPI passes them by name
         for key in await services.session_service.sessions_with(invocation_id)
         if key.app_name == app_name
         and user in (None, key.user_id)
-        and session_id in (None, key.session_id)
+        and (session_id == key.session_id or (session_id is None and not key.is_child))
         and (stored := await services.session_service.find_event(key, event_id))
     ]
     if not found:

@@ -55,7 +55,7 @@ async def _located(services: CurrentServices, caller: CurrentCaller, query: _Que
     """Find an invocation that the caller may reach, in the sessions that the query names.
 
     Clients choose ids, so several sessions may have the same one. None of them is guessed: what
-    follows may be an approval.
+    follows may be an approval. An agent that ran as a tool is found by its session only.
 
     Raises:
         InvocationNotFoundError: There is none, or it is another user's.
@@ -67,6 +67,7 @@ async def _located(services: CurrentServices, caller: CurrentCaller, query: _Que
         Located(key, record)
         for key in await services.session_service.sessions_with(name)
         if caller.may_reach(key.user_id)
+        and (query.session_id is not None or not key.is_child)
         and all(given in (None, own) for given, own in zip(wanted, key, strict=True))
         and (record := await services.session_service.get_invocation(key, name)) is not None
     ]

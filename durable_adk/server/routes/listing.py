@@ -19,7 +19,7 @@ from durable_adk.server.routes.records import InvocationSummary, summarized
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import InvocationRecord, Status
-from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.session import SessionKey
 
 router = APIRouter(prefix="/invocations", tags=["invocations"])
 MAX_PAGE = 200
@@ -95,7 +95,7 @@ async def _matching(
     services: ServerServices, key: SessionKey, record: InvocationRecord, query: str | None
 ) -> InvocationSummary | None:
     """Return a summary that has a text; of an agent that runs as a tool there is none."""
-    if key.session_id.startswith(CHILD_PREFIX):
+    if key.is_child:
         return None
     summary = await summarized(services.session_service, key, record)
     if query is None:

@@ -15,7 +15,7 @@ from durable_adk.server.services import ServerServices
 from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.records import InvocationRecord, Status
-from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import child_key
 
@@ -189,7 +189,7 @@ async def children_of(
 ) -> list[ChildInvocation]:
     """Return the invocations of agents that ran as tools, in the order of their calls."""
     found = await sessions.sessions_with(record.invocation_id)
-    children = {one for one in found if one.session_id.startswith(CHILD_PREFIX)}
+    children = {one for one in found if one.is_child}
     if not children:
         return []
     events = await events_of_invocation(sessions, key, record)

@@ -16,7 +16,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.json_values import MAX_KEY, canonical, check_json, check_state_key
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.session import CHILD_PREFIX, Session, SessionKey
+from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import without_temp
 from durable_adk.sessions.state_merge import Base, merged
 
@@ -183,4 +183,4 @@ def entry_of(event: Event, invocation_id: str, *, key: SessionKey) -> Entry:
             f"The event {event.id!r} belongs to the invocation {event.invocation_id!r}, "
             f"not to {invocation_id!r}."
         )
-    return Entry.of(event, keeps_bases=key.session_id.startswith(CHILD_PREFIX))
+    return Entry.of(event, keeps_bases=key.is_child)

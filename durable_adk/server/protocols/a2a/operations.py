@@ -263,7 +263,9 @@ class TaskHandler(RequestHandler):
         keys = [
             key
             for key in await sessions.sessions_with(name)
-            if key.app_name == self.app_name and self.caller.may_reach(key.user_id)
+            if key.app_name == self.app_name
+            and self.caller.may_reach(key.user_id)
+            and not key.is_child
         ]
         if not keys:
             raise TaskNotFoundError(f"There is no task {name!r}.")

@@ -12,7 +12,6 @@ from durable_adk.server.routes.listing import position_of, token_of
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import Status
-from durable_adk.sessions.session import CHILD_PREFIX
 
 _PAGE = 50
 
@@ -54,7 +53,7 @@ async def list_tasks(
                 answer.next_page_token = token_of(before)
                 break
             before = InvocationPosition.of(key, record)
-            if key.session_id.startswith(CHILD_PREFIX):
+            if key.is_child:
                 continue
             view = TaskView(services, key, record.invocation_id)
             task = await view.task(record, artifacts=params.include_artifacts)
