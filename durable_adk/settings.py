@@ -108,6 +108,28 @@ def _checked_push_host(text: str) -> str:
     return name + (found[3] or "")
 
 
+def _is_web_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+    except ValueError:  # its text has the URL, which may have a token
+        return False
+
+
+def _checked_answer_url(text: str) -> str:
+    if not _is_web_url(text):
+        raise ValueError("give the https or http URL at which receivers reach a server")
+    return text
+
+
+def _checked_answer_key(key: SecretStr) -> SecretStr:
+    if len(key.get_secret_value()) < MIN_ANSWER_KEY:
+        raise ValueError(f"give a secret of at least {MIN_ANSWER_KEY} characters")
+    return key
+
+
+AnswerUrl = Annotated[str, AfterValidator(_checked_answer_url)]
+AnswerKey = Annotated[SecretStr, AfterValidator(_checked_answer_key)]
 PushHost = Annotated[str, AfterValidator(_checked_push_host)]
 """A host as ``name`` or ``name:port``, in small letters; an IPv6 address is in brackets."""
 
@@ -128,12 +150,7 @@ class WebhookEndpoint(BaseModel):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: SecretStr) -> SecretStr:
-        try:
-            parts = urlsplit(url.get_secret_value())
-            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:  # its text has the URL, which may have a token
-            valid = False
-        if not valid:
+        if not _is_web_url(url.get_secret_value()):
             raise ValueError(
                 "DURABLE_ADK_WEBHOOKS: give an https or http URL; an IPv6 address needs brackets, "
                 "as https://[fd00::1]:8443/"
@@ -163,17 +180,16 @@ class Webhooks(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     endpoints: tuple[WebhookEndpoint, ...] = ()
-    answer_url: str | None = None
+    answer_url: AnswerUrl | None = None
     """See `Settings.answer_url`; None: webhooks have no URL that answers a call."""
-    answer_key: SecretStr | None = None
+    answer_key: AnswerKey | None = None
     push_hosts: tuple[PushHost, ...] = ()
     """See `Settings.push_hosts`."""
 
     @model_validator(mode="after")
     def _check_both(self) -> Self:
-        key = self.answer_key.get_secret_value() if self.answer_key else ""
-        if self.answer_url is not None and len(key) < MIN_ANSWER_KEY:
-            raise ValueError(f"answer_url needs an answer_key of {MIN_ANSWER_KEY} characters")
+        if self.answer_url is not None and self.answer_key is None:
+            raise ValueError("answer_url needs an answer_key")
         return self
 
 
@@ -238,14 +254,23 @@ class Settings(BaseSettings):
     ``off``: none (D18)."""
     webhooks: list[WebhookEndpoint] = Field(default_factory=list[WebhookEndpoint])
     """Where ``durable-adk worker`` sends webhooks: a JSON list of URLs and secrets."""
-    answer_url: str | None = None
+    answer_url: AnswerUrl | None = None
     """The public URL of a ``durable-adk serve``, for URLs in webhooks that answer one call."""
-    answer_key: SecretStr | None = None
+    answer_key: AnswerKey | None = None
     """The key that signs those URLs, at least 32 characters; the same for workers and servers."""
     push_hosts: list[PushHost] = Field(default_factory=list[PushHost])
     """Hosts, as ``name`` or ``name:port``, to which push notifications of A2A may go by plain http
     and at addresses that are not public; the same for workers and servers."""
     limits: Limits = Field(default_factory=Limits)
+
+    @model_validator(mode="after")
+    def _check_answers(self) -> Self:
+        if self.answer_url is not None and self.answer_key is None:
+            raise ValueError(
+                "DURABLE_ADK_ANSWER_URL needs DURABLE_ADK_ANSWER_KEY, a secret of at least "
+                f"{MIN_ANSWER_KEY} characters that workers and servers share"
+            )
+        return self
 
     def webhooks_of_worker(self) -> Webhooks | None:
         """The webhooks that a worker sends; None: none but push notifications of A2A."""

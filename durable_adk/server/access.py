@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.middleware.cors import CORSMiddleware
 
@@ -26,7 +26,7 @@ from durable_adk.server.requests import (
     RateLimit,
     SecurityHeaders,
 )
-from durable_adk.settings import MIN_ANSWER_KEY
+from durable_adk.settings import AnswerKey
 
 PUBLIC = ("/health", "/ready")
 """Paths that probes read."""
@@ -71,9 +71,7 @@ class AccessSettings(BaseSettings):
     loopback; any where it authenticates users."""
     origins: list[str] = Field(default_factory=list[str])
     """Origins of pages elsewhere that may use the server, such as ``https://app.example.com``."""
-    answer_key: SecretStr | None = Field(
-        default=None, min_length=MIN_ANSWER_KEY, validation_alias="DURABLE_ADK_ANSWER_KEY"
-    )
+    answer_key: AnswerKey | None = Field(default=None, validation_alias="DURABLE_ADK_ANSWER_KEY")
     """The workers' key of the URLs in webhooks that answer a call; None: none are served."""
     max_body_bytes: int = Field(default=20_000_000, ge=1)
     """Maximum size of a request."""
