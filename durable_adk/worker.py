@@ -44,7 +44,7 @@ from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.deliver_webhook import DeliverWebhookWorkflow
 from durable_adk.workflows.invocation import InvocationWorkflow
-from durable_adk.workflows.runner import workflow_runner
+from durable_adk.workflows.runner import joined, workflow_runner
 from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEventsWorkflow
 
 CLOSE_TIMEOUT = 5.0
@@ -404,14 +404,15 @@ async def worker(
 
 def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions) -> Worker:
     client = with_our_converter(client)
-    return Worker(
+    runner = workflow_runner(sandboxed=options.sandboxed)
+    made = Worker(
         client,
         task_queue=options.task_queue,
         workflows=WORKFLOWS,
         activities=served.activities,
         workflow_task_executor=served.workflow_threads,
         interceptors=interceptors_for(client),
-        workflow_runner=workflow_runner(sandboxed=options.sandboxed),
+        workflow_runner=runner,
         max_cached_workflows=options.max_cached_workflows,
         max_concurrent_activities=options.max_concurrent,
         max_concurrent_local_activities=options.max_concurrent,
@@ -423,3 +424,5 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
         build_id=None if options.versioning else f"durable-adk-{__version__}",
         deployment_config=options.versioning and options.versioning.config(),
     )
+    joined(runner, made)
+    return made

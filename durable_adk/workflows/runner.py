@@ -1,12 +1,13 @@
-"""How a worker runs workflow code: in the sandbox, and never from where a query has left it."""
+"""How a worker runs workflow code: in the sandbox, and by workflow tasks only."""
 
 import pkgutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import (
     UnsandboxedWorkflowRunner,
+    Worker,
     WorkflowInstance,
     WorkflowInstanceDetails,
     WorkflowRunner,
@@ -43,25 +44,50 @@ def _with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
     )
 
 
+@dataclass(eq=False)
+class Cache:
+    """The cached workflows of a worker, of which it can drop one."""
+
+    worker: Worker | None = None
+    """None: there is none yet; or a replayer has the runner, and no query ever comes."""
+
+    def drop(self, run_id: str) -> None:
+        """Have the worker drop a workflow as soon as its activation is over."""
+        bridge = self.worker and self.worker._bridge_worker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: the SDK has no other way
+        if bridge:
+            bridge.request_workflow_eviction(run_id)
+
+
+def joined(runner: object, worker: Worker) -> None:
+    """Tell a runner of ours which worker runs it."""
+    if isinstance(runner, (_Sandboxed, _Unsandboxed)):
+        runner.cache.worker = worker
+
+
 @dataclass(frozen=True)
 class _Sandboxed(SandboxedWorkflowRunner):
+    cache: Cache = field(default_factory=Cache)
+
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return guarded_instance(super().create_instance(det))
+        return guarded_instance(super().create_instance(det), self.cache)
 
 
+@dataclass(frozen=True)
 class _Unsandboxed(UnsandboxedWorkflowRunner):
+    cache: Cache = field(default_factory=Cache)
+
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return guarded_instance(super().create_instance(det))
+        return guarded_instance(super().create_instance(det), self.cache)
 
 
-def guarded_instance(instance: WorkflowInstance) -> WorkflowInstance:
-    """Return a workflow that never goes on from where a query has left it; see `_Activations`."""
-    instance.activate = _Activations(instance).activate
+def guarded_instance(instance: WorkflowInstance, cache: Cache) -> WorkflowInstance:
+    """Return a workflow that no query moves on; see `_Activations`."""
+    instance.activate = _Activations(instance, cache).activate
     return instance
 
 
 class _Activations:
-    """What a workflow is told to do. A query that has moved it on fails, and drops it.
+    """What a workflow is told to do: nothing by a query, as it would never replay then.
 
     A query that the worker with the workflow in its cache does not answer goes to another one,
     with the whole history. That worker applies all of it, also news behind the last workflow task,
@@ -70,37 +96,38 @@ class _Activations:
     there, and would never replay. The task cannot be refused for it: if it brings no further news,
     it is completed with the commands that came of the query, and nobody asks the workflow.
 
-    So the query fails, which drops the workflow from the cache. A query that is sent again waits
-    for the task (tests/chaos/test_queries.py).
+    So the workflow is not told that news. The query is answered as of the last task, and the worker
+    drops the workflow (tests/chaos/test_queries.py).
     """
 
-    def __init__(self, instance: WorkflowInstance) -> None:
+    def __init__(self, instance: WorkflowInstance, cache: Cache) -> None:
         self._activate = instance.activate
+        self._cache = cache
         self._length: int = 0
         self._task: tuple[int, int] = (0, 0)
         """Of the last task: when it began, and the bytes of the history by then."""
-        self._is_moved: bool = False
-        """Whether news has come without a task: it is longer, and no task has begun since."""
+        self._is_behind: bool = False
+        """Whether it was not told news that came without a task."""
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """See the base class."""
         jobs = {job.WhichOneof("variant") for job in act.jobs}
         if "remove_from_cache" in jobs:
             return self._activate(act)
-        is_query = "query_workflow" in jobs
+        if "query_workflow" in jobs:
+            if self._is_behind:
+                self._cache.drop(act.run_id)
+            return self._activate(act)
         task = (act.timestamp.ToNanoseconds(), act.history_size_bytes)
-        # A query that waits for a local activity may be overtaken by the task.
-        if self._is_moved and (is_query or task != self._task):
-            return _failed(act)
-        if not is_query:
-            # Some servers for tests tell no sizes, and have several tasks at the same time.
-            is_behind = act.history_size_bytes > 0 and task == self._task
-            self._is_moved |= is_behind and act.history_length > self._length
-            self._length, self._task = act.history_length, task
+        # Some servers for tests tell no sizes, and have several tasks at the same time.
+        if self._cache.worker and act.history_size_bytes > 0 and task == self._task:
+            self._is_behind |= act.history_length > self._length
+        completion = WorkflowActivationCompletion(run_id=act.run_id)
+        if self._is_behind and task == self._task:
+            completion.successful.SetInParent()
+            return completion
+        if self._is_behind:  # it should be dropped by now
+            completion.failed.failure.message = "A workflow with less than its history is dropped."
+            return completion
+        self._length, self._task = act.history_length, task
         return self._activate(act)
-
-
-def _failed(act: WorkflowActivation) -> WorkflowActivationCompletion:
-    completion = WorkflowActivationCompletion(run_id=act.run_id)
-    completion.failed.failure.message = "A query has moved the workflow on; send it again."
-    return completion

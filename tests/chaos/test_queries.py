@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowQueryFailedError
 
 from tests.support.processes import Workplace, until
 from tests.support.replay import replay_all
@@ -20,7 +19,7 @@ STICKY = ["WORKFLOW_TASK_SCHEDULED", "WORKFLOW_TASK_TIMED_OUT"]
 
 @asynccontextmanager
 async def moved_on(place: Workplace) -> AsyncIterator[None]:
-    """A run of which a query has brought news without a task, and failed.
+    """A run of which a query has brought news without a task.
 
     The worker that is killed has the workflow for 0.7 s still, and so has the query. The tool ends
     meanwhile, so the query finds that news, and its task waits for longer than the query did.
@@ -34,8 +33,7 @@ async def moved_on(place: Workplace) -> AsyncIterator[None]:
         query = asyncio.create_task(place.workflow("tool").query("pending"))
         await asyncio.sleep(0.4)
         place.traces.open_gate()
-        with pytest.raises(WorkflowQueryFailedError, match="has moved the workflow on"):
-            await query
+        assert await query == []
         yield
         await run
     await replay_all(place.client)

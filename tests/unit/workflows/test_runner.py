@@ -1,15 +1,16 @@
-"""Workflows that a query has moved on are loaded again, and no others."""
+"""No query moves a workflow on."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.worker import WorkflowInstance
+from temporalio.worker import Worker, WorkflowInstance
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from durable_adk.workflows.runner import guarded, guarded_instance
+from durable_adk.workflows.runner import Cache, guarded, guarded_instance
 
 
 class Instance:
@@ -36,48 +37,82 @@ def activation(job: str, *, length: int, task: int, size: int = 9) -> WorkflowAc
 
 
 FIRST = activation("initialize_workflow", length=3, task=1)
+NEXT = activation("resolve_activity", length=8, task=2)
 BEHIND = activation("resolve_activity", length=8, task=1)
-LOCAL = activation("resolve_activity", length=8, task=1)
+LOCAL = activation("resolve_activity", length=3, task=1)
 QUERY = activation("query_workflow", length=8, task=1)
 SIGNAL = activation("signal_workflow", length=13, task=3)
+REMOVAL = activation("remove_from_cache", length=13, task=0)
+
+
+class Bridge:
+    """Has dropped some workflows."""
+
+    def __init__(self) -> None:
+        """Have dropped none."""
+        self.dropped = list[str]()
+
+    def request_workflow_eviction(self, run_id: str) -> None:
+        """Note it."""
+        self.dropped.append(run_id)
+
+
+def guarded_by(bridge: Bridge | None) -> tuple[Instance, WorkflowInstance]:
+    """An instance as it is, and as a worker runs it; None: a replayer."""
+    instance = Instance()
+    worker = bridge and cast("Worker", SimpleNamespace(_bridge_worker=bridge))
+    return instance, guarded_instance(cast("WorkflowInstance", instance), Cache(worker))
 
 
 @pytest.mark.parametrize(
-    ("activations", "refused"),
+    ("activations", "told", "dropped"),
     [
-        ([FIRST, activation("resolve_activity", length=8, task=2), QUERY, SIGNAL], False),
-        ([FIRST, QUERY, QUERY, SIGNAL], False),
-        ([FIRST, activation("resolve_activity", length=3, task=1), QUERY], False),  # a local one
-        ([FIRST, BEHIND, LOCAL], False),  # as in a replay of a workflow that is open
-        ([FIRST, activation("resolve_activity", length=8, task=1, size=10), QUERY], False),
-        ([FIRST, BEHIND, QUERY], True),
-        ([FIRST, BEHIND, LOCAL, QUERY], True),
-        ([FIRST, activation("fire_timer", length=8, task=1), SIGNAL], True),
+        ([FIRST, NEXT, QUERY, SIGNAL], 4, False),
+        ([FIRST, QUERY, QUERY, SIGNAL], 4, False),
+        ([FIRST, LOCAL, QUERY, SIGNAL], 4, False),
+        ([FIRST, activation("resolve_activity", length=8, task=1, size=10), QUERY], 3, False),
+        ([FIRST, BEHIND, QUERY], 2, True),
+        ([FIRST, BEHIND, activation("fire_timer", length=8, task=1), QUERY], 2, True),
     ],
 )
-def test_a_query_that_brings_news_without_a_task_fails(
-    activations: list[WorkflowActivation], *, refused: bool
+def test_news_without_a_task_is_not_told(
+    activations: list[WorkflowActivation], *, told: int, dropped: bool
 ) -> None:
-    """So does a task that overtakes such a query; what drops the workflow is let through."""
-    instance = Instance()
-    guarded = guarded_instance(cast("WorkflowInstance", instance))
-    *before, last = activations
-    for act in before:
+    """A query brings such news; it is answered without, and the worker drops the workflow."""
+    bridge = Bridge()
+    instance, guarded = guarded_by(bridge)
+    for act in (*activations, REMOVAL):
         assert not guarded.activate(act).HasField("failed")
-    assert guarded.activate(last).HasField("failed") is refused
-    assert len(instance.seen) == len(activations) - refused
-    removal = activation("remove_from_cache", length=13, task=0)
-    assert not guarded.activate(removal).HasField("failed")
+    assert len(instance.seen) == told + 1
+    assert bool(bridge.dropped) is dropped
+
+
+def test_a_task_for_a_workflow_that_lacks_news_fails() -> None:
+    """The worker loads the workflow again for its next attempt, with the news."""
+    instance, guarded = guarded_by(Bridge())
+    for act in (FIRST, BEHIND):
+        guarded.activate(act)
+    assert guarded.activate(SIGNAL).HasField("failed")
+    assert len(instance.seen) == 1
+
+
+def test_a_replay_of_a_workflow_that_is_open_has_its_news() -> None:
+    """There is no query then, and who replays wants to see what comes of it."""
+    instance, guarded = guarded_by(None)
+    for act in (FIRST, BEHIND, SIGNAL):
+        assert not guarded.activate(act).HasField("failed")
+    assert len(instance.seen) == 3
 
 
 def test_a_server_that_tells_no_sizes_may_have_tasks_at_the_same_time() -> None:
-    """Nothing is refused there, because nothing shows that news came without a task."""
-    guarded = guarded_instance(cast("WorkflowInstance", Instance()))
+    """All is told there, because nothing shows that news came without a task."""
+    instance, guarded = guarded_by(Bridge())
     for act in (FIRST, BEHIND, QUERY, SIGNAL):
         sizeless = WorkflowActivation()
         sizeless.CopyFrom(act)
         sizeless.history_size_bytes = 0
         assert not guarded.activate(sizeless).HasField("failed")
+    assert len(instance.seen) == 4
 
 
 @dataclass(frozen=True)
