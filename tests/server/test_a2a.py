@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 from a2a.client import A2AClientError
 from a2a.types import (
@@ -31,6 +32,7 @@ from durable_adk.client import temporal_backend
 from durable_adk.errors import LeaseLostError, ModelUnavailableError
 from durable_adk.models import ScriptedModel
 from durable_adk.server.protocols.a2a import operations
+from durable_adk.server.protocols.a2a.http import MAX_PING_SECONDS
 from durable_adk.tools import FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.integration.test_credentials import SECRET, sender
@@ -130,6 +132,29 @@ async def test_an_answer_is_streamed_in_chunks_and_then_whole(client, tmp_path):
         "one two",
         "(completed)",
     ]
+
+
+@pytest.mark.parametrize(("path", "said_in"), [("", "params"), ("/message:stream", "")])
+async def test_a_stream_in_which_nothing_happens_is_kept_alive(client, tmp_path, path, said_in):
+    """Sooner than the official client, which has the time limits of httpx, gives it up."""
+    read = httpx.AsyncClient().timeout.read
+    assert read is not None
+    assert read > MAX_PING_SECONDS + 1
+    gate = asyncio.Event()
+    message = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": "count"}]}
+    body = {"message": message}
+    if said_in:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", said_in: body}
+    async with streams(client, tmp_path, [gate, "one"]) as place:
+        http = await place.server(settings={"ping_seconds": 0.05})
+        headers = {"A2A-Version": "1.0"}
+        async with http.stream(
+            "POST", f"/a2a/app{path}", json=body, headers=headers, timeout=read
+        ) as response:
+            async for line in response.aiter_lines():
+                if line.startswith(": ping"):
+                    gate.set()
+    assert gate.is_set()
 
 
 async def test_a_new_attempt_replaces_what_was_shown(client, tmp_path):

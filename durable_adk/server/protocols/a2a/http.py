@@ -8,6 +8,7 @@ from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.server.routes.rest_dispatcher import RestDispatcher
 from a2a.types import AgentCard
 from fastapi import APIRouter, Request
+from sse_starlette import EventSourceResponse
 from starlette.responses import JSONResponse, Response
 
 from durable_adk.server.caller import Caller, CurrentCaller
@@ -20,6 +21,8 @@ from durable_adk.wire.messages import WhenBusy
 router = APIRouter(tags=["a2a"])
 _APP = "/a2a/{app_name}"
 _CARD = "/.well-known/agent-card.json"
+MAX_PING_SECONDS = 3.0
+"""Between two comments in a stream: the official client gives up after 5 s without a byte."""
 _PUSH_CONFIG = "/tasks/{id}/pushNotificationConfigs/{push_id}"
 
 
@@ -46,7 +49,8 @@ async def handle(
 ) -> Response:
     """Handle a request of A2A, in JSON-RPC."""
     handler = await _handler(services, caller, app_name, request, when_busy)
-    return await JsonRpcDispatcher(handler, enable_v0_3_compat=True).handle_requests(request)
+    dispatcher = JsonRpcDispatcher(handler, enable_v0_3_compat=True)
+    return _kept_alive(await dispatcher.handle_requests(request), services)
 
 
 def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Callable[..., Any]:
@@ -58,9 +62,15 @@ def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Cal
         when_busy: WhenBusyHeader = None,
     ) -> Response:
         handler = await _handler(services, caller, app_name, request, when_busy)
-        return await work(RestDispatcher(handler), request)
+        return _kept_alive(await work(RestDispatcher(handler), request), services)
 
     return handle_rest
+
+
+def _kept_alive(response: Response, services: ServerServices) -> Response:
+    if isinstance(response, EventSourceResponse):
+        response.ping_interval = min(services.settings.ping_seconds, MAX_PING_SECONDS)
+    return response
 
 
 for _method, _path, _work in (
