@@ -73,6 +73,9 @@ export const inSession = ({ appName, userId, sessionId }) => ({ app_name: appNam
 /** What the server says of an invocation, or of a part of it. Another session may have one of the same id. */
 export const getInvocation = (key, id, ...more) => get(["invocations", id, ...more], inSession(key));
 
+/** The events of an invocation behind one, as items of a stream. */
+export const getEvents = (key, id, after) => get(["invocations", id, "events"], { ...inSession(key), after });
+
 /** Do something to an invocation of a session. */
 export const postInvocation = (key, id, path, body, more) => post(["invocations", id, path], body, { query: inSession(key), ...more });
 

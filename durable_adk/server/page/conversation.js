@@ -74,6 +74,12 @@ export class Conversation {
     return Boolean(this.#runs.get(invocationId)?.status);
   }
 
+  /** Whether an invocation has called any tool. */
+  hasCalls(invocationId) {
+    const seqs = this.#runs.get(invocationId)?.seqs ?? [];
+    return seqs.some((seq) => this.#events.get(seq).content?.parts?.some((part) => part.functionCall));
+  }
+
   /** The beginning of the first text that a user wrote. */
   opening() {
     for (const [, { author, content }] of this.events()) {
@@ -384,6 +390,20 @@ export function usageOf(events) {
     model.candidates += candidates;
   }
   return usage;
+}
+
+/** Several usages in one. */
+export function sumOf(usages) {
+  const sum = usageOf([]);
+  for (const { models, ...counts } of usages) {
+    for (const [name, number] of Object.entries(counts)) sum[name] += number;
+    for (const [name, { prompt, candidates }] of Object.entries(models)) {
+      const model = (sum.models[name] ??= { prompt: 0, candidates: 0 });
+      model.prompt += prompt;
+      model.candidates += candidates;
+    }
+  }
+  return sum;
 }
 
 /** The history of each key of the state: `[{key, value, changes: [{seq, author, time, value}]}]`. */

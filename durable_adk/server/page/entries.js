@@ -13,17 +13,23 @@ export function looksOf(entry, context) {
   const pending = context.pending.get(entry.id)?.callId ?? "";
   const open = context.open.has(entry.key);
   const { kind, state, responses, version, repeats, tells } = entry;
-  return [kind, state, responses?.length, version, open, pending, repeats, tells, context.caller].join("|");
+  const children = context.childrenOf(entry.id).length;
+  return [kind, state, responses?.length, version, open, pending, repeats, tells, children, context.caller()].join("|");
 }
 
-/** The element of an entry. `context`: key, caller (id), open (keys), pending (by call id), card(pending), toggle. */
+/**
+ * The element of an entry. `context`: key, caller() (its id), writer() (who wrote the user's messages), open (keys), pending
+ * (by call id), card(pending), childrenOf(call id) (elements), inside (of which call's agent it is; else nothing),
+ * temporalUrl(), showArtifact(name, version), toggle(entry).
+ */
 export function entryElement(entry, context) {
+  const { inside = "" } = context; // it has numbers and keys of its own
   const show = KINDS[entry.kind];
   const { body, mark = "", name = "" } = show(entry, context);
   const opens = entry.kind !== "partial";
   const open = context.open.has(entry.key);
   const time = h("time", { title: exact(entry.time) }, entry.tells && clock(entry.time));
-  const region = `details-${entry.key.replace(/[^\w.-]/g, "_")}`;
+  const region = `details-${inside}${entry.key}`.replace(/[^\w.-]/g, "_");
   const more =
     opens &&
     h(
@@ -41,7 +47,7 @@ export function entryElement(entry, context) {
     );
   return h(
     "li",
-    { class: `entry ${entry.kind} ${entry.role ?? ""} ${mark}`, "data-key": entry.key, "data-seq": entry.seq, tabindex: -1 },
+    { class: `entry ${entry.kind} ${entry.role ?? ""} ${mark}`, "data-key": entry.key, "data-seq": inside ? null : entry.seq, tabindex: -1 },
     h("div", { class: "gutter" }, time),
     h("span", { class: "dot", "aria-hidden": "true" }),
     h("div", { class: "content" }, body, open && h("div", { class: "details", id: region }, details(entry, context))),
@@ -50,8 +56,8 @@ export function entryElement(entry, context) {
 }
 
 const KINDS = {
-  message(entry, { key, caller }) {
-    const author = entry.role !== "user" ? entry.author : key.userId === caller ? "You" : key.userId;
+  message(entry, { writer }) {
+    const author = entry.role === "user" ? writer() : entry.author;
     return { name: `message of ${entry.author}`, body: [by({ ...entry, author }, changes(entry)), entry.parts.map(part)] };
   },
 
@@ -81,7 +87,7 @@ const KINDS = {
     return {
       name: entry.name,
       mark: entry.state,
-      body: [entry.answers && by(entry), line, outcome(entry), pending && context.card(pending)],
+      body: [entry.answers && by(entry), line, context.childrenOf(entry.id), outcome(entry), pending && context.card(pending)],
     };
   },
 
@@ -147,7 +153,12 @@ function answererOf({ event }, { caller }) {
   const { adk_answered_by: who } = event.customMetadata ?? {};
   if (!who) return "";
   if (typeof who.user !== "string") return "by its URL";
-  return who.user === caller ? "by you" : `by ${who.user}`;
+  return who.user === caller() ? "by you" : `by ${who.user}`;
+}
+
+/** An address that may be linked to; null if it may not. */
+export function webAddress(address) {
+  return /^https?:\/\//i.test(address ?? "") ? address : null;
 }
 
 export function errorText(error) {
@@ -192,6 +203,7 @@ export function json(value) {
 function details(entry, context) {
   if (entry.attempt && !entry.event) return section("Attempt", argumentList(timed(entry.attempt)));
   const last = entry.responses?.at(-1) ?? entry;
+  const temporal = webAddress(context.temporalUrl());
   const delta = last.event?.actions?.stateDelta ?? {};
   return [
     entry.answers && section("Request", requestOf(entry.event, context.key)),
@@ -202,7 +214,7 @@ function details(entry, context) {
     section("Commit", argumentList(facts(entry))),
     ...(entry.responses ?? []).filter((each) => each.seq !== entry.seq).map((each) => section("Response commit", argumentList(facts(each)))),
     section("Event", raw(last.event)),
-    context.temporalUrl(entry) && h("p", null, h("a", { href: context.temporalUrl(entry), target: "_blank", rel: "noopener noreferrer" }, "Workflow in Temporal ", icon("out"))),
+    temporal && h("p", null, h("a", { href: temporal, target: "_blank", rel: "noopener noreferrer" }, "Workflow in Temporal ", icon("out"))),
   ];
 }
 

@@ -87,6 +87,18 @@ export function costOf(models, prices) {
   return missing ? `at least ${money(cost)}` : money(cost);
 }
 
+/** What models have cost, fact by fact; those that are empty are unknown or nothing. */
+export function usageFacts({ calls, total, models }, prices) {
+  return [calls && count(calls, "model call"), total && count(total, "token"), costOf(models, prices)];
+}
+
+/** How much of a total is that of agents that ran as tools. */
+export function shareOfTools(usage, prices) {
+  const [calls, tokens, cost] = usageFacts(usage, prices);
+  if (!calls) return "";
+  return `of these ${[tokens || calls, cost].filter(Boolean).join(", ")} in agent tools`;
+}
+
 export function money(dollars) {
   if (dollars === 0) return "$0";
   return dollars < 0.01 ? `$${dollars.toFixed(5)}` : `$${dollars.toFixed(2)}`;

@@ -2,9 +2,9 @@
 
 import { get, getInvocation, inSession, sessionPath, startOnce, steerOnce } from "./api.js";
 import { Composer, summaryOf } from "./composer.js";
-import { CLOSED, Conversation } from "./conversation.js";
+import { CLOSED, Conversation, sumOf } from "./conversation.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
-import { costOf, count } from "./format.js";
+import { count, usageFacts } from "./format.js";
 import { ArtifactsPanel, empty, StatePanel } from "./panels.js";
 import { prices } from "./preferences.js";
 import { MessageQueue } from "./queue.js";
@@ -71,6 +71,7 @@ export class SessionView {
         this.#stuck = false;
         this.#later();
       },
+      changed: () => this.#later(),
       showArtifact: (name, version) => this.#showArtifact(name, version),
     };
     this.#composer = new Composer((content, options) => this.#send(content, options), [key.appName, key.userId, key.sessionId]);
@@ -99,6 +100,7 @@ export class SessionView {
     clearTimeout(this.#due);
     this.#sight.disconnect();
     for (const timer of this.#asking.values()) clearTimeout(timer);
+    for (const run of this.#runs.values()) run.stop();
   }
 
   focus() {
@@ -179,6 +181,7 @@ export class SessionView {
 
   async #readAbout(invocationId) {
     this.#stale.delete(invocationId);
+    if (this.#conversation.hasCalls(invocationId)) this.#runs.get(invocationId)?.readChildren();
     try {
       const about = await getInvocation(this.#key, invocationId);
       if (this.#stopped) return;
@@ -289,18 +292,13 @@ export class SessionView {
   }
 
   #summarize(runs) {
-    const models = {};
-    let total = 0;
-    for (const { usage } of runs) {
-      total += usage.total;
-      for (const [name, counts] of Object.entries(usage.models)) {
-        const all = (models[name] ??= { prompt: 0, candidates: 0 });
-        all.prompt += counts.prompt;
-        all.candidates += counts.candidates;
-      }
-    }
-    const cost = costOf(models, prices.get());
-    const facts = [runs.length && count(runs.length, "run"), this.#conversation.lastSeq && count(this.#conversation.lastSeq, "event"), total && count(total, "token"), cost];
+    const all = runs.map(({ invocationId }) => this.#runs.get(invocationId).usageOfChildren);
+    const ofTools = sumOf(all.filter(Boolean));
+    const usage = sumOf([...runs.map((run) => run.usage), ofTools]);
+    const unknown = ofTools.calls && runs.some(({ invocationId }, index) => !all[index] && this.#conversation.hasCalls(invocationId));
+    const [, tokens, cost] = usageFacts(usage, prices.get());
+    const least = unknown ? "at least " : ""; // runs that were not in sight may have had such agents, too
+    const facts = [runs.length && count(runs.length, "run"), this.#conversation.lastSeq && count(this.#conversation.lastSeq, "event"), tokens && `${least}${tokens}`, cost && `${cost.startsWith(least) ? "" : least}${cost}`];
     const text = facts.filter(Boolean).join(" · ");
     if (this.#summary.textContent !== text) this.#summary.textContent = text;
     this.#composer.running(Boolean(this.#active()));

@@ -591,6 +591,35 @@ async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
         assert await page.locator(".asked").get_by_role("button").count() == 0
 
 
+async def test_an_agent_that_runs_as_a_tool_shows_its_steps(browser, web) -> None:
+    """Below its call, also while it runs; its tokens and their price are among the run's."""
+    (web.terminal.folder / "rested").unlink(missing_ok=True)
+    async with tab(browser, web) as page:
+        await page.evaluate("localStorage.setItem('durable-adk.prices', '{\"*\":[1,3]}')")
+        await say(page, "expert rest")
+        head = page.get_by_role("button", name="Steps of expert")
+        await playwright.expect(head).to_contain_text("running")
+        await head.click()
+        steps = page.locator(".entry.call .entry")
+        await playwright.expect(steps).to_have_count(2)
+        await steps.get_by_text("has not returned yet").wait_for()
+        (web.terminal.folder / "rested").touch()
+        await ended(page)
+        await playwright.expect(head).to_contain_text("completed")
+        await playwright.expect(head).to_contain_text("2 model calls · 30 tokens")
+        await playwright.expect(steps).to_have_count(3)
+        assert await steps.locator(".author").all_inner_texts() == ["Question", "expert", "expert"]
+        assert await numbers(page) == [1, 2, 4]  # those of the session
+        facts = page.locator(".run-head > .facts")
+        own = "4 model calls · 60 tokens · $0 · of these 30 tokens, $0 in agent tools"
+        await playwright.expect(facts).to_contain_text(own)
+        await playwright.expect(page.locator(".session-head > .facts")).to_contain_text("60 tokens")
+        await steps.nth(1).locator(".more").click()
+        await page.get_by_text("What the model was asked").click()
+        await page.get_by_text("1 message", exact=True).click()
+        await page.locator(".asked pre").get_by_text("rest", exact=True).wait_for()
+
+
 async def test_a_price_that_cannot_be_read_is_said_so(browser, web) -> None:
     """The dialog stays open, with what was written, until every line can be read."""
     async with tab(browser, web) as page:
@@ -822,8 +851,10 @@ async def test_no_view_has_a_serious_barrier(browser, web, tmp_path) -> None:
         await say(page, "fail")
         await seen(page, "The run failed.")
         await barriers(page)
-        await say(page, "draw")
+        await say(page, "expert draw")
         await ended(page)
+        await page.get_by_role("button", name="Steps of expert").click()
+        await page.locator(".steps .more").nth(3).wait_for()
         for more in await page.locator(".more").all():
             await more.click()
         await barriers(page)

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { serialize } from "node:v8";
 
-import { artifactsOf, Conversation, stateHistory, usageOf } from "./conversation.js";
+import { artifactsOf, Conversation, stateHistory, sumOf, usageOf } from "./conversation.js";
 
 const text = (words, more = {}) => ({ role: "model", parts: [{ text: words, ...more }] });
 const event = (seq, id, content, more = {}) => ({ type: "event", seq, event: { id, invocationId: "i", author: "agent", timestamp: seq, content, actions: {}, ...more } });
@@ -205,6 +205,19 @@ test("tokens are counted by model, with those of thoughts", () => {
   const usageMetadata = { promptTokenCount: 10, candidatesTokenCount: 5, thoughtsTokenCount: 2, totalTokenCount: 17 };
   const usage = usageOf([{ usageMetadata, modelVersion: "m" }, { usageMetadata, modelVersion: "m" }, { author: "user" }]);
   assert.deepEqual([usage.calls, usage.total, usage.models], [2, 34, { m: { prompt: 20, candidates: 14 } }]);
+  const other = { ...usageOf([{ usageMetadata, modelVersion: "n" }]) };
+  const sum = sumOf([usage, other, usage]);
+  assert.deepEqual([sum.calls, sum.prompt, sum.candidates, sum.total], [5, 50, 35, 85]);
+  assert.deepEqual(sum.models, { m: { prompt: 40, candidates: 28 }, n: { prompt: 10, candidates: 7 } });
+  assert.deepEqual(usage.models, { m: { prompt: 20, candidates: 14 } });
+});
+
+test("a run that has called tools may have run agents as tools", () => {
+  const conversation = new Conversation();
+  for (const item of [user, event(2, "e2", text("one"))]) conversation.add(item);
+  assert.deepEqual([conversation.hasCalls("i"), conversation.hasCalls("unknown")], [false, false]);
+  conversation.add(event(3, "e3", call("c", "look")));
+  assert.equal(conversation.hasCalls("i"), true);
 });
 
 test("a session is called what its user wrote first", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { argumentsLine, brief, costOf, duration } from "./format.js";
+import { argumentsLine, brief, costOf, duration, shareOfTools } from "./format.js";
 import { inlines, linkTo, parseMarkdown } from "./markdown.js";
 import { readPrices } from "./preferences.js";
 import { parseCsv, tableOf } from "./tables.js";
@@ -83,6 +83,14 @@ test("a cost that leaves out a model says so", () => {
   assert.equal(costOf(models, { m: [0, 2] }), "");
   assert.equal(costOf(models, { m: [1, 2], "*": [0, 0] }), "$1.00");
   assert.equal(costOf({ ...models, n: { prompt: 0, candidates: 0 } }, { m: [1, 2] }), "$1.00");
+});
+
+test("of a total it is said how much of it is that of agents that ran as tools", () => {
+  const usage = { calls: 2, total: 30, models: { m: { prompt: 1e6, candidates: 0 } } };
+  assert.equal(shareOfTools(usage, {}), "of these 30 tokens in agent tools");
+  assert.equal(shareOfTools(usage, { m: [1, 2] }), "of these 30 tokens, $1.00 in agent tools");
+  assert.equal(shareOfTools({ calls: 2, total: 0, models: {} }, {}), "of these 2 model calls in agent tools");
+  assert.equal(shareOfTools({ calls: 0, total: 0, models: {} }, {}), "");
 });
 
 test("a price that is no plain number is told by its line", () => {

@@ -1,14 +1,16 @@
-"""A desk that does what a message names: pays, asks somebody, draws, fails, talks for seconds."""
+"""A desk that does what a message names: pays, asks somebody or an expert, draws, fails, talks."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 
+from anyio import Path
 from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.context.activity import ToolContext
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 from durable_adk.tools import FunctionTool
+from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 
 WORDS = [f"word{number} " for number in range(24)]
@@ -39,8 +41,9 @@ class Words(BaseLlm):
         elif "fail" in last.text:
             raise ValueError("The desk is closed.")
         else:
-            name = last.text.split()[0].lower()
-            arguments = {"amount": 3} if name == "pay" else {"about": "a fish"}
+            name, *more = last.text.lower().split()
+            arguments = {"pay": {"amount": 3}, "expert": {"request": " ".join(more)}, "rest": {}}
+            arguments = arguments.get(name, {"about": "a fish"})
             yield whole(types.Part.from_function_call(name=name, args=arguments))
 
 
@@ -68,8 +71,21 @@ async def draw(about: str, tool_context: ToolContext) -> str:
     return "drawn"
 
 
+async def rest() -> str:
+    """Rest until the file `rested` is there."""
+    while not await Path("rested").exists():
+        await asyncio.sleep(0.02)
+    return "rested"
+
+
+expert = LlmAgent(name="expert", description="Knows how.", model=Words(), tools=[draw, rest])
 root_agent = LlmAgent(
     name="desk",
     model=Words(),
-    tools=[FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(ask), draw],
+    tools=[
+        FunctionTool(pay, require_confirmation=True),
+        LongRunningFunctionTool(ask),
+        draw,
+        AgentTool(expert),
+    ],
 )
