@@ -48,6 +48,7 @@ export class Conversation {
           this.#attempts.get(run.invocationId) ?? [],
           this.#ids,
           CLOSED.has(run.status),
+          (seq) => this.#timeOfOther(run.invocationId, seq),
         );
         run.usage ??= usageOf(run.seqs.map((seq) => this.#events.get(seq)));
         const partials = [...this.#partials.values()].filter(
@@ -160,6 +161,12 @@ export class Conversation {
     return run;
   }
 
+  /** The time of the event before one, if another run made it, after which this one had its turn; else 0. */
+  #timeOfOther(invocationId, seq) {
+    const before = this.#events.get(seq - 1);
+    return before && before.invocationId !== invocationId ? before.timestamp : 0;
+  }
+
   /** The invocations that a rewind took back: from the one it names to the rewind itself. */
   #rewound() {
     const gone = new Set();
@@ -175,7 +182,7 @@ export class Conversation {
 }
 
 /** The entries of a run: messages, calls with their responses, requests, changes, dead attempts. */
-function entriesOf(events, attempts, committed, closed) {
+function entriesOf(events, attempts, committed, closed, timeOfOther) {
   const entries = [];
   const calls = new Map();
   const waiting = new Map();
@@ -189,10 +196,12 @@ function entriesOf(events, attempts, committed, closed) {
     const list = waiting.get(attempt.eventId) ?? [];
     waiting.set(attempt.eventId, [...list, attempt]);
   }
+  const times = new AskingTimes(timeOfOther);
   for (const [seq, event] of events) {
-    for (const attempt of waiting.get(event.id) ?? []) entries.push(attemptEntry(attempt));
+    const inVain = waiting.get(event.id) ?? [];
+    for (const attempt of inVain) entries.push(attemptEntry(attempt));
     waiting.delete(event.id);
-    addEvent(entries, calls, seq, event);
+    addEvent(entries, calls, seq, event, { asked: times.of(seq, event), askedInVain: inVain.length });
   }
   for (const [id, list] of waiting) {
     if (!committed.has(id)) for (const attempt of list) insertAttempt(entries, attempt);
@@ -201,7 +210,10 @@ function entriesOf(events, attempts, committed, closed) {
   for (const attempt of ofCalls) {
     const call = entries.indexOf(calls.get(attempt.callId));
     if (call < 0) insertAttempt(entries, attempt);
-    else entries.splice(call + 1, 0, attemptEntry(attempt));
+    else {
+      entries.splice(call + 1, 0, attemptEntry(attempt));
+      entries[call].triedInVain += 1;
+    }
   }
   for (const [index, entry] of entries.entries()) {
     if (entry.kind === "error") {
@@ -239,7 +251,37 @@ function tells(entry, error) {
   return Boolean(said) && `${type ?? ""}: ${message ?? ""}`.includes(said);
 }
 
-function addEvent(entries, calls, seq, event) {
+/**
+ * When models were asked, as far as commits tell: after what they answer was stored. What other branches stored in
+ * parallel says nothing of it; a run that waited for its turn had it after the last event of the run before.
+ */
+class AskingTimes {
+  #timeOfOther;
+  #branches = new Map(); // branch -> {seq, event, time} of its last event; the time is the latest
+
+  constructor(timeOfOther) {
+    this.#timeOfOther = timeOfOther;
+  }
+
+  /** The time after which an event's model was asked; null: no commit tells. The events of a run come in order. */
+  of(seq, event) {
+    const branch = event.branch ?? "";
+    const related = [...this.#branches].filter(([other]) => isWithin(branch, other) || isWithin(other, branch)).map(([, each]) => each);
+    const last = related.reduce((one, other) => (one && one.seq > other.seq ? one : other), null);
+    const others = [seq, ...(last ? [last.seq] : [])].map(this.#timeOfOther);
+    const time = Math.max(0, ...related.map((each) => each.time), ...others);
+    this.#branches.set(branch, { seq, event, time: Math.max(time, event.timestamp) });
+    // A model may give several answers to one request.
+    const again = last && last.event.author === event.author && isAnswer(last.event);
+    return !last || again ? null : time;
+  }
+}
+
+function isWithin(branch, outer) {
+  return !outer || branch === outer || branch.startsWith(`${outer}.`);
+}
+
+function addEvent(entries, calls, seq, event, asking) {
   const parts = event.content?.parts ?? [];
   const base = {
     seq,
@@ -248,9 +290,10 @@ function addEvent(entries, calls, seq, event) {
     role: event.author === "user" ? "user" : "agent",
     time: event.timestamp,
     branch: event.branch ?? "",
+    ...asking,
   };
   base.changed = Object.keys(event.actions?.stateDelta ?? {}); // shown at the event's first entry
-  base.answers = base.role === "agent" && isAnswer(event); // so is which model answered
+  base.answers = base.role === "agent" && isAnswer(event); // so is which model answered, and how long it took
   const before = entries.length;
   const shown = parts.filter((part) => !part.functionCall && !part.functionResponse);
   if (shown.length) {
@@ -292,7 +335,7 @@ function isAnswer({ content, finishReason, modelVersion, usageMetadata }) {
 
 function callEntry(base, call, index) {
   const args = call.args ?? {};
-  const entry = { ...base, id: call.id, name: call.name, args, responses: [], state: "running" };
+  const entry = { ...base, id: call.id, name: call.name, args, responses: [], state: "running", triedInVain: 0 };
   entry.key = `${base.seq}.call.${index}`;
   entry.kind = "call";
   const long = (base.event.longRunningToolIds ?? []).includes(call.id);

@@ -4,17 +4,19 @@ import { argumentList } from "./answer.js";
 import { mediaOf } from "./media.js";
 import { button, h, icon } from "./dom.js";
 import { ABORTED, HAND_OVER } from "./conversation.js";
-import { argumentsLine, brief, clock, count, duration, exact, pretty, unwrapped } from "./format.js";
+import { argumentsLine, brief, clock, count, duration, exact, pretty, took, unwrapped } from "./format.js";
 import { prose } from "./prose.js";
 import { requestOf } from "./request.js";
+
+const MEASURED = "Measured between two commits";
 
 /** What decides how an entry looks; an element is made anew only if it is another. */
 export function looksOf(entry, context) {
   const pending = context.pending.get(entry.id)?.callId ?? "";
   const open = context.open.has(entry.key);
-  const { kind, state, responses, version, repeats, tells } = entry;
+  const { kind, state, responses, version, repeats, tells, askedInVain, triedInVain } = entry;
   const children = context.childrenOf(entry.id).length;
-  return [kind, state, responses?.length, version, open, pending, repeats, tells, children, context.caller()].join("|");
+  return [kind, state, responses?.length, version, open, pending, repeats, tells, askedInVain, triedInVain, children, context.caller()].join("|");
 }
 
 /**
@@ -72,14 +74,16 @@ const KINDS = {
   call(entry, context) {
     const last = entry.responses.at(-1);
     if (entry.name === HAND_OVER && entry.state === "done") return KINDS.transfer({ ...entry, to: entry.args.agent_name });
-    const took = last && !["waiting", "stopped"].includes(entry.state) ? duration(last.time - (entry.since ?? entry.time)) : "";
+    const hasEnded = last && !["waiting", "stopped"].includes(entry.state);
+    const parallel = last?.event.content.parts.filter((each) => each.functionResponse).length > 1;
+    const time = hasEnded ? took(last.time - (entry.since ?? entry.time), entry.triedInVain, parallel) : "";
     const answerer = last && answererOf(last, context);
     const line = h(
       "p",
       { class: "line" },
       h("span", { class: "name mono" }, entry.name),
       Object.keys(entry.args).length > 0 && h("span", { class: "args mono" }, argumentsLine(entry.args)),
-      took && h("span", { class: "facts" }, took),
+      time && h("span", { class: "facts", title: MEASURED }, time),
       answerer && h("span", { class: "facts" }, `answered ${answerer}`),
       changes(last ?? entry),
     );
@@ -141,11 +145,13 @@ const KINDS = {
   change: (entry) => ({ name: "state change", body: h("p", { class: "line" }, `${entry.author} changed `, changes(entry)) }),
 };
 
-/** Who an entry is of, and which model answered with how many tokens. */
-function by({ role, author, event }, ...more) {
+/** Who an entry is of, and which model answered with how many tokens after how long. */
+function by({ role, author, event, answers, asked, askedInVain, time }, ...more) {
   const usage = event.usageMetadata?.totalTokenCount;
-  const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token")].filter(Boolean);
-  return h("p", { class: "by" }, h("span", { class: "author" }, author), facts.length > 0 && h("span", { class: "facts" }, facts.join(" · ")), more);
+  const passed = answers && asked ? took(time - asked, askedInVain) : "";
+  const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token"), passed].filter(Boolean);
+  const said = facts.length > 0 && h("span", { class: "facts", title: passed && MEASURED }, facts.join(" · "));
+  return h("p", { class: "by" }, h("span", { class: "author" }, author), said, more);
 }
 
 /** Who has given an answer, as the server knows them: `by olga`; empty if it does not say. */

@@ -43,6 +43,16 @@ export function duration(seconds) {
   return `${Math.floor(seconds / DAY)} d ${Math.round((seconds % DAY) / 3600)} h`;
 }
 
+/**
+ * How long something took that was measured between two commits: with what was done around it, attempts in vain before
+ * it, and waiting for a worker. Of parallel calls, which end with one commit, only how long each took at most.
+ */
+export function took(seconds, inVain = 0, parallel = false) {
+  const time = duration(seconds);
+  if (!time) return "";
+  return `${parallel ? "at most" : "about"} ${time}${inVain ? ` with ${count(inVain, "attempt")} before` : ""}`;
+}
+
 export function count(number, noun, plural = `${noun}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;
 }

@@ -569,13 +569,14 @@ async def test_a_search_goes_on_where_the_server_stops(browser, web) -> None:
 
 
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
-    """A model's answer that only calls a tool has its agent, model and tokens, and its request.
+    """A model's answer that only calls a tool has its agent, model, tokens, time and request.
 
     Who is no operator is told so, and not asked to try again.
     """
     async with tab(browser, web) as page:
         await say(page, "pay")
-        await page.locator(".entry.call").get_by_text("words-1 · 15 tokens").wait_for()
+        facts = page.locator(".entry.call .by .facts")
+        await playwright.expect(facts).to_have_text(re.compile(r"^words-1 · 15 tokens · about \d"))
         assert await page.locator(".entry.call .author").all_inner_texts() == ["desk"]
         await page.locator(".entry.call .more").click()
         await page.get_by_text("What the model was asked").click()

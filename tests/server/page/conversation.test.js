@@ -160,6 +160,36 @@ test("the first entry of a model's answer says which model it was", () => {
   assert.deepEqual(found.map((each) => [each.kind, each.answers]), [["message", false], ["call", true], ["call", false], ["request", false], ["error", true]]);
 });
 
+test("a model was asked after what it answers was stored, as far as commits tell", () => {
+  const asked = (items, attempts = []) => entries(items, attempts).map((each) => each.asked ?? null);
+  const answered = [user, event(2, "e2", call("c", "look")), event(7, "e3", response("c", "look", {})), event(9, "e4", text("So."), { finishReason: "STOP" })];
+  assert.deepEqual(asked(answered), [null, 1, 7]);
+  // Another answer to the same request: no commit tells when the model began with it.
+  assert.deepEqual(asked([...answered, event(10, "e5", text("And."), { finishReason: "STOP" })]), [null, 1, 7, null]);
+  // A message that was sent in the meantime is stored late.
+  assert.deepEqual(asked([...answered.slice(0, 3), event(8, "s", { parts: [{ text: "Wait" }] }, { author: "user", timestamp: 3 }), answered[3]])[3], 7);
+  // Parallel branches do not wait for each other; what comes after them waits for both.
+  const of = (seq, author, branch) => event(seq, `b${seq}`, text(author), { author, branch, finishReason: "STOP" });
+  const parallel = [user, of(3, "a", "p.a"), of(5, "b", "p.b"), of(8, "c")];
+  assert.deepEqual(asked(parallel), [null, 1, 1, 5]);
+  assert.deepEqual(asked([user, of(3, "a", "p.a"), of(4, "d", "p.ab")]), [null, 1, 1]);
+});
+
+test("a run that waited for its turn asked no model before it", () => {
+  const conversation = new Conversation();
+  const other = (seq, more) => event(seq, `o${seq}`, text("x"), { invocationId: "other", ...more });
+  for (const item of [other(1), other(2, { timestamp: 60 }), event(3, "e3", text("Hi"), { author: "user" }), event(4, "e4", text("Hi"), { timestamp: 61 })]) conversation.add(item);
+  assert.deepEqual(conversation.runs()[1].entries.map((each) => each.asked), [null, 60]);
+});
+
+test("a time says how many attempts before are part of it", () => {
+  const items = [user, event(2, "e2", call("c", "look")), event(3, "e3", response("c", "look", {}))];
+  const failed = (more) => ({ attempt: 1, outcome: "failed", startTime: 1, ...more });
+  const found = entries(items, [failed({ eventId: "e2" }), failed({ eventId: "e3", callId: "c" }), failed({ eventId: "e3", callId: "c", attempt: 2 })]);
+  const called = found.find((each) => each.kind === "call");
+  assert.deepEqual([called.askedInVain, called.triedInVain], [1, 2]);
+});
+
 test("in a run that is closed, no call runs or waits any more", () => {
   const status = { type: "status", invocationId: "i", status: "cancelled" };
   const asked = event(3, "e3", call("d", "ask"), { longRunningToolIds: ["d"] });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { argumentsLine, brief, costOf, duration, shareOfTools } from "./format.js";
+import { argumentsLine, brief, costOf, duration, shareOfTools, took } from "./format.js";
 import { inlines, linkTo, parseMarkdown } from "./markdown.js";
 import { readPrices } from "./preferences.js";
 import { parseCsv, tableOf } from "./tables.js";
@@ -83,6 +83,11 @@ test("a cost that leaves out a model says so", () => {
   assert.equal(costOf(models, { m: [0, 2] }), "");
   assert.equal(costOf(models, { m: [1, 2], "*": [0, 0] }), "$1.00");
   assert.equal(costOf({ ...models, n: { prompt: 0, candidates: 0 } }, { m: [1, 2] }), "$1.00");
+});
+
+test("a time between two commits is said to be none of the call's own", () => {
+  assert.deepEqual([took(2.04), took(2, 1), took(2, 2, true)], ["about 2.0 s", "about 2.0 s with 1 attempt before", "at most 2.0 s with 2 attempts before"]);
+  assert.deepEqual([took(-0.1), took(null), took(undefined, 3)], ["", "", ""]); // clocks differ
 });
 
 test("of a total it is said how much of it is that of agents that ran as tools", () => {
