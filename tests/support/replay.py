@@ -9,13 +9,16 @@ from temporalio.worker import Replayer
 from durable_adk.ops.doctor.operation_log import has_workflow_task
 from durable_adk.worker import WORKFLOWS
 from durable_adk.workflows.runner import workflow_runner
+from tests.support.sampling import is_taken
 
 _REPLAYED: set[str] = set()
 """Ids of the closed runs that this process has replayed."""
 
 
-async def replay_all(client: Client) -> int:
+async def replay_all(client: Client, *, of: int = 1) -> int:
     """Replay every history of our types that the server has; returns how many there are.
+
+    With `of`, one in so many, others in each run (`DURABLE_ADK_TESTS_SAMPLE=all`: every one).
 
     All by one worker and without the sandbox, in which each kind has run: a run of all tests leaves
     thousands. A closed run is replayed once, also where tests ask for all before that.
@@ -35,7 +38,7 @@ async def replay_all(client: Client) -> int:
     names: dict[str, str] = {}
     closed: set[str] = set()
     results = await replayer.replay_workflows(
-        _histories(client, names, closed), raise_on_replay_failure=False
+        _histories(client, names, closed, of), raise_on_replay_failure=False
     )
     for run_id, failure in results.replay_failures.items():
         raise RuntimeError(f"{names[run_id]} does not replay") from failure
@@ -44,13 +47,15 @@ async def replay_all(client: Client) -> int:
 
 
 async def _histories(
-    client: Client, names: dict[str, str], closed: set[str]
+    client: Client, names: dict[str, str], closed: set[str], of: int
 ) -> AsyncGenerator[WorkflowHistory]:
-    """Those not yet replayed; `names` gets the workflows' ids by those of all runs."""
+    """Those taken and not yet replayed; `names` gets the workflows' ids by those of all runs."""
     kinds = "WorkflowType IN ('Invocation', 'SessionEvents', 'ModelRequests')"
     async for execution in client.list_workflows(kinds):
         if execution.run_id in _REPLAYED:
             names[execution.run_id] = execution.id
+            continue
+        if not is_taken(execution.run_id, of):
             continue
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
         try:
