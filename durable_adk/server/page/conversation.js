@@ -62,7 +62,7 @@ export class Conversation {
           rewound: gone.has(run.invocationId),
           usage: run.usage,
           committed: run.entries, // the same array as long as nothing of it is another
-          entries: [...run.entries, ...partials.map(partialEntry)],
+          entries: [...run.entries, ...grouped(partials.map(partialEntry), run.entries.at(-1))],
         };
       });
   }
@@ -120,7 +120,7 @@ export class Conversation {
     if (answer && attempt < answer.attempt) return false;
     if (!answer || attempt > answer.attempt) {
       answer = { invocationId, eventId, attempt, next: 0, missing: false };
-      Object.assign(answer, { text: "", thought: "", author: event.author, version: 0, starts: new Map() });
+      Object.assign(answer, { text: "", thought: "", author: event.author, branch: event.branch ?? "", version: 0, starts: new Map() });
       this.#partials.set(eventId, answer);
     }
     if (position < answer.next) return false;
@@ -199,7 +199,7 @@ function entriesOf(events, attempts, committed, closed, timeOfOther) {
   const times = new AskingTimes(timeOfOther);
   for (const [seq, event] of events) {
     const inVain = waiting.get(event.id) ?? [];
-    for (const attempt of inVain) entries.push(attemptEntry(attempt));
+    for (const attempt of inVain) entries.push(attemptEntry(attempt, event.branch));
     waiting.delete(event.id);
     addEvent(entries, calls, seq, event, { asked: times.of(seq, event), askedInVain: inVain.length });
   }
@@ -211,7 +211,7 @@ function entriesOf(events, attempts, committed, closed, timeOfOther) {
     const call = entries.indexOf(calls.get(attempt.callId));
     if (call < 0) insertAttempt(entries, attempt);
     else {
-      entries.splice(call + 1, 0, attemptEntry(attempt));
+      entries.splice(call + 1, 0, attemptEntry(attempt, entries[call].branch));
       entries[call].triedInVain += 1;
     }
   }
@@ -224,7 +224,23 @@ function entriesOf(events, attempts, committed, closed, timeOfOther) {
     if (asked) waitFor(asked, entry);
   }
   for (const entry of closed ? entries : []) if (["running", "waiting"].includes(entry.state)) entry.state = "stopped";
+  return grouped(entries, null);
+}
+
+/** Entries that say where those of a ParallelAgent begin: `enters` has its name, below those round it, else nothing. */
+function grouped(entries, before) {
+  let group = groupOf(before);
+  for (const entry of entries) {
+    const own = groupOf(entry);
+    entry.enters = own === group ? [] : own.split(".").filter((name, at, all) => name && name !== all[at - 1]);
+    group = own;
+  }
   return entries;
+}
+
+/** A branch has the names of a ParallelAgent and of its child, and again of those within the child. */
+function groupOf(entry) {
+  return entry?.branch?.split(".").slice(0, -1).join(".") ?? "";
 }
 
 /** Say of a call that it waits for a person, or runs since it was answered. */
@@ -405,9 +421,9 @@ function addActions(entries, base, actions, { hasContent, handsOver }) {
   if (base.changed.length && !hasContent) only("change", {});
 }
 
-function attemptEntry(attempt) {
+function attemptEntry(attempt, branch = "") {
   const key = [attempt.eventId, ...(attempt.callId ? [attempt.callId] : []), "attempt", attempt.attempt].join(".");
-  return { kind: "attempt", key, time: attempt.startTime, author: attempt.agent ?? "", attempt };
+  return { kind: "attempt", key, time: attempt.startTime, author: attempt.agent ?? "", branch, attempt };
 }
 
 function partialEntry(answer) {

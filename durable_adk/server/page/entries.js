@@ -14,9 +14,9 @@ const MEASURED = "Measured between two commits";
 export function looksOf(entry, context) {
   const pending = context.pending.get(entry.id)?.callId ?? "";
   const open = context.open.has(entry.key);
-  const { kind, state, responses, version, repeats, tells, askedInVain, triedInVain } = entry;
+  const { kind, state, responses, version, repeats, tells, enters, askedInVain, triedInVain } = entry;
   const children = context.childrenOf(entry.id).length;
-  return [kind, state, responses?.length, version, open, pending, repeats, tells, askedInVain, triedInVain, children, context.caller()].join("|");
+  return [kind, state, responses?.length, version, open, pending, repeats, tells, enters, askedInVain, triedInVain, children, context.caller()].join("|");
 }
 
 /**
@@ -49,12 +49,21 @@ export function entryElement(entry, context) {
     );
   return h(
     "li",
-    { class: `entry ${entry.kind} ${entry.role ?? ""} ${mark}`, "data-key": entry.key, "data-seq": inside ? null : entry.seq, tabindex: -1 },
+    { class: `entry ${entry.kind} ${entry.role ?? ""} ${mark} ${within(entry)}`, "data-key": entry.key, "data-seq": inside ? null : entry.seq, tabindex: -1 },
     h("div", { class: "gutter" }, time),
     h("span", { class: "dot", "aria-hidden": "true" }),
-    h("div", { class: "content" }, body, open && h("div", { class: "details", id: region }, details(entry, context))),
+    h("div", { class: "content" }, entry.enters.length > 0 && entering(entry), body, open && h("div", { class: "details", id: region }, details(entry, context))),
     more,
   );
+}
+
+/** How deep in parallel branches an entry is; each ParallelAgent adds its name and its child's. */
+function within({ branch }) {
+  return branch ? `within-${Math.min(Math.ceil(branch.split(".").length / 2), 3)}` : "";
+}
+
+function entering({ enters }) {
+  return h("p", { class: "enters" }, h("span", { class: "author" }, enters.join(" › ")), " in parallel");
 }
 
 const KINDS = {
@@ -146,12 +155,14 @@ const KINDS = {
 };
 
 /** Who an entry is of, and which model answered with how many tokens after how long. */
-function by({ role, author, event, answers, asked, askedInVain, time }, ...more) {
+function by({ role, author, branch, event, answers, asked, askedInVain, time }, ...more) {
   const usage = event.usageMetadata?.totalTokenCount;
   const passed = answers && asked ? took(time - asked, askedInVain) : "";
   const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token"), passed].filter(Boolean);
   const said = facts.length > 0 && h("span", { class: "facts", title: passed && MEASURED }, facts.join(" · "));
-  return h("p", { class: "by" }, h("span", { class: "author" }, author), said, more);
+  const child = branch?.split(".").at(-1); // of a ParallelAgent; the author may run within it
+  const outer = role !== "user" && child && child !== author && h("span", { class: "facts" }, `${child} ›`);
+  return h("p", { class: "by" }, outer, h("span", { class: "author" }, author), said, more);
 }
 
 /** Who has given an answer, as the server knows them: `by olga`; empty if it does not say. */

@@ -175,6 +175,17 @@ test("a model was asked after what it answers was stored, as far as commits tell
   assert.deepEqual(asked([user, of(3, "a", "p.a"), of(4, "d", "p.ab")]), [null, 1, 1]);
 });
 
+test("where the agents of a ParallelAgent begin is said once, also amid an answer", () => {
+  const of = (seq, branch) => event(seq, `b${seq}`, text("x"), { branch });
+  const partial = chunk(0, "So", { id: "b9" });
+  partial.event.branch = "p.a.q.d";
+  const items = [user, of(2, "p.a"), of(3, "p.b"), of(4, "p.a.q.c"), partial];
+  const attempts = [{ eventId: "b2", attempt: 1, outcome: "failed" }];
+  assert.deepEqual(entries(items, attempts).map((each) => each.enters.join(" ")), ["", "p", "", "", "p a q", ""]);
+  assert.deepEqual(entries([user, of(2, "p.a"), event(3, "e3", text("x")), partial]).map((each) => each.enters.join(" ")), ["", "p", "", "p a q"]);
+  assert.deepEqual(entries([user, of(2, "p.q.q.a")])[1].enters, ["p", "q"]); // the child is a ParallelAgent itself
+});
+
 test("a run that waited for its turn asked no model before it", () => {
   const conversation = new Conversation();
   const other = (seq, more) => event(seq, `o${seq}`, text("x"), { invocationId: "other", ...more });
