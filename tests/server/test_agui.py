@@ -296,8 +296,13 @@ def order(item: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("as_message", [False, True])
 async def test_a_long_running_call_has_its_result_from_the_front_end(client, tmp_path, as_message):
-    """By the answer to its interrupt, or as the message of a tool; the interim one is not shown."""
-    model = ScriptedModel(replies=[call("order", item="tea"), "Here is your tea."])
+    """By the answer to its interrupt, or as the message of a tool; the interim one is not shown.
+
+    Neither by the run, nor in a snapshot of it or of those before it. The front end's message is
+    not sent back, and keeps its id.
+    """
+    rum = call("order", item="rum")
+    model = ScriptedModel(replies=[call("order", item="tea"), "Here is your tea.", rum, rum, "Oh."])
     agent = LlmAgent(name="a", model=model, tools=[LongRunningFunctionTool(order)])
     async with placed(client, tmp_path, agent) as place:
         http = await place.server()
@@ -306,11 +311,16 @@ async def test_a_long_running_call_has_its_result_from_the_front_end(client, tmp
         result = {"id": "t", "role": "tool", "toolCallId": interrupt.tool_call_id, "content": "hot"}
         sent = body(None, messages=[result]) if as_message else resume((interrupt.id, "hot"))
         second = await events(http, sent)
+        said = {"id": "m3", "role": "user", "content": "and rum"}
+        third = await events(http, body(None, messages=[result, said] if as_message else [said]))
     assert interrupt.reason == "input_required"
     assert not [one for one in first if one.type == "TOOL_CALL_RESULT"]
-    (told,) = [one for one in second if one.type == "TOOL_CALL_RESULT"]
-    assert json.loads(told.content) == {"result": "hot"}
+    told = [one for one in second if one.type == "TOOL_CALL_RESULT"]
+    assert [json.loads(one.content) for one in told] == [{"result": "hot"}] * (not as_message)
     assert second[-1].outcome.type == "success"
+    snapshots = [one for one in (*first, *third) if one.type == "MESSAGES_SNAPSHOT"]
+    tools = [[one.id for one in shot.messages if one.role == "tool"] for shot in snapshots]
+    assert tools == [[], ["t" if as_message else told[0].message_id]]
 
 
 PAINT = {
@@ -334,9 +344,7 @@ async def test_a_front_ends_tool_runs_there(client, tmp_path):
     (declared,) = model.requests[0].config.tools[0].function_declarations
     assert (declared.name, declared.parameters_json_schema) == ("paint", PAINT["parameters"])
     assert first[-1].outcome.type == "success"
-    assert [json.loads(one.content) for one in second if one.type == "TOOL_CALL_RESULT"] == [
-        {"result": "done"}
-    ]
+    assert not [one for one in second if one.type == "TOOL_CALL_RESULT"]  # the front end has it
     assert "Painted." in [getattr(one, "delta", None) for one in second]
     assert [one.snapshot for one in first if one.type == "STATE_SNAPSHOT"] == [{}, {}]
     assert not model.requests[2].config.tools  # the front end has it no more
@@ -361,8 +369,7 @@ async def test_interrupts_and_results_are_answered_together(client, tmp_path):
     assert interrupt.reason == "tool_call"
     assert second[-1].outcome.type == "success"
     told = [json.loads(one.content) for one in second if one.type == "TOOL_CALL_RESULT"]
-    assert {"result": "done"} in told
-    assert {"result": "refunded 1"} in told
+    assert told == [{"result": "refunded 1"}]
     names = {one.name for one in model.requests[0].config.tools[0].function_declarations}
     assert names == {"paint", "refund"}
 
@@ -401,6 +408,44 @@ async def test_the_same_run_again_is_followed_from_its_start(client, tmp_path):
         assert "".join(deltas) == "It is."
     (snapshot,) = [one for one in found[1] if one.type == "MESSAGES_SNAPSHOT"]
     assert [one.content for one in snapshot.messages] == ["hello"]
+
+
+@pytest.mark.parametrize("of", ["message", "result"])
+async def test_a_front_end_that_lost_a_stream_follows_its_run(client, tmp_path, of):
+    """Although its messages end with the beginning of what the run says: it sends all it has.
+
+    With another `runId` what was answered is not new.
+    """
+    replies = [call("paint", color="red"), "Painted."]
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=[AGUIToolset()])
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        sent = body(tools=[PAINT])
+        found = await events(http, sent)
+        (called,) = [one for one in found if one.type == "TOOL_CALL_START"]
+        function = {"name": "paint", "arguments": "{}"}
+        calls_it = {"id": called.tool_call_id, "type": "function", "function": function}
+        begun = {"id": called.parent_message_id, "role": "assistant", "toolCalls": [calls_it]}
+        sent["messages"].append(begun)
+        if of == "result":
+            named = {"toolCallId": called.tool_call_id, "role": "tool"}
+            sent["messages"].append(named | {"id": "t", "content": "done"})
+            sent["runId"] = "second"
+            found = await events(http, sent)
+            (text,) = [one for one in found if one.type == "TEXT_MESSAGE_START"]
+            begun = {"id": text.message_id, "role": "assistant", "content": "Pain"}
+            sent["messages"].append({**begun, "id": "r", "role": "reasoning"})
+            sent["messages"].append(begun)
+        again = await events(http, sent)
+        other = await events(http, sent | {"runId": "other"})
+        count = await place.sessions.count_invocations(app_name="app")
+    assert [one.type for one in again if one.type == "MESSAGES_SNAPSHOT"] != []
+    rest = [one for one in again if one.type not in {"MESSAGES_SNAPSHOT", "STATE_SNAPSHOT"}]
+    before = [one for one in found if one.type not in {"MESSAGES_SNAPSHOT", "STATE_SNAPSHOT"}]
+    assert [brief(one) for one in rest] == [brief(one) for one in before]
+    assert other[-1].type == "RUN_ERROR"
+    assert "runId" in other[-1].message
+    assert sum(count.values()) == 1
 
 
 async def test_what_a_model_begins_anew_is_taken_back(client, tmp_path):

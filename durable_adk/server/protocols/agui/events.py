@@ -1,6 +1,6 @@
 """A run as events of AG-UI."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,11 +41,11 @@ from durable_adk.conversation.pending_request import pending_request
 from durable_adk.events.event import Event
 from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem
 from durable_adk.server.protocols.agui.messages import (
+    ToolResult,
     arguments_of,
     calls_of,
     messages_of,
     reasoning_id,
-    result_id,
     results_of,
     text_of,
 )
@@ -96,6 +96,8 @@ class RunRenderer:
     run_id: str
     root: str | None = None
     tools: frozenset[str] = frozenset()
+    result_ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Ids of the messages by which the front end has sent results, by the ids of the calls."""
     revision: int = 0
     status: StatusItem | None = None
     """The last status that the feed had."""
@@ -115,7 +117,11 @@ class RunRenderer:
 
     def messages(self, events: Sequence[Event]) -> list[Message]:
         """Return the messages of events."""
-        return [one for event in events for one in messages_of(event, self._subagent_of(event))]
+        found = list[Message]()
+        for event in events:
+            self._long_running |= event.long_running_tool_ids or set()
+            found += messages_of(event, self._results_of(event), self._subagent_of(event))
+        return found
 
     def rendered(self, item: Item) -> Iterator[BaseEvent]:
         """Yield what an item of the feed is for a front end.
@@ -126,7 +132,7 @@ class RunRenderer:
             case EventItem():
                 is_first = self.first is None
                 self.first = item.seq if self.first is None else self.first
-                yield from self._committed(item.event)
+                yield from self._committed(item.event, is_first=is_first)
                 if is_first and item.seq <= self.revision:
                     # The front end has lost the run's stream, and has parts of its messages.
                     yield self._snapshot()
@@ -174,7 +180,6 @@ class RunRenderer:
     def _remember(self, event: Event) -> None:
         if event.author != USER:
             self.root = self.root or event.author
-        self._long_running |= event.long_running_tool_ids or set()
         self._messages.extend(self.messages([event]))
 
     def _subagent_of(self, event: Event) -> str | None:
@@ -196,13 +201,13 @@ class RunRenderer:
         thoughts, text = text_of(item.event, thoughts=True), text_of(item.event)
         yield from _continued(name, sent, thoughts, text)
 
-    def _committed(self, event: Event) -> Iterator[BaseEvent]:
+    def _committed(self, event: Event, *, is_first: bool) -> Iterator[BaseEvent]:
         subagent = yield from self._begun(event)
         if event.author != USER:
             yield from self._whole_messages(event, subagent)
             yield from _called(event, subagent)
         self._remember(event)
-        yield from self._results(event, subagent)
+        yield from self._results(event, subagent, is_first=is_first)
         yield from _changes(event, subagent)
         self._count(event)
 
@@ -248,22 +253,37 @@ class RunRenderer:
         for event_id in list(self._streamed):
             yield from self._ended(event_id)
 
-    def _results(self, event: Event, subagent: str | None) -> Iterator[BaseEvent]:
-        for call_id, content in results_of(event):
-            preliminary = (
-                event.author != USER
-                and call_id in self._long_running
-                and not is_final(event, call_id)
-                and not is_sealed(event)
+    def _results(
+        self, event: Event, subagent: str | None, *, is_first: bool
+    ) -> Iterator[BaseEvent]:
+        for one in self._results_of(event):
+            if is_first and one.message_id == self.result_ids.get(one.call_id):
+                continue  # the front end has it
+            yield ToolCallResultEvent(
+                message_id=one.message_id,
+                tool_call_id=one.call_id,
+                content=one.content,
+                role="tool",
+                **_by(subagent),
             )
-            if not preliminary:
-                yield ToolCallResultEvent(
-                    message_id=result_id(event, call_id),
-                    tool_call_id=call_id,
-                    content=content,
-                    role="tool",
-                    **_by(subagent),
-                )
+
+    def _results_of(self, event: Event) -> list[ToolResult]:
+        """Return the results without preliminary ones: a call has one result in AG-UI.
+
+        One that the front end has sent keeps the id that it has there.
+        """
+        found = results_of(event)
+        if event.author == USER:
+            return [
+                one._replace(message_id=self.result_ids.get(one.call_id, one.message_id))
+                for one in found
+            ]
+        sealed = is_sealed(event)
+        return [
+            one
+            for one in found
+            if one.call_id not in self._long_running or sealed or is_final(event, one.call_id)
+        ]
 
     def _count(self, event: Event) -> None:
         given = event.usage_metadata

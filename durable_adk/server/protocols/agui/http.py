@@ -22,6 +22,7 @@ from fastapi import APIRouter
 from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
+from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.conversation.history import USER
 from durable_adk.errors import DurableAdkError, SessionNotFoundError, class_name
@@ -30,6 +31,7 @@ from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.feed import EventItem, entries_of
 from durable_adk.server.protocols.agui.events import RunRenderer, shown_state
+from durable_adk.server.protocols.agui.messages import result_ids_of
 from durable_adk.server.protocols.agui.requests import request_of
 from durable_adk.server.routes.listing import OfUser
 from durable_adk.server.routes.request_headers import Starting
@@ -89,6 +91,7 @@ async def _events(
         thread_id=body.thread_id,
         run_id=body.run_id,
         tools=frozenset(tool.name for tool in body.tools or ()),
+        result_ids=result_ids_of(body.messages),
     )
     yield RunStartedEvent(
         thread_id=body.thread_id, run_id=body.run_id, protocol_version=PROTOCOL_VERSION
@@ -97,9 +100,9 @@ async def _events(
         render.revision, state = await _state(sessions, key)
         render.root = await _root(services, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
-        request = (await request_of(sessions, key, body, state)).model_copy(update=start)
-        client = services.invocations(key.app_name, creates_sessions=True, waits_for_worker=True)
-        client = replace(client, derives_state=True)  # the request's is compared with the session's
+        request = await request_of(sessions, key, body, state, name=start["invocation_id"])
+        request = request.model_copy(update=start)
+        client = _client(services, key)
         entries = entries_of(key, client.send(request, answered_by=caller.answered_by))
         async with aclosing(entries):
             async for entry in entries:
@@ -117,6 +120,11 @@ async def _events(
         return
     for event in ends:
         yield event
+
+
+def _client(services: ServerServices, key: SessionKey) -> InvocationClient:
+    client = services.invocations(key.app_name, creates_sessions=True, waits_for_worker=True)
+    return replace(client, derives_state=True)  # the request's is compared with the session's
 
 
 async def _state(sessions: SessionLog, key: SessionKey) -> tuple[int, dict[str, Any]]:

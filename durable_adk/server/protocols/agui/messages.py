@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ag_ui.core import (
     AssistantMessage,
@@ -29,6 +29,15 @@ from durable_adk.conversation.history import USER
 from durable_adk.conversation.sent_message import MESSAGE_ID
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
+
+
+class ToolResult(NamedTuple):
+    """The result of a call as the message of a tool."""
+
+    message_id: str
+    call_id: str
+    content: str
+
 
 _MEDIA = {"image": ImagePart, "audio": AudioPart, "video": VideoPart}
 
@@ -59,22 +68,23 @@ def _part(part: ContentPart) -> types.Part:
     return types.Part(file_data=types.FileData(file_uri=source.value, mime_type=source.mime_type))
 
 
-def messages_of(event: Event, subagent: str | None = None) -> list[Message]:
+def messages_of(
+    event: Event, results: Iterable[ToolResult], subagent: str | None = None
+) -> list[Message]:
     """Return a committed event as messages.
 
     Args:
         event: The event.
+        results: Those of its results that are shown.
         subagent: The run of the sub-agent that it belongs to.
     """
     attributed: dict[str, Any] = {"subagent_run_id": subagent} if subagent else {}
-    results: list[Message] = [
-        ToolMessage(
-            id=result_id(event, call_id), tool_call_id=call_id, content=content, **attributed
-        )
-        for call_id, content in results_of(event)
+    told: list[Message] = [
+        ToolMessage(id=one.message_id, tool_call_id=one.call_id, content=one.content, **attributed)
+        for one in results
     ]
     if event.author == USER:
-        return [*_said(event), *results]
+        return [*_said(event), *told]
     found: list[Message] = []
     if thoughts := text_of(event, thoughts=True):
         name = reasoning_id(event.id)
@@ -85,7 +95,7 @@ def messages_of(event: Event, subagent: str | None = None) -> list[Message]:
         more: dict[str, Any] = {"content": text} if text else {}
         more |= {"tool_calls": calls} if calls else {}
         found.append(AssistantMessage(id=event.id, **more, **attributed))
-    return [*found, *results]
+    return [*found, *told]
 
 
 def _said(event: Event) -> list[Message]:
@@ -131,8 +141,8 @@ def calls_of(event: Event) -> list[types.FunctionCall]:
     return [call for call in event.get_function_calls() if call.name not in CONTROL_FUNCTIONS]
 
 
-def results_of(event: Event) -> list[tuple[str, str]]:
-    """Return the ids of calls that an event has results of, and the results as text.
+def results_of(event: Event) -> list[ToolResult]:
+    """Return the results of calls that an event has.
 
     Left out are answers to the runtime's requests, and what a call that needs one has returned.
     """
@@ -141,15 +151,30 @@ def results_of(event: Event) -> list[tuple[str, str]]:
         *event.actions.requested_auth_configs,
     }
     return [
-        (response.id or "", json.dumps(response.response or {}, ensure_ascii=False))
+        ToolResult(
+            message_id=f"{event.id}:{response.id or ''}",
+            call_id=response.id or "",
+            content=json.dumps(response.response or {}, ensure_ascii=False),
+        )
         for response in event.get_function_responses()
         if response.name not in CONTROL_FUNCTIONS and response.id not in asks
     ]
 
 
-def result_id(event: Event, call_id: str) -> str:
-    """Return the id of the message with a call's result."""
-    return f"{event.id}:{call_id}"
+def is_of_server(message: Message) -> bool:
+    """Return whether the server has sent a message, of what a run says and does."""
+    if isinstance(message, ToolMessage):
+        return message.id.endswith(f":{message.tool_call_id}")
+    return isinstance(message, AssistantMessage | ReasoningMessage)
+
+
+def result_ids_of(messages: Iterable[Message]) -> dict[str, str]:
+    """Return the ids of the messages by which a front end has sent results, by their calls' ids."""
+    return {
+        one.tool_call_id: one.id
+        for one in messages
+        if isinstance(one, ToolMessage) and not is_of_server(one)
+    }
 
 
 def reasoning_id(event_id: str) -> str:

@@ -5,9 +5,18 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
-from ag_ui.core import ResumeEntry, RunAgentInput, Tool, ToolMessage, UserMessage
+from ag_ui.core import (
+    Message,
+    ResumeEntry,
+    RunAgentInput,
+    Tool,
+    ToolMessage,
+    UserMessage,
+)
 from google.genai import types
 
+from durable_adk.client.answers import answer_id_of, sent_before
+from durable_adk.conversation.answers import answered_call_ids
 from durable_adk.conversation.pending_calls import (
     CallStatus,
     PendingCall,
@@ -20,7 +29,7 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.json_values import to_json_value
 from durable_adk.server.protocols.agui.events import shown_state
-from durable_adk.server.protocols.agui.messages import content_of
+from durable_adk.server.protocols.agui.messages import content_of, is_of_server
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.tools.agui_toolset import FRONT_END_TOOLS
@@ -28,12 +37,16 @@ from durable_adk.wire.messages import InvocationRequest
 
 CONTEXT = "ag_ui_context"
 """The key of the state that holds what a front end tells the agent of itself."""
+_NOTHING_NEW = (
+    "messages: The last one must be the user's, or the result of a call that waits. To follow a "
+    "run, send its `runId`."
+)
 _TOOL_NAME = re.compile(r"(?!adk_)[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _RUNTIMES_TOOLS = ("transfer_to_agent", "set_model_response", "exit_loop")
 
 
 async def request_of(
-    sessions: SessionLog, key: SessionKey, body: RunAgentInput, state: dict[str, Any]
+    sessions: SessionLog, key: SessionKey, body: RunAgentInput, state: dict[str, Any], *, name: str
 ) -> InvocationRequest:
     """Return the request that starts or resumes an invocation.
 
@@ -42,19 +55,35 @@ async def request_of(
         key: The session.
         body: What the front end has sent.
         state: The session's state; what the front end has of it and is the same is not sent.
+        name: Id of the invocation that the request starts, if it resumes none.
 
     Raises:
         CallerError: It is malformed, or does not fit what the session waits for.
     """
-    return InvocationRequest.parse(
+    sent = _sent_by_front_end(body.messages)
+    request = InvocationRequest.parse(
         {
             **key.ids(),
-            "message": await _message(sessions, key, body),
+            "invocation_id": name,
+            "message": await _message(sessions, key, body, sent),
             "state_delta": _changed(body, state),
             "run_config": {"streaming_mode": "sse", "custom_metadata": _metadata(body)},
             "create_session": True,
         }
     )
+    is_heard = not body.resume and len(sent) < len(body.messages)
+    if is_heard and not await _is_begun(sessions, key, request):
+        raise InvalidRequestError(_NOTHING_NEW)
+    return request
+
+
+async def _is_begun(sessions: SessionLog, key: SessionKey, request: InvocationRequest) -> bool:
+    if await sessions.get_invocation(key, request.invocation_id or ""):
+        return True
+    if not answered_call_ids(request.user_content()):
+        return False
+    answer = answer_id_of(request)
+    return bool(await sent_before(sessions, key, request, answer, any_state=True))
 
 
 def _metadata(body: RunAgentInput) -> dict[str, Any] | None:
@@ -85,23 +114,31 @@ def _declared(tool: Tool) -> dict[str, Any]:
     return {name: declared.get(name) for name in ("name", "description", "parameters")}
 
 
-async def _message(sessions: SessionLog, key: SessionKey, body: RunAgentInput) -> types.Content:
-    results = _last_results(body)
+async def _message(
+    sessions: SessionLog, key: SessionKey, body: RunAgentInput, sent: list[Message]
+) -> types.Content:
+    results = _last_results(sent)
     if body.resume:
         return await _resumed(sessions, key, body.resume, results)
     if results:
         return await _answered(sessions, key, results)
-    last = body.messages[-1] if body.messages else None
+    last = sent[-1] if sent else None
     if not isinstance(last, UserMessage):
-        raise InvalidRequestError(
-            "messages: The last one must be the user's, or the result of a call that waits."
-        )
+        raise InvalidRequestError(_NOTHING_NEW)
     return content_of(last)
 
 
-def _last_results(body: RunAgentInput) -> list[ToolMessage]:
+def _sent_by_front_end(messages: list[Message]) -> list[Message]:
+    """Leave out what the server has sent last: a front end that lost a stream has the beginning."""
+    count = len(messages)
+    while count and is_of_server(messages[count - 1]):
+        count -= 1
+    return messages[:count]
+
+
+def _last_results(messages: list[Message]) -> list[ToolMessage]:
     found: list[ToolMessage] = []
-    for message in reversed(body.messages):
+    for message in reversed(messages):
         if not isinstance(message, ToolMessage):
             break
         found.insert(0, message)
