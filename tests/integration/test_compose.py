@@ -152,6 +152,7 @@ def program(service: str) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(3)
 def test_our_services_run_as_they_stand(stack: Stack, tmp_path: Path) -> None:
     """D13: upgrade, worker, its probe and a client of the host, with no settings but the file's."""
     terminal = Terminal(tmp_path)

@@ -140,6 +140,7 @@ async def ended(process: Process) -> tuple[int, str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) -> None:
     """F11, I22: those of steps that have ended are replaced; with too many the process ends."""
     process = await place.worker(max_stuck_threads=HUNG)
@@ -170,6 +171,7 @@ async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) ->
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 async def test_a_hung_thread_keeps_no_worker_from_ending(place: Place) -> None:
     """F11: when it is told to; the thread ends with the process."""
     process = await place.worker()
@@ -180,6 +182,7 @@ async def test_a_hung_thread_keeps_no_worker_from_ending(place: Place) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 async def test_a_blocked_loop_gives_its_steps_to_another_worker(place: Place) -> None:
     """F41, I22: the one that blocks it, and those that have come after; the process ends."""
     process = await place.worker(blocked_timeout=4.0)
@@ -202,6 +205,7 @@ async def test_a_blocked_loop_gives_its_steps_to_another_worker(place: Place) ->
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 async def test_a_process_that_is_kept_from_running_at_all_ends(place: Place) -> None:
     """F41: by what holds the interpreter's lock, and for good: nobody's Python code runs then."""
     process = await place.worker(blocked_timeout=4.0)
@@ -259,6 +263,7 @@ async def test_a_worker_with_the_plugin_fails(place: Place) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 async def test_bodies_that_block_are_counted_and_keep_no_process(place: Place) -> None:
     """F41: each has a thread for itself for good, for which the SDK's shutdown would wait."""
     process = await place.worker(stuck_body.__file__, max_stuck_threads=1)

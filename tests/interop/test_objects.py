@@ -6,17 +6,25 @@ import pytest
 
 from tests.support.google_adk import run_tests
 
-FILES = sorted((Path(__file__).parent / "objects").glob("test_*.py"))
-LONG = {"test_toolsets", "test_wires", "test_wire_kills"}
-"""Files of most libraries of others, and with kills."""
+FILES = {file.stem: str(file) for file in (Path(__file__).parent / "objects").glob("test_*.py")}
+LONG = ("toolsets", "wires", "wire_kills")
+"""Files of most libraries of others, and with kills; each run takes another one."""
 
 
-@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.thorough)])
 @pytest.mark.timeout(600)
-def test_objects_of_google_adk(*, long: bool) -> None:
+def test_objects_of_google_adk() -> None:
     """What each of its tests says of objects of google-adk.
 
     Many files in one process: it takes four CPU seconds before the first test.
     """
-    files = [str(file) for file in FILES if (file.stem in LONG) == long]
-    run_tests(*files, timeout=580)
+    long = {f"test_{name}" for name in LONG}
+    run_tests(*(FILES[name] for name in sorted(FILES.keys() - long)), timeout=580)
+
+
+@pytest.mark.thorough
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.timeout(600)
+def test_long_objects_of_google_adk(name: str) -> None:
+    """What each test of such a file says."""
+    run_tests(FILES[f"test_{name}"], timeout=580)

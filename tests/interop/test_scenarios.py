@@ -9,10 +9,12 @@ import pytest
 from tests.support.google_adk import run_tests
 
 OBJECTS = {"SCENARIOS_OF_GOOGLE_ADK": "1"}
+# The scenarios are one in two or in four. Shares of these runs that have no divisor in common with
+# those let each scenario have its turn.
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.timeout(300)
 def test_conversations_with_google_adks_objects_survive_kills() -> None:
     """In process, on Temporal and with the worker killed after an event: the same comes of them."""
@@ -21,7 +23,7 @@ def test_conversations_with_google_adks_objects_survive_kills() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.timeout(1200)
 def test_more_conversations_with_google_adks_objects_survive_kills() -> None:
     """The worker is killed after an event of one in four, and another one goes on.

@@ -31,7 +31,7 @@ from tests.support.http_server import placed
 from tests.support.receiver import receiving
 from tests.support.streams import StreamingModel, a_call
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 PAID: list[int] = []
 
 

@@ -17,6 +17,7 @@ from tests.support.streams import StreamingModel, a_call
 
 pytestmark = [
     pytest.mark.thorough,
+    pytest.mark.sampled(3),
     pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm"),
 ]
 __all__ = ["terminal"]

@@ -12,7 +12,7 @@ from durable_adk.agents import LlmAgent
 from tests.support.http_server import IDS, TIMEOUT, USERS, placed, read, session
 from tests.support.streams import StreamingModel
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 RUNS, STALLED = 50, 20
 WORDS = [f"{number} " for number in range(30)]
 

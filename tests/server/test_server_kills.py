@@ -16,7 +16,7 @@ from tests.support.commands import Terminal
 from tests.support.http_server import Place, Sent, brief, message, placed, read, session, streamed
 from tests.support.streams import StreamingModel
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 WORDS = [f"{number} " for number in range(6)]
 
 

@@ -17,7 +17,6 @@ from tests.interop.objects.wire_worker import PRELOAD, Order, main
 from tests.interop.objects.wires import WIRES, Wire
 
 TEXT = "It rains in Lima and in Quito."
-pytestmark = pytest.mark.sampled(2)
 CALLS = [("weather", {"city": "Lima"}), ("weather", {"city": "Quito"})]
 KILLS: dict[str, list[Any]] = {
     "model.after_call:kill@1": [CALLS, CALLS, TEXT],
