@@ -73,7 +73,7 @@ class Ending(JsonModel):
     """The invocation that the message was delivered to before it could be withdrawn."""
 
 
-LOOP_RULES = 5
+LOOP_RULES = 4
 """Version of the rules by which the loop decides what comes next, as an opening records it.
 
 An open invocation keeps the rules that it began with, or its history could not be replayed. From 1
@@ -82,7 +82,7 @@ message make one event; an agent used as a tool ends when it would have to wait;
 escalates stops; the session is summarised before the invocation ends. From 2 on: the plugins see
 answers to pending calls and the event of an error before they are stored. From 3 on: an answer that
 was refused is looked at again when it is sent again under its id. From 4 on: a request to the user
-notes what happens at its deadline. From 5 on: a timer runs beside each local activity.
+notes what happens at its deadline.
 """
 
 

@@ -1,8 +1,7 @@
 """The loop's port on Temporal: every effect is an activity."""
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -40,10 +39,6 @@ from durable_adk.workflows.status import StatusDisplay, for_child
 R = TypeVar("R")
 UNSEEN = 100
 """After so many local activities in a row, a timer begins a task, to measure the history."""
-PIN = 3600.0
-"""Seconds of a timer that nothing waits for; see `TemporalRuntime._pinned`."""
-_PINS = 5
-"""The first of the loop's rules by which there are such timers; see `LOOP_RULES`."""
 CHILD_TASK_TIMEOUT = timedelta(seconds=3)
 MARGIN = timedelta(seconds=30)
 """Steps end themselves at their timeout; Temporal's own timeout is this much later."""
@@ -70,7 +65,6 @@ class TemporalRuntime:
         self._status = status
         self._limits = Limits()
         self._registry = ""
-        self._rules = 0
         self._model_queues: dict[str, str] = {}
         self._unseen = 0
         """Local activities since the history was last measured."""
@@ -94,8 +88,7 @@ class TemporalRuntime:
         What follows a local activity may run in the task that began before it or, if that task had
         to be completed meanwhile, in the next one; a replay always has it in the first. So the
         history's length *there* differs between replays, and so would every decision based on it.
-        At the news that a task brings (a signal, a timer, the end of an activity) it is the same,
-        unless that task leaves no command and has to be completed meanwhile; see `_pinned`.
+        At the news that a task brings (a signal, a timer, the end of an activity) it is the same.
         """
         info = workflow.info()
         self._suggested = info.is_continue_as_new_suggested()
@@ -153,7 +146,6 @@ class TemporalRuntime:
     def _configure(self, opened: Opened) -> None:
         self._limits, self._registry = opened.limits, opened.registry
         self._model_queues = opened.model_task_queues or {}
-        self._rules = opened.rules
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run a child workflow, which has a history of its own."""
@@ -188,15 +180,14 @@ class TemporalRuntime:
         try:
             limit = timedelta(seconds=row.timeout(step, self._limits)) + MARGIN
             if row.is_large(step):
-                with self._pinned():
-                    return await workflow.execute_local_activity(
-                        row.name,
-                        step,
-                        result_type=row.result,
-                        start_to_close_timeout=limit,
-                        retry_policy=RETRY,
-                        summary=summary,
-                    )
+                return await workflow.execute_local_activity(
+                    row.name,
+                    step,
+                    result_type=row.result,
+                    start_to_close_timeout=limit,
+                    retry_policy=RETRY,
+                    summary=summary,
+                )
             with self._status.step(summary):
                 done = await workflow.execute_activity(
                     row.name,
@@ -214,23 +205,6 @@ class TemporalRuntime:
             raise reason(error) from error
         self.look()
         return done
-
-    @contextmanager
-    def _pinned(self) -> Generator[None]:
-        """Have a task that has to be completed while a local activity runs leave a command.
-
-        A replay takes one that leaves none for a part of the next one, and so has its news at the
-        time of that, with as long a history, and after its updates. A timer that is started and
-        cancelled in one task is not recorded, so it lengthens the history only if it is needed.
-        """
-        timer = None
-        if self._rules >= _PINS:
-            timer = asyncio.get_running_loop().call_later(PIN, lambda: None)
-        try:
-            yield
-        finally:
-            if timer is not None:
-                timer.cancel()
 
     async def _recorded(self) -> None:
         """Get a local activity's result into the history before a custom agent's body sees it.
@@ -269,16 +243,15 @@ class TemporalRuntime:
             retry_policy=RetryPolicy(maximum_attempts=1),
             summary=row.summary(step),
         )
-        with self._pinned():
-            try:
-                return await asyncio.shield(local)
-            except asyncio.CancelledError:
-                with suppress(FailureError):
-                    return await local
-                raise
-            except FailureError as error:
-                if is_cancelled_exception(error) or _is_final(error):
-                    raise reason(error) from error
+        try:
+            return await asyncio.shield(local)
+        except asyncio.CancelledError:
+            with suppress(FailureError):
+                return await local
+            raise
+        except FailureError as error:
+            if is_cancelled_exception(error) or _is_final(error):
+                raise reason(error) from error
         try:
             done = await workflow.execute_activity(
                 row.name,
