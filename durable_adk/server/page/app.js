@@ -7,7 +7,7 @@ import { Composer, summaryOf } from "./composer.js";
 import { announce, button, failure, fill, h, icon, neighbour, tellAges } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { empty } from "./panels.js";
-import { applyTheme, draftOf, isDark, place, prices, queuedIn, readPrices, theme } from "./preferences.js";
+import { applyTheme, draftOf, isDark, newPlace, place, prices, queuedIn, readPrices, theme } from "./preferences.js";
 import { Runs } from "./runs.js";
 import { SessionView } from "./session.js";
 import { Sessions } from "./sessions.js";
@@ -217,23 +217,26 @@ function welcome() {
   return h("section", { class: "page" }, h("h1", { class: "sr" }, "Runs"), empty("Nothing selected.", about, start));
 }
 
-const newApp = h("select", { id: "new-app" });
-const newUser = h("input", { id: "new-user", hidden: true, autocomplete: "off", spellcheck: "false" });
+const keepPlace = () => newPlace.set({ app: newApp.value, user: newUser.value.trim() });
+const newApp = h("select", { id: "new-app", onchange: keepPlace });
+const newUser = h("input", { id: "new-user", hidden: true, autocomplete: "off", spellcheck: "false", oninput: keepPlace });
 const newUserLabel = h("label", { for: newUser.id, hidden: true }, "User");
 const noApp = h("p", { class: "quiet" });
 
 /** Offer the apps that there are for the new session. */
 function chooseApp() {
-  const chosen = newApp.value || appSelect.value;
+  const chosen = newApp.value || placeOfDraft().app || appSelect.value;
   fill(newApp, appOptions());
   newApp.value = apps?.includes(chosen) ? chosen : (apps?.[0] ?? "");
   noApp.hidden = apps?.length !== 0;
 }
 
+const placeOfDraft = () => (draftOf("new").get() ? newPlace.get() : {});
+
 function newSession() {
   newApp.value = "";
   chooseApp();
-  newUser.value = userInput.value.trim();
+  newUser.value = placeOfDraft().user || userInput.value.trim();
   const draft = draftOf("new");
   const aim = () => ({ app: newApp.value, user: newUser.value.trim() });
   const composer = new Composer(async (content, { key, said, to: { app, user } }) => {

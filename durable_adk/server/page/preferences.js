@@ -43,6 +43,8 @@ export const theme = kept("theme", "");
 export const queuedIn = ({ appName, userId, sessionId }) => kept(`queued.${JSON.stringify([appName, userId, sessionId])}`, {}, "sessionStorage");
 /** What was written and is not sent yet, null: nothing; `names` say where. Kept until the tab is closed. */
 export const draftOf = (...names) => kept(`draft.${JSON.stringify(names)}`, null, "sessionStorage");
+/** Where a new session was to begin, for whose message there is a draft. Kept until the tab is closed. */
+export const newPlace = kept("new", { app: "", user: "" }, "sessionStorage");
 /** The message that was sent and that no server has accepted yet, null: none. Kept until the tab is closed. */
 export const underWayOf = (...names) => kept(`sending.${JSON.stringify(names)}`, null, "sessionStorage");
 

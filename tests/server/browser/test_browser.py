@@ -419,6 +419,11 @@ async def test_a_page_without_apps_waits_for_them(browser, web) -> None:
         await page.request.post(f"{web.url}/invocations", data=run | {"newMessage": message})
         await page.locator(".scope option").get_by_text("other").wait_for(state="attached")
         assert await user.input_value() == "ali"
+        await page.get_by_role("textbox", name="Message").fill("draw")
+        await page.locator("#new-app").select_option("other")
+        await page.reload()  # as after a new sign-in, too
+        await page.locator("#new-app option").get_by_text("other").wait_for(state="attached")
+        assert await page.locator("#new-app").input_value() == "other"
         caller["isOperator"] = False
         apps.clear()
         await page.reload()
