@@ -285,6 +285,7 @@ class Settings(BaseSettings):
 
 
 S = TypeVar("S", bound=BaseSettings)
+_OBJECT = "give a JSON object"
 _UNREAD = re.compile(r'field "(\w+)"')
 """Names the field in the text of a `SettingsError`, which has it nowhere else."""
 
@@ -309,7 +310,10 @@ def read_settings(kind: type[S], **given: Any) -> S:
             '["agents.example.com"].'
         ) from None
     except ValidationError as error:
-        wrong = [_problem(kind, one["loc"], one["msg"]) for one in error.errors()]
+        wrong = [
+            _problem(kind, one["loc"], _OBJECT if one["type"] == "model_type" else one["msg"])
+            for one in error.errors()
+        ]
         raise InvalidRequestError("; ".join(wrong)) from None
 
 

@@ -75,6 +75,7 @@ def test_a_webhook_whose_host_is_unclear_is_refused(url):
         (ServerSettings, "DURABLE_ADK_SERVER_PORT", "s3cret", ": Input should be a valid integer"),
         (ServerSettings, "DURABLE_ADK_SERVER_ORIGINS", '["x"]', ": 'x': browsers send origins"),
         (ServerSettings, "DURABLE_ADK_SERVER_OIDC", '{"issuer": "x"}', " (issuer): use https"),
+        (ServerSettings, "DURABLE_ADK_SERVER_OIDC", "s3cret", ": give a JSON object"),
         (ServerSettings, "DURABLE_ADK_PUSH_HOSTS", '["::1"]', ": '::1' is no host"),
         (ServerSettings, "DURABLE_ADK_ANSWER_KEY", "s3cret", ": give a secret of at least 32"),
         (Settings, "DURABLE_ADK_ANSWER_URL", "s3cret", ": give the https or http URL"),
