@@ -131,6 +131,7 @@ def test_a_mistake_is_told_in_one_line(terminal, arguments, message):
     assert "secret" not in done.stderr
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lines", [[], ["--json"]])
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_reader_that_goes_ends_a_command_in_silence(terminal, command, lines):
@@ -145,6 +146,7 @@ def test_a_reader_that_goes_ends_a_command_in_silence(terminal, command, lines):
     assert running.stderr.read() == said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_can_be_attached_to(terminal, number, code):
     """Ctrl-C in the middle of a tool loses nothing: the printed command shows all of it."""
@@ -166,6 +168,7 @@ def test_an_interrupted_run_can_be_attached_to(terminal, number, code):
     assert ledger(terminal.folder) == ["started", "started", "done"]
 
 
+@pytest.mark.sampled(3)
 def test_two_runs_at_once_share_a_server(terminal, loud):
     """Commands in one folder do not stop the server under each other."""
     question = "What is the capital of France?"
@@ -218,6 +221,7 @@ def server_info(terminal: Terminal) -> ServerInfo:
     return ServerInfo.model_validate_json(file.read_text())
 
 
+@pytest.mark.sampled(3)
 def test_dev_replaces_what_dies(terminal):
     """`dev` serves `run`, restarts a killed worker or server, and takes all with it at Ctrl-C."""
     dev = terminal.start("dev", EXAMPLE)

@@ -5,7 +5,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -30,6 +29,7 @@ from durable_adk.sessions.database_session_service import DatabaseSessionService
 from durable_adk.sessions.session import Session
 from durable_adk.tools import FunctionTool
 from tests.adk.google_adk import GoogleAdk
+from tests.support.commands import PROGRAM, Terminal
 from tests.support.postgres import HAS_POSTGRES
 from tests.support.required import ROOT, interpreter
 from tests.support.scripts import call
@@ -50,15 +50,14 @@ def adk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleAdk]:
 
 
 def command(verb: str, url: str, store: str | Path, *options: str) -> list[str]:
-    """The command line of a copy."""
-    python = [sys.executable, "-m", "durable_adk.cli", "sessions", verb]
-    return [*python, url.replace("+aiosqlite", ""), "--store", str(store), "--json", *options]
+    """The arguments of a copy."""
+    url = url.replace("+aiosqlite", "")
+    return ["sessions", verb, url, "--store", str(store), "--json", *options]
 
 
 def reported(verb: str, url: str, store: Path, *options: str) -> dict[str, Any]:
     """What the command reports; its exit code says whether there were problems."""
-    line = command(verb, url, store, *options)
-    run = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    run = Terminal(ROOT).run(*command(verb, url, store, *options))
     assert run.stdout, run.stderr
     report = json.loads(run.stdout)
     assert run.returncode == (1 if report["problems"] else 0), run.stderr
@@ -176,6 +175,7 @@ async def test_an_export_is_the_database_that_was_imported(adk, written, tmp_pat
 
 
 @pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL's wheel")
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["v1", "v0"])
 async def test_postgres_databases_are_copied(adk, postgres, kind) -> None:
     """From PostgreSQL into PostgreSQL, and back."""
@@ -213,7 +213,7 @@ def many(adk: GoogleAdk, written: OfKind, file: Path) -> list[dict[str, Any]]:
 
 def killed(line: list[str], file: Path, table: str, rows: int) -> None:
     """Run a copy, and kill it when a table has so many rows."""
-    process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*PROGRAM, *line], cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         while process.poll() is None and count(file, table) < rows:
             time.sleep(0.01)
