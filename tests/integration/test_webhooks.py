@@ -248,9 +248,9 @@ async def test_a_receiver_that_is_down_gets_it_when_it_is_up(serve: Serve) -> No
 
 @pytest.mark.parametrize("status", [410, 400, 404, 301])
 async def test_a_receiver_that_refuses_is_left_alone(
-    client: Client, queue: str, serve: Serve, status: int
+    client: Client, queue: str, serve: Serve, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A redirect is not followed, and the workflow says why it has failed."""
+    """A redirect is not followed, and the workflow and the log say why it has failed."""
     with receiving() as receiver, receiving() as elsewhere:
         receiver.responses = [(status, {"Location": elsewhere.url})]
         runner = await serve(cashier("done"), endpoint(receiver))
@@ -263,6 +263,8 @@ async def test_a_receiver_that_refuses_is_left_alone(
         assert str(status) in failed.value.cause.message
         assert len(receiver.ids) == 1
         assert elsewhere.ids == []
+    (line,) = [vars(one) for one in caplog.records if one.message == "webhook.failed"]
+    assert (line["reason"], line["final"]) == (failed.value.cause.message, True)
 
 
 async def test_no_history_has_the_address_or_the_secret(

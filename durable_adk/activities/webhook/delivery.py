@@ -68,10 +68,17 @@ async def deliver_webhook(deps: Dependencies, step: DeliverStep) -> Delivered:
         raise WebhookError("The invocation is about to end.")
     status = record.status if step.status.closed else step.status
     is_push = step.endpoint.startswith(PUSH_PREFIX)
-    made = await (_push_message if is_push else _webhook)(deps, step, record, status)
-    if made is None:
-        return Delivered()
-    code = await _post(made, step.message_id)
+    try:
+        made = await (_push_message if is_push else _webhook)(deps, step, record, status)
+        if made is None:
+            return Delivered()
+        code = await _post(made, step.message_id)
+    except (WebhookError, WebhookRefusedError) as error:
+        is_last = isinstance(error, WebhookRefusedError)
+        logger.warning(
+            "webhook.failed", endpoint=step.endpoint, reason=error.message, final=is_last
+        )
+        raise
     logger.info("webhook.delivered", endpoint=step.endpoint, status_code=code)
     return Delivered(status=code)
 
