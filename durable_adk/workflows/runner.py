@@ -98,6 +98,11 @@ class _Activations:
 
     So the workflow is not told that news. The query is answered as of the last task, and the worker
     drops the workflow (tests/chaos/test_queries.py).
+
+    A query that comes with a task ends it, also while a local activity runs. The workflow would
+    have that end behind the news of the next task, and in a replay before: in the task that the
+    query has ended. So the worker drops it, too, and loads it again in the order of a replay
+    (tests/integration/test_workflow_queries.py).
     """
 
     def __init__(self, instance: WorkflowInstance, cache: Cache) -> None:
@@ -108,6 +113,8 @@ class _Activations:
         """Of the last task: when it began, and the bytes of the history by then."""
         self._is_behind: bool = False
         """Whether it was not told news that came without a task."""
+        self._locals = set[int]()
+        """The local activities that run."""
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """See the base class."""
@@ -115,7 +122,7 @@ class _Activations:
         if "remove_from_cache" in jobs:
             return self._activate(act)
         if "query_workflow" in jobs:
-            if self._is_behind:
+            if self._is_behind or self._locals:
                 self._cache.drop(act.run_id)
             return self._activate(act)
         task = (act.timestamp.ToNanoseconds(), act.history_size_bytes)
@@ -130,4 +137,8 @@ class _Activations:
             completion.failed.failure.message = "A workflow with less than its history is dropped."
             return completion
         self._length, self._task = act.history_length, task
-        return self._activate(act)
+        completion = self._activate(act)
+        self._locals -= {job.resolve_activity.seq for job in act.jobs}
+        self._locals |= {one.schedule_local_activity.seq for one in completion.successful.commands}
+        self._locals.discard(0)
+        return completion

@@ -1,17 +1,41 @@
-"""Queries of a workflow whose last news no workflow task has brought."""
+"""Queries of a workflow between two of its tasks, and in the middle of one."""
 
+import asyncio
+import time
 import uuid
+from datetime import timedelta
+from typing import Any
 
-from temporalio import workflow
-from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio import activity, workflow
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from durable_adk.workflows.runner import guarded, joined
+from tests.support.processes import until
+
+SOON = timedelta(seconds=30)
+MEANWHILE = 0.3
+"""Seconds that a query takes, or its way to the server, which shows nothing of it."""
+
+
+@activity.defn
+async def store() -> None:
+    """Store something, in no time."""
+
+
+@activity.defn
+async def stored() -> None:
+    """What comes after that."""
+
+
+@activity.defn
+async def counted() -> None:
+    """What comes after the second signal."""
 
 
 @workflow.defn
 class Counting:
-    """Counts signals, in an endless run."""
+    """Counts signals, and stores something after the first."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -23,30 +47,73 @@ class Counting:
 
     @workflow.query
     def counted(self) -> int:
-        """How many were counted."""
+        """How many were counted; it takes a while."""
+        time.sleep(MEANWHILE)
         return self._count
 
     @workflow.run
     async def run(self) -> None:
-        """Wait for ever."""
-        await workflow.wait_condition(lambda: False)
+        """End after the second signal."""
+        await asyncio.gather(self._stored(), self._counted())
+
+    async def _stored(self) -> None:
+        await workflow.wait_condition(lambda: self._count > 0)
+        await workflow.execute_local_activity(store, schedule_to_close_timeout=SOON)
+        await workflow.execute_activity(stored, start_to_close_timeout=SOON)
+
+    async def _counted(self) -> None:
+        await workflow.wait_condition(lambda: self._count > 1)
+        await workflow.execute_activity(counted, start_to_close_timeout=SOON)
+
+
+def a_worker(client: Client, task_queue: str) -> Worker:
+    """A worker of that workflow, with a runner of ours."""
+    runner = guarded(UnsandboxedWorkflowRunner())
+    made = Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[Counting],
+        activities=[store, stored, counted],
+        workflow_runner=runner,
+    )
+    joined(runner, made)
+    return made
+
+
+async def _has_begun(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Whether the last event is the begin of a task."""
+    last = (await handle.fetch_history()).events[-1]
+    return last.HasField("workflow_task_started_event_attributes")
 
 
 async def test_a_terminated_workflow_tells_what_its_last_task_left(client: Client) -> None:
     """There is no task that a query could wait for; what came behind the last one had no effect."""
     task_queue = f"queries-{uuid.uuid4().hex}"
-
-    def worker() -> Worker:
-        runner = guarded(UnsandboxedWorkflowRunner())
-        made = Worker(client, task_queue=task_queue, workflows=[Counting], workflow_runner=runner)
-        joined(runner, made)
-        return made
-
-    async with worker():
+    async with a_worker(client, task_queue):
         handle = await client.start_workflow(Counting.run, id=task_queue, task_queue=task_queue)
-        await handle.signal(Counting.count)
-        assert await handle.query(Counting.counted) == 1
+        assert await handle.query(Counting.counted) == 0
     await handle.signal(Counting.count)
     await handle.terminate()
-    async with worker():
-        assert [await handle.query(Counting.counted) for _ in range(2)] == [1, 1]
+    async with a_worker(client, task_queue):
+        assert [await handle.query(Counting.counted) for _ in range(2)] == [0, 0]
+
+
+async def test_a_query_that_ends_a_task_lets_no_news_overtake_a_local_activity(
+    client: Client,
+) -> None:
+    """I13: in a replay the activity ends in the task that has answered the query."""
+    task_queue = f"queries-{uuid.uuid4().hex}"
+    async with a_worker(client, task_queue):
+        handle = await client.start_workflow(Counting.run, id=task_queue, task_queue=task_queue)
+        assert await handle.query(Counting.counted) == 0
+    await handle.signal(Counting.count)
+    query: asyncio.Task[Any] = asyncio.create_task(handle.query(Counting.counted))
+    await asyncio.sleep(MEANWHILE)
+    async with a_worker(client, task_queue):
+        await until(lambda: _has_begun(handle))
+        await asyncio.sleep(MEANWHILE / 2)
+        await handle.signal(Counting.count)
+        assert await query == 1
+        await handle.result()
+    replayer = Replayer(workflows=[Counting], workflow_runner=UnsandboxedWorkflowRunner())
+    await replayer.replay_workflow(await handle.fetch_history())
