@@ -22,7 +22,7 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[2]
 SEEDS = 6
 KINDS = ("die", "dropack")
-EVERY = 1 if sampling.ALL else 9
+EVERY = 1 if sampling.ALL else 18
 """Of how many single faults one is tried; `make simulate` tries them all."""
 
 

@@ -267,6 +267,7 @@ async def test_one_service_serves_several_event_loops_at_once(service):
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", ["s3", "files"])
 async def test_a_large_artifact_is_never_whole_in_memory(place, s3, tmp_path):
     """200 MB are saved and read while the process grows by less than a third of that."""
