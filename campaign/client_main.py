@@ -9,10 +9,15 @@ import asyncio
 import os
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
+
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from campaign.access_probe import AccessProbe
 from campaign.apps import make_apps
@@ -23,14 +28,18 @@ from campaign.session_deletion import PartialAnswerer, SessionDeleter
 from campaign.stores import converter, shared
 from campaign.worker_main import QUEUE
 from campaign.workload import BURST, CLEARED, CROWD, DENIED, SLOW, STEADY, Turn, courses
-from durable_adk.client import connect
+from durable_adk.client import connect, workflow_id
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
 from durable_adk.runners import Runner
-from durable_adk.sessions import DatabaseSessionService
+from durable_adk.sessions import DatabaseSessionService, SessionKey
 from harness.journal import Line, notes
 
 BESIDE = ((CROWD, DENIED), (DENIED,))
 """The apps that clients play besides, by slot, a sequence for each; not in a crowd."""
+
+LOOK = 0.7
+"""Seconds between two queries of a workflow."""
+LOOK_TIMEOUT = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ async def main(  # noqa: PLR0917 - as the command line has them
             besides = BESIDE[int(slot) % len(BESIDE)] if scale.everything else ()
             for number, app in enumerate((*[None] * scale.sequences, *besides)):
                 sequence = SessionSequence(slot, seed, number, scale, app)
-                group.create_task(_play(sequence, players, known, folder.stop))
+                group.create_task(_play(sequence, players, known, folder.stop, options["client"]))
             if scale.everything and not _is_there(folder.restores):
                 deleter = SessionDeleter(
                     folder, slot, PartialAnswerer(runners[CLEARED], journal), folder.stop
@@ -141,7 +150,11 @@ async def main(  # noqa: PLR0917 - as the command line has them
 
 
 async def _play(
-    sequence: SessionSequence, players: dict[str, Player], known: _Known, stop: Path
+    sequence: SessionSequence,
+    players: dict[str, Player],
+    known: _Known,
+    stop: Path,
+    client: Client,
 ) -> None:
     outcomes: set[str] = set()
     for number, group in enumerate(sequence.groups()):
@@ -155,7 +168,11 @@ async def _play(
         if left and not owed and _is_there(stop):
             return
         outcomes = {known.over[turn.invocation] for turn in group if turn not in left}
+        looking = [asyncio.create_task(_look_in(client, turn)) for turn in left]
         outcomes |= set(await asyncio.gather(*(_after(players, group[0], turn) for turn in left)))
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
 
 
 async def _after(players: dict[str, Player], first: Turn, turn: Turn) -> str:
@@ -163,6 +180,15 @@ async def _after(players: dict[str, Player], first: Turn, turn: Turn) -> str:
     if turn != first:
         await asyncio.sleep(first.competing_after or 0.0)
     return await players[turn.app].play(turn)
+
+
+async def _look_in(client: Client, turn: Turn) -> None:
+    """Query a turn's workflow again and again, as pages do, whatever becomes of it meanwhile."""
+    workflow = client.get_workflow_handle(workflow_id(SessionKey(*turn[:3]), turn.invocation))
+    while True:
+        await asyncio.sleep(LOOK)
+        with suppress(RPCError):  # it is not there yet, or no worker answers
+            await workflow.query("pending", rpc_timeout=LOOK_TIMEOUT)
 
 
 def _is_there(path: Path) -> bool:
