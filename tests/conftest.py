@@ -36,7 +36,7 @@ settings.load_profile("all")
 settings.register_profile("quick", max_examples=20, **BUSY)
 MakeRunner = Callable[..., Awaitable[Runner]]
 FIRST = (
-    *("interop", "samples", "simulation", "scenarios", "adk", "mutants", "chaos", "e2e"),
+    *("interop", "server", "samples", "simulation", "scenarios", "adk", "mutants", "chaos", "e2e"),
     "integration",
 )
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
