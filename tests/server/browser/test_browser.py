@@ -106,7 +106,7 @@ async def seen(page, text: str) -> None:
 
 async def ended(page, status: str = "completed") -> None:
     """Wait until the run has ended."""
-    await page.locator(f".run .status.{status}").wait_for()
+    await page.locator(f".run-head > .status.{status}").wait_for()
 
 
 async def numbers(page) -> list[int]:
