@@ -1829,6 +1829,7 @@ async def test_adks_own_page_works_on_this_server(browser, web) -> None:
             assert await page.get_by_text(f"{what} is done.").count() == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("who", ["nobody", "server", "worker"])
 async def test_adks_own_page_shows_each_event_once_after_a_cut(browser, web, who) -> None:
     """Loaded again in mid-answer, or a process killed: the run goes on, and the page has it all."""
