@@ -102,9 +102,7 @@ class _Activations:
     A query that comes with a task ends it, also while a local activity runs. The workflow would
     have that end behind the news of the next task, and in a replay before: in the task that the
     query has ended. So the worker drops it, too, and loads it again in the order of a replay
-    (tests/integration/test_workflow_queries.py). Not so if neither that task nor the one before has
-    left a command: the SDK would load that task and the next one as one, with an update of the next
-    one first.
+    (tests/integration/test_workflow_queries.py).
     """
 
     def __init__(self, instance: WorkflowInstance, cache: Cache) -> None:
@@ -117,8 +115,6 @@ class _Activations:
         """Whether it was not told news that came without a task."""
         self._locals = set[int]()
         """The local activities that run."""
-        self._left: tuple[int, int] = (0, 0)
-        """How many commands the task before the last one has left, and the last one so far."""
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """See the base class."""
@@ -126,7 +122,7 @@ class _Activations:
         if "remove_from_cache" in jobs:
             return self._activate(act)
         if "query_workflow" in jobs:
-            if self._is_behind or (self._locals and any(self._left)):
+            if self._is_behind or self._locals:
                 self._cache.drop(act.run_id)
             return self._activate(act)
         task = (act.timestamp.ToNanoseconds(), act.history_size_bytes)
@@ -140,18 +136,9 @@ class _Activations:
         if self._is_behind:  # it should be dropped by now
             completion.failed.failure.message = "A workflow with less than its history is dropped."
             return completion
-        if act.history_length > self._length:
-            self._left = (self._left[1], 0)
         self._length, self._task = act.history_length, task
         completion = self._activate(act)
-        self._note(act, completion)
+        self._locals -= {job.resolve_activity.seq for job in act.jobs}
+        self._locals |= {one.schedule_local_activity.seq for one in completion.successful.commands}
+        self._locals.discard(0)
         return completion
-
-    def _note(self, act: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
-        """Note which local activities run, and how many commands there were."""
-        ended = self._locals & {job.resolve_activity.seq for job in act.jobs}
-        commands = completion.successful.commands
-        begun = {one.schedule_local_activity.seq for one in commands} - {0}
-        self._locals = (self._locals - ended) | begun
-        before, now = self._left
-        self._left = (before, now + len(ended) + len(commands) - len(begun))

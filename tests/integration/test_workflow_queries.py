@@ -54,9 +54,7 @@ class Counting:
     @workflow.run
     async def run(self) -> None:
         """End after the second signal."""
-        timer = asyncio.ensure_future(asyncio.sleep(3600))
         await asyncio.gather(self._stored(), self._counted())
-        timer.cancel()
 
     async def _stored(self) -> None:
         await workflow.wait_condition(lambda: self._count > 0)
