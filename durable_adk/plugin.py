@@ -42,7 +42,7 @@ from durable_adk.worker import (
     with_our_converter,
 )
 from durable_adk.workflows.invocation import InvocationWorkflow
-from durable_adk.workflows.runner import guarded, joined
+from durable_adk.workflows.runner import bind, guarded
 
 _SDK: Mapping[str, object] = {
     name: option.default
@@ -174,7 +174,7 @@ class DurableAdkPlugin(SimplePlugin):
             WorkerStuckError: See `durable_adk.worker.worker`; raised by `Worker.run`.
         """
         config = cast("dict[str, Any]", worker.config(active_config=True))
-        joined(config["workflow_runner"], worker)
+        bind(config["workflow_runner"], worker)
         registered: list[Any] = config["activities"]
         mine = [one for one in self._prepared if one.activities[0] in registered]
         if not mine:

@@ -44,7 +44,7 @@ from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.deliver_webhook import DeliverWebhookWorkflow
 from durable_adk.workflows.invocation import InvocationWorkflow
-from durable_adk.workflows.runner import joined, workflow_runner
+from durable_adk.workflows.runner import bind, workflow_runner
 from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEventsWorkflow
 
 CLOSE_TIMEOUT = 5.0
@@ -424,5 +424,5 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
         build_id=None if options.versioning else f"durable-adk-{__version__}",
         deployment_config=options.versioning and options.versioning.config(),
     )
-    joined(runner, made)
+    bind(runner, made)
     return made

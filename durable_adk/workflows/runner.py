@@ -58,7 +58,7 @@ class Cache:
             bridge.request_workflow_eviction(run_id)
 
 
-def joined(runner: object, worker: Worker) -> None:
+def bind(runner: object, worker: Worker) -> None:
     """Tell a runner of ours which worker runs it."""
     if isinstance(runner, (_Sandboxed, _Unsandboxed)):
         runner.cache.worker = worker

@@ -10,7 +10,7 @@ from temporalio import activity, workflow
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
-from durable_adk.workflows.runner import guarded, joined
+from durable_adk.workflows.runner import bind, guarded
 from tests.support.processes import until
 
 SOON = timedelta(seconds=30)
@@ -76,7 +76,7 @@ def a_worker(client: Client, task_queue: str) -> Worker:
         activities=[store, stored, counted],
         workflow_runner=runner,
     )
-    joined(runner, made)
+    bind(runner, made)
     return made
 
 
