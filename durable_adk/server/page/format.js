@@ -106,7 +106,7 @@ export function usageFacts({ calls, total, models }, prices) {
 export function shareOfTools(usage, prices) {
   const [calls, tokens, cost] = usageFacts(usage, prices);
   if (!calls) return "";
-  return `of these ${[tokens || calls, cost].filter(Boolean).join(", ")} in agent tools`;
+  return `including ${[tokens || calls, cost].filter(Boolean).join(", ")} in agent tools`;
 }
 
 export function money(dollars) {

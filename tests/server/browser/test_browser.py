@@ -617,7 +617,7 @@ async def test_an_agent_that_runs_as_a_tool_shows_its_steps(browser, web) -> Non
         assert await steps.locator(".author").all_inner_texts() == ["Question", "expert", "expert"]
         assert await numbers(page) == [1, 2, 4]  # those of the session
         facts = page.locator(".run-head > .facts")
-        own = "4 model calls · 60 tokens · $0 · of these 30 tokens, $0 in agent tools"
+        own = "4 model calls · 60 tokens · $0 · including 30 tokens, $0 in agent tools"
         await playwright.expect(facts).to_contain_text(own)
         await playwright.expect(page.locator(".session-head > .facts")).to_contain_text("60 tokens")
         await steps.nth(1).locator(".more").click()

@@ -92,9 +92,9 @@ test("a time between two commits is said to be none of the call's own", () => {
 
 test("of a total it is said how much of it is that of agents that ran as tools", () => {
   const usage = { calls: 2, total: 30, models: { m: { prompt: 1e6, candidates: 0 } } };
-  assert.equal(shareOfTools(usage, {}), "of these 30 tokens in agent tools");
-  assert.equal(shareOfTools(usage, { m: [1, 2] }), "of these 30 tokens, $1.00 in agent tools");
-  assert.equal(shareOfTools({ calls: 2, total: 0, models: {} }, {}), "of these 2 model calls in agent tools");
+  assert.equal(shareOfTools(usage, {}), "including 30 tokens in agent tools");
+  assert.equal(shareOfTools(usage, { m: [1, 2] }), "including 30 tokens, $1.00 in agent tools");
+  assert.equal(shareOfTools({ calls: 2, total: 0, models: {} }, {}), "including 2 model calls in agent tools");
   assert.equal(shareOfTools({ calls: 0, total: 0, models: {} }, {}), "");
 });
 
