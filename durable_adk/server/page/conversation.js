@@ -198,10 +198,10 @@ function entriesOf(events, attempts, committed, closed, timeOfOther) {
   }
   const times = new AskingTimes(timeOfOther);
   for (const [seq, event] of events) {
-    const inVain = waiting.get(event.id) ?? [];
-    for (const attempt of inVain) entries.push(attemptEntry(attempt, event.branch));
+    const failed = waiting.get(event.id) ?? [];
+    for (const attempt of failed) entries.push(attemptEntry(attempt, event.branch));
     waiting.delete(event.id);
-    addEvent(entries, calls, seq, event, { asked: times.of(seq, event), askedInVain: inVain.length });
+    addEvent(entries, calls, seq, event, { asked: times.of(seq, event), failedModelAttempts: failed.length });
   }
   for (const [id, list] of waiting) {
     if (!committed.has(id)) for (const attempt of list) insertAttempt(entries, attempt);
@@ -212,7 +212,7 @@ function entriesOf(events, attempts, committed, closed, timeOfOther) {
     if (call < 0) insertAttempt(entries, attempt);
     else {
       entries.splice(call + 1, 0, attemptEntry(attempt, entries[call].branch));
-      entries[call].triedInVain += 1;
+      entries[call].failedToolAttempts += 1;
     }
   }
   for (const [index, entry] of entries.entries()) {
@@ -351,7 +351,7 @@ function isAnswer({ content, finishReason, modelVersion, usageMetadata }) {
 
 function callEntry(base, call, index) {
   const args = call.args ?? {};
-  const entry = { ...base, id: call.id, name: call.name, args, responses: [], state: "running", triedInVain: 0 };
+  const entry = { ...base, id: call.id, name: call.name, args, responses: [], state: "running", failedToolAttempts: 0 };
   entry.key = `${base.seq}.call.${index}`;
   entry.kind = "call";
   const long = (base.event.longRunningToolIds ?? []).includes(call.id);

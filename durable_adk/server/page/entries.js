@@ -14,9 +14,9 @@ const MEASURED = "Measured between two commits";
 export function looksOf(entry, context) {
   const pending = context.pending.get(entry.id)?.callId ?? "";
   const open = context.open.has(entry.key);
-  const { kind, state, responses, version, repeats, tells, enters, askedInVain, triedInVain } = entry;
+  const { kind, state, responses, version, repeats, tells, enters, failedModelAttempts, failedToolAttempts } = entry;
   const children = context.childrenOf(entry.id).length;
-  return [kind, state, responses?.length, version, open, pending, repeats, tells, enters, askedInVain, triedInVain, children, context.caller()].join("|");
+  return [kind, state, responses?.length, version, open, pending, repeats, tells, enters, failedModelAttempts, failedToolAttempts, children, context.caller()].join("|");
 }
 
 /**
@@ -85,7 +85,7 @@ const KINDS = {
     if (entry.name === HAND_OVER && entry.state === "done") return KINDS.transfer({ ...entry, to: entry.args.agent_name });
     const hasEnded = last && !["waiting", "stopped"].includes(entry.state);
     const parallel = last?.event.content.parts.filter((each) => each.functionResponse).length > 1;
-    const time = hasEnded ? took(last.time - (entry.since ?? entry.time), entry.triedInVain, parallel) : "";
+    const time = hasEnded ? took(last.time - (entry.since ?? entry.time), entry.failedToolAttempts, parallel) : "";
     const answerer = last && answererOf(last, context);
     const line = h(
       "p",
@@ -155,9 +155,9 @@ const KINDS = {
 };
 
 /** Who an entry is of, and which model answered with how many tokens after how long. */
-function by({ role, author, branch, event, answers, asked, askedInVain, time }, ...more) {
+function by({ role, author, branch, event, answers, asked, failedModelAttempts, time }, ...more) {
   const usage = event.usageMetadata?.totalTokenCount;
-  const passed = answers && asked ? took(time - asked, askedInVain) : "";
+  const passed = answers && asked ? took(time - asked, failedModelAttempts) : "";
   const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token"), passed].filter(Boolean);
   const said = facts.length > 0 && h("span", { class: "facts", title: passed && MEASURED }, facts.join(" · "));
   const child = branch?.split(".").at(-1); // of a ParallelAgent; the author may run within it

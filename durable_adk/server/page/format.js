@@ -44,13 +44,13 @@ export function duration(seconds) {
 }
 
 /**
- * How long something took that was measured between two commits: with what was done around it, attempts in vain before
+ * How long something took that was measured between two commits: with what was done around it, failed attempts before
  * it, and waiting for a worker. Of parallel calls, which end with one commit, only how long each took at most.
  */
-export function took(seconds, inVain = 0, parallel = false) {
+export function took(seconds, failed = 0, parallel = false) {
   const time = duration(seconds);
   if (!time) return "";
-  return `${parallel ? "at most" : "about"} ${time}${inVain ? ` with ${count(inVain, "attempt")} before` : ""}`;
+  return `${parallel ? "at most" : "about"} ${time}${failed ? ` with ${count(failed, "failed attempt")}` : ""}`;
 }
 
 export function count(number, noun, plural = `${noun}s`) {

@@ -198,7 +198,7 @@ test("a time says how many attempts before are part of it", () => {
   const failed = (more) => ({ attempt: 1, outcome: "failed", startTime: 1, ...more });
   const found = entries(items, [failed({ eventId: "e2" }), failed({ eventId: "e3", callId: "c" }), failed({ eventId: "e3", callId: "c", attempt: 2 })]);
   const called = found.find((each) => each.kind === "call");
-  assert.deepEqual([called.askedInVain, called.triedInVain], [1, 2]);
+  assert.deepEqual([called.failedModelAttempts, called.failedToolAttempts], [1, 2]);
 });
 
 test("in a run that is closed, no call runs or waits any more", () => {

@@ -86,7 +86,7 @@ test("a cost that leaves out a model says so", () => {
 });
 
 test("a time between two commits is said to be none of the call's own", () => {
-  assert.deepEqual([took(2.04), took(2, 1), took(2, 2, true)], ["about 2.0 s", "about 2.0 s with 1 attempt before", "at most 2.0 s with 2 attempts before"]);
+  assert.deepEqual([took(2.04), took(2, 1), took(2, 2, true)], ["about 2.0 s", "about 2.0 s with 1 failed attempt", "at most 2.0 s with 2 failed attempts"]);
   assert.deepEqual([took(-0.1), took(null), took(undefined, 3)], ["", "", ""]); // clocks differ
 });
 
