@@ -53,8 +53,9 @@ class Cache:
 
     def drop(self, run_id: str) -> None:
         """Have the worker drop a workflow as soon as its activation is over."""
-        bridge = self.worker and self.worker._bridge_worker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: the SDK has no other way
-        if bridge:
+        if self.worker:
+            # The SDK has no other way. If an SDK lacks this one, the query fails, which drops, too.
+            bridge = self.worker._bridge_worker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             bridge.request_workflow_eviction(run_id)
 
 
