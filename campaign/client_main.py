@@ -37,9 +37,9 @@ from harness.journal import Line, notes
 BESIDE = ((CROWD, DENIED), (DENIED,))
 """The apps that clients play besides, by slot, a sequence for each; not in a crowd."""
 
-LOOK = 1.0
+QUERY_INTERVAL = 1.0
 """Seconds between two queries of a workflow."""
-LOOK_TIMEOUT = timedelta(seconds=5)
+QUERY_TIMEOUT = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,11 @@ async def _play(
         if left and not owed and _is_there(stop):
             return
         outcomes = {known.over[turn.invocation] for turn in group if turn not in left}
-        looking = [asyncio.create_task(_look_in(client, turn)) for turn in left[:1]]
+        queries = [asyncio.create_task(_query_repeatedly(client, turn)) for turn in left[:1]]
         outcomes |= set(await asyncio.gather(*(_after(players, group[0], turn) for turn in left)))
-        for task in looking:
+        for task in queries:
             task.cancel()
-        await asyncio.gather(*looking, return_exceptions=True)
+        await asyncio.gather(*queries, return_exceptions=True)
 
 
 async def _after(players: dict[str, Player], first: Turn, turn: Turn) -> str:
@@ -182,13 +182,13 @@ async def _after(players: dict[str, Player], first: Turn, turn: Turn) -> str:
     return await players[turn.app].play(turn)
 
 
-async def _look_in(client: Client, turn: Turn) -> None:
-    """Query a turn's workflow again and again, as pages do, whatever becomes of it meanwhile."""
+async def _query_repeatedly(client: Client, turn: Turn) -> None:
+    """Query a turn's workflow until cancelled, as any Temporal client may, whatever happens."""
     workflow = client.get_workflow_handle(workflow_id(SessionKey(*turn[:3]), turn.invocation))
     while True:
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(QUERY_INTERVAL)
         with suppress(RPCError):  # it is not there yet, or no worker answers
-            await workflow.query("pending", rpc_timeout=LOOK_TIMEOUT)
+            await workflow.query("pending", rpc_timeout=QUERY_TIMEOUT)
 
 
 def _is_there(path: Path) -> bool:
