@@ -11,10 +11,12 @@ from durable_adk.client import connect
 from durable_adk.client.invocations import Invocations
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.task_queues import described
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import Versioning, WorkerOptions, worker
 from tests.integration.test_obstacles import make_current
 from tests.support.http_server import message, placed, session
+from tests.support.processes import until
 
 APP = App(name="app", root_agent=LlmAgent(name="a", model=ScriptedModel(replies=["here"])))
 
@@ -24,6 +26,12 @@ async def is_eager(client: Client, workflow_id: str) -> bool:
     async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
         return event.workflow_execution_started_event_attributes.eager_execution_accepted
     raise AssertionError(workflow_id)
+
+
+async def is_routed(client: Client, queue: str) -> bool:
+    """Whether the task queue has heard of a current version, of which Temporal tells it later."""
+    found = await described(client, queue)
+    return bool(found.versioning_info.current_deployment_version.build_id)
 
 
 async def started(client: Client, queue: str) -> bool:
@@ -63,6 +71,7 @@ async def test_a_build_that_is_not_current_gets_no_eager_start(
         await runs(stack, Versioning(deployment=queue, build_id="b1"))
         assert not await started(client, queue)
         await make_current(client, queue, "b1")
+        await until(lambda: is_routed(client, queue))
     async with AsyncExitStack() as stack:
         await runs(stack)
         assert not await started(client, queue)
