@@ -6,10 +6,6 @@ A lease owner is the workflow or the process that runs the invocation which hold
 from dataclasses import dataclass
 from typing import Final, Self
 
-from pydantic import Field
-
-NAMED_HOLDER: Final = Field(validation_alias="holder", serialization_alias="holder")
-"""Field options of a lease owner, which payloads, histories and tables store as `holder`."""
 LOCAL_PREFIX: Final = "local:"
 """Prefix of a lease owner that is a process. Its lease expires unless it is renewed."""
 LOCAL_TTL: Final = 30.0

@@ -1,13 +1,12 @@
 """Records that the session store returns."""
 
 from enum import IntEnum, StrEnum
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel
-from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.session import Session
 
 ATTEMPT: Final = "attempt"
@@ -75,7 +74,7 @@ class InvocationRecord(JsonModel):
     status: Status
     epoch: int
     """Fencing number: each time an invocation of the session takes the lease, it gets the next."""
-    lease_owner: Annotated[str, NAMED_HOLDER]
+    lease_owner: str
     """The workflow or process that runs it; see `durable_adk.sessions.lease_owner`."""
     start_seq: int
     """Sequence number of its user event."""
@@ -88,7 +87,7 @@ class InvocationRecord(JsonModel):
     """Number of times it has been paused."""
     update_time: float = 0.0
     """Time of the last status change, in seconds since the epoch by the clock of the process that
-    set it; 0 if a version that did not store the time set it."""
+    set it."""
 
     @property
     def sealed(self) -> bool:
@@ -129,7 +128,7 @@ class Ticket(JsonModel):
     """An invocation's entry in the queue of its session; ordered by place, then number."""
 
     invocation_id: str
-    lease_owner: Annotated[str, NAMED_HOLDER]
+    lease_owner: str
     """The waiting workflow or process; see `lease_owner`. The next in the queue drops the ticket of
     a dead owner."""
     place: QueuePlace

@@ -316,7 +316,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
     async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
         """Read the session's own keys as passed to `create_session`; they are in no event.
 
-        Returns {} for a missing session, and for one created by a version that did not store them.
+        Returns {} for a missing session.
         """
         return decode(await self._store.read(lambda tables: tables.initial_state(key)))
 

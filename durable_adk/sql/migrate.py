@@ -11,11 +11,11 @@ from sqlalchemy import Connection, text
 
 from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
 
-HEAD = "0009"
+HEAD = "0001"
 """The newest version in `migrations/versions`; versions increase."""
 
-OLDEST = "0007"
-"""The oldest version there; the migrations up to it were merged into one, which makes it."""
+SCRIPTS = "durable_adk.sql:migrations"
+"""Where Alembic finds the migrations."""
 
 _LOCK = 0x61646B  # arbitrary, but equal in all processes
 
@@ -46,24 +46,12 @@ class SchemaVersion:
         """Whether the tables have a later version than this package knows."""
         return self.found is not None and self.found > self.needed
 
-    @property
-    def older(self) -> bool:
-        """Whether the tables have a version that this package can upgrade no more."""
-        return self.found is not None and self.found < OLDEST
-
     def require_known(self) -> None:
-        """Reject tables of a later version, and of one that cannot be upgraded.
+        """Reject tables of a later version.
 
         Raises:
             InvalidRequestError: The tables have such a version.
         """
-        if self.older:
-            raise InvalidRequestError(
-                f"The database's tables are of version {self.found}, and this package upgrades "
-                f"those from {OLDEST} on. Run `durable-adk db upgrade` with the release that made "
-                f"them, or a later one that still upgrades version {self.found}, and then with "
-                "this one."
-            )
         if self.newer:
             raise InvalidRequestError(
                 f"The database's tables are of version {self.found}, and this package knows those "
@@ -102,14 +90,13 @@ def migrate(connection: Connection) -> None:
     until the commit; the later one finds nothing left to do.
 
     Raises:
-        InvalidRequestError: A newer release wrote the database, or one of which the migrations
-            are gone.
+        InvalidRequestError: A newer release wrote the database.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     schema(connection).require_known()
     config = Config()
-    config.set_main_option("script_location", "durable_adk.sql:migrations")
+    config.set_main_option("script_location", SCRIPTS)
     config.attributes["connection"] = connection
     with _TURN:
         command.upgrade(config, HEAD)

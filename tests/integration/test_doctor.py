@@ -259,7 +259,7 @@ async def _is_closed(clinic: Clinic, invocation_id: str) -> bool:
 async def test_what_a_process_has_ended_and_not_sealed_is_sealed(clinic: Clinic) -> None:
     """I9: a run in process that was killed while it waited to answer its calls."""
     await clinic.run("approval", "one")
-    clinic.sql("UPDATE invocations SET holder = 'local:gone'")
+    clinic.sql("UPDATE invocations SET lease_owner = 'local:gone'")
     await clinic.workflow("approval", "one").terminate()
     busy = await _busy(clinic)
     end = partial(

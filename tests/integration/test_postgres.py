@@ -26,7 +26,6 @@ from durable_adk.memory import PostgresMemoryService
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
-from durable_adk.sql import migrate
 from durable_adk.tools import load_memory
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import Terminal
@@ -37,6 +36,7 @@ from tests.support.scripts import USER, call, gist, send
 
 pytestmark = pytest.mark.thorough
 
+OUTDATED = "UPDATE durable_adk_version SET version_num = '0000'"
 FACT = types.UserContent("My passport is blue.")
 SECRET = "canary-91d2c4"  # noqa: S105 - no secret of anybody
 
@@ -79,11 +79,11 @@ async def test_a_database_of_its_own_for_memory_is_looked_after_as_well(
     upgraded = await asyncio.to_thread(terminal.run, "db", "upgrade")
     assert name in upgraded.stdout
     await postgres.query(memory, "DROP TABLE memories, credentials")
-    await postgres.query(memory, "UPDATE durable_adk_version SET version_num = '0007'")
+    await postgres.query(memory, OUTDATED)
     status = await asyncio.to_thread(terminal.run, "db", "status")
     assert status.returncode == 1
     assert "as this package requires" in status.stdout
-    assert "version 0007" in status.stdout
+    assert "version 0000" in status.stdout
     done = await asyncio.to_thread(terminal.run, "worker", "desk.py", "--address", server.address)
     assert done.returncode == 1
     assert name in done.stderr
@@ -91,13 +91,13 @@ async def test_a_database_of_its_own_for_memory_is_looked_after_as_well(
 
 
 async def test_old_tables_stop_a_worker_at_its_start(
-    terminal: Terminal, server: TemporalServer, url: str, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, server: TemporalServer, url: str, postgres: Databases
 ) -> None:
-    """It ends with the command to type, which mends it."""
-    monkeypatch.setattr(migrate, "HEAD", "0007")
+    """It ends with the command to type, which is understood."""
     old = DatabaseSessionService(url)
     await old.upgrade()
     await old.close()
+    await postgres.query(url, OUTDATED)
     start = ["worker", "desk.py", "--address", server.address]
     done = await asyncio.to_thread(terminal.run, *start)
     assert done.returncode == 1
@@ -105,8 +105,10 @@ async def test_old_tables_stop_a_worker_at_its_start(
     assert SECRET not in done.stderr
     (command,) = re.findall(r"Run: durable-adk (db upgrade .*)$", done.stderr, re.MULTILINE)
     words = [word.replace("***", SECRET) for word in shlex.split(command)]
+    await postgres.query(url, "DROP SCHEMA public CASCADE")
+    await postgres.query(url, "CREATE SCHEMA public")
     done = await asyncio.to_thread(terminal.run, *words)
-    assert "(was: 0007)" in done.stdout
+    assert "(was: empty)" in done.stdout
 
 
 def test_an_approval_and_a_second_look(terminal: Terminal, server: TemporalServer) -> None:

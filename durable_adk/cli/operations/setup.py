@@ -15,7 +15,7 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.log import printable
 from durable_adk.ops.codec_server import Access, Decoder, application, serve
 from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
-from durable_adk.sql.migrate import OLDEST, SchemaVersion
+from durable_adk.sql.migrate import SchemaVersion
 
 
 async def db_upgrade(connection: ServerConnection) -> None:
@@ -46,8 +46,6 @@ def _version(found: SchemaVersion) -> str:
         return f"version {found.needed}, as this package requires"
     if found.newer:
         return f"version {found.found}, newer than this package, which requires {found.needed}"
-    if found.older:
-        return f"version {found.found}, too old for this package, which upgrades {OLDEST} and later"
     return f"version {found.found}; run `durable-adk db upgrade` for version {found.needed}"
 
 

@@ -290,8 +290,7 @@ class SqlTables:
 
 
 def _columns(row: InvocationRecord | Ticket) -> dict[str, Any]:
-    values = row.model_dump(mode="json")
-    return {**values, "holder": values.pop("lease_owner")}
+    return row.model_dump(mode="json")
 
 
 def _state_row(key: SessionKey, name: str, value: str, *, initial: bool) -> dict[str, str | None]:

@@ -35,7 +35,7 @@ async def test_epochs_go_on_over_a_deletion(service, key):
 
 
 async def test_a_session_that_was_never_deleted_begins_with_epoch_0(service, key):
-    """The epochs of ordinary sessions are 1, 2, ..., as in earlier releases."""
+    """The epochs of ordinary sessions are 1, 2, and so on."""
     await create(service, key)
     assert (await service.read_creation(key)).epoch == 0
 

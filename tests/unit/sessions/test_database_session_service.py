@@ -21,7 +21,6 @@ import durable_adk
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessionService, Status
-from durable_adk.sessions.log import invocations
 from durable_adk.sessions.log.listing import Listing
 from durable_adk.sessions.log.storage import (
     InvocationPage,
@@ -35,6 +34,7 @@ from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.statements import by_time_query, page_query
 from durable_adk.sql import migrate, schema
 from tests.support import made_tables
+from tests.support.later_tables import later_tables
 
 KEY = SessionKey("app", "user", "session")
 NAMES = KEY._asdict()
@@ -319,51 +319,22 @@ async def test_migrations_make_the_schema(service, path):
     engine.dispose()
 
 
-async def test_older_file_is_upgraded(service, path, monkeypatch):
-    """What a file of the first version holds goes on as it was, and can then be paused."""
-    path.touch()
-    engine = create_engine(f"sqlite:///{path}")
-    with monkeypatch.context() as patch, engine.begin() as connection:
-        patch.setattr(migrate, "HEAD", "0007")
-        migrate.migrate(connection)
-        assert migrate.schema(connection).current
-        body = Event(id="user", invocation_id="i1", author="user").to_json()
-        for table, values in {
-            "sessions": "1, 5.0, 6.0, 'i1', 1, NULL, NULL, 0",
-            "events": f"1, 'user', 'i1', 6.0, 'digest', '{body}'",
-            "invocations": "'i1', 'running', 1, 'local:1', 1, NULL, NULL, 0, 0",
-        }.items():
-            connection.exec_driver_sql(
-                f"INSERT INTO {table} VALUES ('app', 'user', 'session', {values})"  # noqa: S608  # the test's own
-            )
-    engine.dispose()
-    ((key, record),) = await service.page_invocations(app_name="app", statuses={Status.RUNNING})
-    assert (key, record.pauses, record.update_time) == (KEY, 0, 0.0)
-    assert record == await service.active_invocation(KEY)
-    assert await commit(service, "c", x=1) == 2
-    paused = await service.pause_invocation(KEY, invocation_id="i1", epoch=1)
-    assert (paused.status, paused.pauses) == (Status.PAUSED, 1)
-    await check(service)
-
-
-async def test_notes_of_older_releases_get_an_end(service, path, monkeypatch):
-    """I24: who had withdrawn an invocation was noted for ever; that is kept from the upgrade on."""
-    path.touch()
-    engine = create_engine(f"sqlite:///{path}")
-    with monkeypatch.context() as patch, engine.begin() as connection:
-        patch.setattr(migrate, "HEAD", "0007")
-        migrate.migrate(connection)
-        values = "'app', 'user', 'session', 'i0', 'withdrawn', 'temporal:n:r:w', 'true'"
-        connection.exec_driver_sql(f"INSERT INTO notes VALUES ({values})")  # noqa: S608  # the test's own
-    engine.dispose()
+async def test_older_file_is_upgraded(service, path, tmp_path):
+    """What a file of the version before holds goes on as it was, and can then be paused."""
     record = await opened(service)
-    (note,) = await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
-    assert float(note.body) == pytest.approx(time.time(), abs=60)
-    monkeypatch.setattr(invocations, "WITHDRAWN_FOR", -60)
-    await service.close_invocation(
-        KEY, invocation_id="i1", epoch=record.epoch, status=Status.COMPLETED
-    )
-    assert not await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
+    await service.close()
+    with later_tables(tmp_path):
+        later = SqliteSessionService(path)
+        assert ((KEY, record),) == tuple(
+            await later.page_invocations(app_name="app", statuses={Status.RUNNING})
+        )
+        assert (await later.schema()).current
+        assert record == await later.active_invocation(KEY)
+        assert await commit(later, "c", x=1) == 2
+        paused = await later.pause_invocation(KEY, invocation_id="i1", epoch=1)
+        assert (paused.status, paused.pauses) == (Status.PAUSED, 1)
+        await check(later)
+        await later.close()
 
 
 ONE_SESSION = {"user_id": "user", "session_id": "session"}
@@ -487,23 +458,9 @@ async def test_newer_file_is_refused(service, path):
     await older.close()
 
 
-async def test_a_file_whose_migrations_are_gone_is_refused(service, path):
-    """The error names the file's version and the remedy, by use and by upgrade."""
-    await service.prepare()
-    await service.close()
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE durable_adk_version SET version_num = '0005'")
-    later = SqliteSessionService(path)
-    for call in (later.prepare, later.upgrade):
-        with pytest.raises(InvalidRequestError, match=r"0005.*from 0007 on.*db upgrade"):
-            await call()
-    await later.close()
-
-
-async def test_the_oldest_version_is_the_first_migrations():
-    """No database is refused that a migration could upgrade, and none is tried in vain."""
+async def test_the_needed_version_is_the_newest_migrations():
+    """No migration is left out."""
     scripts = ScriptDirectory(str(Path(migrate.__file__).parent / "migrations"))
-    assert scripts.get_base() == migrate.OLDEST
     assert scripts.get_current_head() == migrate.HEAD
 
 

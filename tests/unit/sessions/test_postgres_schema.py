@@ -1,6 +1,7 @@
 """Whose tables a PostgreSQL database has, and who may change them."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -10,20 +11,31 @@ from sqlalchemy import Connection, make_url
 from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
 from durable_adk.sql import migrate, schema
+from tests.support.later_tables import later_tables
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import opened
 
 KEY = SessionKey("app", "user", "session")
+OWN = migrate.HEAD
+SESSION = """
+    INSERT INTO sessions
+      (app_name, user_id, session_id, revision, create_time, update_time, lease_epoch, waiting,
+       created_epoch, retried)
+    VALUES ($1, $2, $3, 0, 1, 1, 0, 0, 0, 0) RETURNING revision
+"""
+TICKET = """
+    INSERT INTO tickets (app_name, user_id, session_id, invocation_id, place, number, lease_owner)
+    VALUES ($1, $2, $3, 'i2', 1, 1, 'local:1') RETURNING number
+"""
+"""What workers of the version before write: the columns that they know."""
 _OPTIONS = {"version_table": "durable_adk_version", "compare_type": True}
 
 
-async def _at(url: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tables of an older version."""
-    older = DatabaseSessionService(url)
-    with monkeypatch.context() as patch:
-        patch.setattr(migrate, "HEAD", version)
-        await older.upgrade()
-    await older.close()
+async def _upgraded(url: str) -> None:
+    """Make the tables of the version that this package has."""
+    service = DatabaseSessionService(url)
+    await service.upgrade()
+    await service.close()
 
 
 async def test_an_empty_database_gets_its_tables_at_the_first_use(postgres: Databases) -> None:
@@ -47,13 +59,17 @@ async def test_an_empty_database_gets_its_tables_at_the_first_use(postgres: Data
 
 
 async def test_older_tables_are_refused_until_somebody_upgrades_them(
-    postgres: Databases, monkeypatch: pytest.MonkeyPatch
+    postgres: Databases, tmp_path: Path
 ) -> None:
     """They are left as they are, the error has the command, and what they hold goes on."""
     url = await postgres.make()
-    await _at(url, "0007", monkeypatch)
-    values = "'app', 'user', 'session', 0, 5.0, 6.0, NULL, 0, NULL, NULL, 0"
-    await postgres.query(url, f"INSERT INTO sessions VALUES ({values})")  # noqa: S608 - the test's own
+    await _upgraded(url)
+    await postgres.query(url, SESSION, *KEY)
+    with later_tables(tmp_path):
+        await _refuses_until_upgraded(url)
+
+
+async def _refuses_until_upgraded(url: str) -> None:
     secret = make_url(url).set(password="open sesame")  # noqa: S106 - nobody's
     service = DatabaseSessionService(secret)
     with pytest.raises(SchemaOutdatedError) as refused:
@@ -61,7 +77,7 @@ async def test_older_tables_are_refused_until_somebody_upgrades_them(
     shown = url.replace("@", ":***@")
     assert refused.value.message.endswith(f"durable-adk db upgrade --store '{shown}'")
     assert "sesame" not in repr(refused.value)
-    assert (await service.schema()).found == "0007"
+    assert (await service.schema()).found == OWN
     upgrading = DatabaseSessionService(url)
     await upgrading.upgrade()
     await upgrading.close()
@@ -70,29 +86,24 @@ async def test_older_tables_are_refused_until_somebody_upgrades_them(
     await service.close()
 
 
-@pytest.mark.parametrize("version", ["9999", "0005"])
-async def test_tables_of_unknown_versions_are_refused(postgres: Databases, version: str) -> None:
+async def test_tables_of_a_later_version_are_refused(postgres: Databases) -> None:
     """By use and by upgrade: this code does not know what they mean."""
     url = await postgres.make()
     service = DatabaseSessionService(url)
     await service.prepare()
     await service.close()
-    await postgres.query(url, f"UPDATE durable_adk_version SET version_num = '{version}'")  # noqa: S608 - the test's own
+    await postgres.query(url, "UPDATE durable_adk_version SET version_num = '9999'")
     late = DatabaseSessionService(url)
     for call in (late.prepare, late.upgrade):
-        with pytest.raises(InvalidRequestError, match=version):
+        with pytest.raises(InvalidRequestError, match="9999"):
             await call()
-    found = await late.schema()
-    assert [found.newer, found.older] == [version == "9999", version == "0005"]
+    assert (await late.schema()).newer
     await late.close()
 
 
-async def test_who_upgrades_at_the_same_time_waits(
-    postgres: Databases, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_upgrades_at_the_same_time_waits(postgres: Databases) -> None:
     """However long the first one takes, it finds nothing left to do and does not fail."""
     url = await postgres.make()
-    await _at(url, "0007", monkeypatch)
     first, second = DatabaseSessionService(url), DatabaseSessionService(url)
     database = first.database
     assert database is not None
@@ -125,31 +136,18 @@ async def _locks(postgres: Databases, url: str, *, granted: bool) -> bool:
     return bool(found)
 
 
-OLD_SESSION = """
-    INSERT INTO sessions
-      (app_name, user_id, session_id, revision, create_time, update_time, lease_epoch, waiting)
-    VALUES ($1, $2, $3, 0, 1, 1, 0, 0) RETURNING revision
-"""
-OLD_TICKET = """
-    INSERT INTO tickets (app_name, user_id, session_id, invocation_id, place, number, holder)
-    VALUES ($1, $2, $3, 'i2', 1, 1, 'local:1') RETURNING number
-"""
-"""What workers of schema 0007 write: the columns that they know."""
-
-
-async def test_workers_of_the_version_before_go_on(
-    postgres: Databases, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_workers_of_the_version_before_go_on(postgres: Databases, tmp_path: Path) -> None:
     """Before the upgrade and after it, old workers' rows are read and gone on with."""
     url = await postgres.make()
-    await _at(url, "0007", monkeypatch)
-    await postgres.query(url, OLD_SESSION, *KEY)
-    upgrading = DatabaseSessionService(url)
-    await upgrading.upgrade()
+    await _upgraded(url)
+    await postgres.query(url, SESSION, *KEY)
     late = KEY._replace(session_id="late")
-    await postgres.query(url, OLD_SESSION, *late)
-    for key in (KEY, late):
-        assert (await opened(upgrading, key)).epoch == 1
-        await postgres.query(url, OLD_TICKET, *key)
-        assert [one.invocation_id for one in await upgrading.waiting(key)] == ["i2"]
-    await upgrading.close()
+    with later_tables(tmp_path):
+        upgrading = DatabaseSessionService(url)
+        await upgrading.upgrade()
+        await postgres.query(url, SESSION, *late)
+        for key in (KEY, late):
+            assert (await opened(upgrading, key)).epoch == 1
+            await postgres.query(url, TICKET, *key)
+            assert [one.invocation_id for one in await upgrading.waiting(key)] == ["i2"]
+        await upgrading.close()

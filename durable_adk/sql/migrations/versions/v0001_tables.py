@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
+revision = "0001"
 down_revision = None
 
 
@@ -13,11 +13,6 @@ def _session_key() -> list[sa.Column[str]]:
         sa.Column("user_id", sa.Text, primary_key=True),
         sa.Column("session_id", sa.Text, primary_key=True),
     ]
-
-
-def _count(name: str) -> sa.Column[int]:
-    """A column with a default, because workers of the version before did not set it."""
-    return sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
 
 
 def upgrade() -> None:
@@ -40,13 +35,22 @@ def _create_sessions() -> None:
         sa.Column("lease_epoch", sa.BigInteger, nullable=False),
         sa.Column("lease_ttl", sa.Double),
         sa.Column("lease_expires_at", sa.Double),
-        _count("waiting"),
+        sa.Column("waiting", sa.BigInteger, nullable=False),
+        sa.Column("created_epoch", sa.BigInteger, nullable=False),
+        sa.Column("retried", sa.BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
     of_app = ["app_name", "update_time", "user_id", "session_id"]
     of_user = ["app_name", "user_id", "update_time", "session_id"]
     op.create_index("sessions_of_app", "sessions", of_app)
     op.create_index("sessions_of_user", "sessions", of_user)
+    op.create_table(
+        "tombstones",
+        *_session_key(),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
+        sa.Column("delete_time", sa.Double, nullable=False),
+        sqlite_with_rowid=False,
+    )
     op.create_table(
         "events",
         *_session_key(),
@@ -78,15 +82,19 @@ def _create_invocations() -> None:
         sa.Column("invocation_id", sa.Text, primary_key=True),
         sa.Column("status", sa.Text, nullable=False),
         sa.Column("epoch", sa.BigInteger, nullable=False),
-        sa.Column("holder", sa.Text, nullable=False),
+        sa.Column("lease_owner", sa.Text, nullable=False),
         sa.Column("start_seq", sa.BigInteger, nullable=False),
         sa.Column("end_seq", sa.BigInteger),
         sa.Column("error", sa.Text),
-        _count("pauses"),
-        sa.Column("update_time", sa.Double, nullable=False, server_default="0"),
+        sa.Column("pauses", sa.BigInteger, nullable=False),
+        sa.Column("update_time", sa.Double, nullable=False),
         sqlite_with_rowid=False,
     )
     op.create_index("invocations_newest", "invocations", ["app_name", "status", "update_time"])
+    op.create_index("invocations_of_app", "invocations", ["app_name", "update_time"])
+    by_user = ["app_name", "user_id", "update_time"]
+    op.create_index("invocations_of_user", "invocations", by_user)
+    op.create_index("invocations_by_id", "invocations", ["invocation_id"])
     by_code_point = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     op.create_table(
         "notes",
@@ -105,11 +113,14 @@ def _create_queue() -> None:
         sa.Column("invocation_id", sa.Text, primary_key=True),
         sa.Column("place", sa.BigInteger, nullable=False),
         sa.Column("number", sa.BigInteger, nullable=False),
-        sa.Column("holder", sa.Text, nullable=False),
+        sa.Column("lease_owner", sa.Text, nullable=False),
         sa.Column("ttl", sa.Double),
         sa.Column("expires_at", sa.Double),
         sa.Column("message", sa.Text),
+        sa.Column("since", sa.Double),
+        sa.Column("ahead", sa.BigInteger),
     )
+    op.create_index("tickets_by_id", "tickets", ["invocation_id"])
 
 
 def _create_memories_and_credentials() -> None:
