@@ -53,7 +53,7 @@ class PendingCall(JsonModel):
     """When the loop decides in place of the user, in seconds since the epoch; None: never."""
     on_deadline: OnDeadline | None = None
     """What it decides: ``approve`` or ``reject`` for a confirmation, ``tell`` (the model) for other
-    calls, ``fail`` for any; None: there is no deadline, or an older version noted it."""
+    calls, ``fail`` for any; None: there is no deadline."""
 
 
 class CallStatus(Enum):
@@ -174,21 +174,19 @@ def _tracked(
     return TrackedCall(pending, original)
 
 
-def with_deadlines(event: Event, waits: Mapping[str, Wait], *, policies: bool = True) -> None:
+def with_deadlines(event: Event, waits: Mapping[str, Wait]) -> None:
     """Note on an event, before it is committed, how long each of its calls waits for an answer.
 
     Args:
         event: The event.
         waits: By call id.
-        policies: Whether to note what happens then, too.
     """
     limited = {call_id: wait for call_id, wait in waits.items() if wait.deadline is not None}
     if limited:
         limits = {call_id: wait.deadline for call_id, wait in limited.items()}
-        event.custom_metadata = {**(event.custom_metadata or {}), DEADLINES: limits}
-        if policies:
-            decided = {call_id: wait.on_deadline for call_id, wait in limited.items()}
-            event.custom_metadata[ON_DEADLINE] = decided
+        decided = {call_id: wait.on_deadline for call_id, wait in limited.items()}
+        noted = {DEADLINES: limits, ON_DEADLINE: decided}
+        event.custom_metadata = {**(event.custom_metadata or {}), **noted}
 
 
 def _deadline(
@@ -199,13 +197,13 @@ def _deadline(
     limits: dict[str, float] = noted.get(DEADLINES) or {}
     if call_id not in limits:
         return None, None
-    policies: dict[str, OnDeadline] = noted.get(ON_DEADLINE) or {}
-    return event.timestamp + limits[call_id], _decision(policies.get(call_id), kind)
+    policies: dict[str, OnDeadline] = noted[ON_DEADLINE]
+    return event.timestamp + limits[call_id], _decision(policies[call_id], kind)
 
 
-def _decision(policy: OnDeadline | None, kind: str) -> OnDeadline | None:
+def _decision(policy: OnDeadline, kind: str) -> OnDeadline:
     """Return what a tool's policy comes to for a kind of call, as the loop decides it."""
-    if policy is None or policy == "fail":
+    if policy == "fail":
         return policy
     if kind != "confirmation":
         return "tell"

@@ -45,8 +45,7 @@ class PendingRequest(JsonModel):
     """When it is decided without an answer, in seconds since the epoch; None: never."""
     on_deadline: OnDeadline | None = None
     """What happens then: ``approve`` or ``reject`` of a confirmation, ``tell`` of another call (the
-    model is told that there is no answer), ``fail`` of any (the run fails); None: nothing, or an
-    older version has asked."""
+    model is told that there is no answer), ``fail`` of any (the run fails); None: nothing."""
 
 
 def pending_request(

@@ -58,8 +58,7 @@ class AgentLoop:
             case "loop":
                 return run_loop(node, scope, self._run_child)
             case "parallel":
-                pending, ends = self._invocation.pending, self._state.rules >= 1
-                return run_parallel(node, scope, self._run_child, pending, escalation_ends=ends)
+                return run_parallel(node, scope, self._run_child, self._invocation.pending)
             case _:
                 return run_llm(self._invocation, node, scope)
 
@@ -157,8 +156,8 @@ class AgentLoop:
 
     def _more_follows(self) -> bool:
         """Whether something is to be done after the agents and before the invocation ends."""
-        state, opened = self._state, self._state.checkpoint.opened
-        return state.hooked("after_run_callback") or (opened.compacts and state.rules >= 1)
+        state = self._state
+        return state.hooked("after_run_callback") or state.checkpoint.opened.compacts
 
     def _new_scope(
         self,

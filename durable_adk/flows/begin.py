@@ -27,9 +27,6 @@ from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
-_RECONSIDERS = 3
-"""The first of the loop's rules by which a refused answer may be sent again; see `LOOP_RULES`."""
-
 
 @dataclass(frozen=True)
 class Ended:
@@ -131,7 +128,6 @@ async def begin(
     key = key._replace(session_id=request.session or opened.record.invocation_id)  # as recorded
     if opened.ending is not None:
         return Ended(key, opened.ending)
-    runtime.inbox.reconsiders = opened.rules >= _RECONSIDERS
     state = LoopState(
         runtime=runtime,
         checkpoint=_first_checkpoint(runtime, request, opened, opened.record),
@@ -170,7 +166,7 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
         loaded = await runtime.perform(ReadCheckpointStep(cursor=cursor, lease_owner=lease_owner))
         if loaded.ending is not None:
             return Ended(cursor.key, loaded.ending)
-        checkpoint = Checkpoint.from_json(unpacked(loaded.place))
+        checkpoint = Checkpoint.from_json(unpacked(loaded.checkpoint))
         past = await past_entries(runtime, cursor, checkpoint.bodies)
         if isinstance(past, Ending):
             return Ended(cursor.key, past)
@@ -185,7 +181,6 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
         )
         await uninterrupted(runtime.perform(step))
         raise
-    runtime.inbox.reconsiders = checkpoint.opened.rules >= _RECONSIDERS
     runtime.inbox.restore(checkpoint.pending)
     state = LoopState(
         runtime=runtime,

@@ -109,7 +109,7 @@ class ContinueAsNew:
                 check_size(canonical(state.session.state), "The state")
             await self._save_journals(number)
             while (step := self._step(number)) != written:
-                stored = await state.runtime.perform(step) or step.digest
+                stored = await state.runtime.perform(step)
                 written = step
         except PayloadTooLargeError:
             self._progress = -RETRY_AFTER
@@ -123,7 +123,7 @@ class ContinueAsNew:
                 user=state.key.user_id,
                 session=state.key.session_id,
                 invocation_id=state.invocation_id,
-                place=number,
+                checkpoint=number,
                 digest=stored,
             )
         )
@@ -139,7 +139,7 @@ class ContinueAsNew:
             invocation_id=self._state.invocation_id,
             number=number,
             digest=digest(text),
-            place=checkpoint,
+            checkpoint=checkpoint,
         )
 
     async def _save_journals(self, number: int) -> None:
@@ -159,7 +159,7 @@ class ContinueAsNew:
                 number=number,
                 index=index,
                 body=name,
-                trace=part,
+                part=part,
             )
             await self._state.runtime.perform(step)
 
@@ -262,13 +262,13 @@ async def past_entries(
             key=cursor.key,
             invocation_id=cursor.invocation_id,
             bodies=list(bodies),
-            upto=cursor.place,
+            upto=cursor.checkpoint,
             after=after,
         )
         page = await runtime.perform(step)
         if page.ending is not None:
             return page.ending
-        for text in page.traces:
+        for text in page.parts:
             name, entries = json.loads(unpacked(text))
             if name in past:
                 past[name] += entries

@@ -82,13 +82,9 @@ async def run_invocation(
         return await _failed(invocation, error)
     if cursor is not None:
         return cursor
-    before_end = invocation.state.rules >= 1  # the next message may not overtake the summary
-    if before_end:
-        await _compact(invocation)
+    await _compact(invocation)  # before the end: the next message may not overtake the summary
     if not invocation.closed:
         await _close(invocation, Status.COMPLETED)
-    if not before_end:
-        await _compact(invocation)
     return _result(invocation)
 
 
@@ -212,7 +208,7 @@ async def _compact(invocation: Invocation) -> None:
         step = CompactStep(
             key=state.key,
             invocation_id=state.invocation_id,
-            revision=state.checkpoint.revision if state.rules >= 1 else None,
+            revision=state.checkpoint.revision,
             timestamp=state.runtime.now(),
             attempt_timeout=opened.limits.model_timeout,
         )

@@ -86,7 +86,7 @@ async def prepare_answer(state: LoopState, step: AnswerStep) -> str | None:
     Returns:
         Why it is not to be stored: a hook failed, or left what cannot be stored.
     """
-    if state.rules <= 1 or not state.hooked("on_user_message_callback"):
+    if not state.hooked("on_user_message_callback"):
         return None
     hook = _step(state, "on_user_message_callback", event_id=step.event_id)
     hook.event = Event(
@@ -161,7 +161,7 @@ async def error_to_store(state: LoopState, error: DurableAdkError) -> Event:
     event = error_event(error, invocation_id=state.invocation_id, author=author)
     event.timestamp = state.runtime.now()
     event.custom_metadata = state.checkpoint.request.run_config.custom_metadata or None
-    if state.rules > 1 and not isinstance(error, InvocationCancelledError):
+    if not isinstance(error, InvocationCancelledError):
         with suppress(DurableAdkError, asyncio.CancelledError):
             await uninterrupted(on_event(state, event))
         event.actions.state_read = {}  # what is written last counts: a merge could fail

@@ -30,8 +30,6 @@ class Inbox:
     def __init__(self) -> None:
         self.state = PendingState()
         """Part of the loop's checkpoint, once the invocation is open."""
-        self.reconsiders = False
-        """Whether an answer that was refused is looked at again when it is sent again."""
         self._queue: asyncio.Queue[InvocationAnswer | None] = asyncio.Queue()
         self._disputed: set[str] = set()
 
@@ -73,7 +71,7 @@ class Inbox:
 
         The reason may be gone by now: a plugin was mended, or the call waits only now.
         """
-        if not self.reconsiders or name is None or self.outcomes.get(name) is None:
+        if name is None or self.outcomes.get(name) is None:
             return False
         if name in self.taken():
             return False
@@ -84,8 +82,8 @@ class Inbox:
     def _compare(self, answer: InvocationAnswer) -> None:
         """Note at once, before anybody asks, when a second answer of an id says something else."""
         name = answer.answer_id
-        if name is None or (name in self.outcomes and name not in self.state.digests):
-            return  # it was accepted by a release that did not note its digest
+        if name is None:
+            return
         first = self.state.digests.setdefault(name, answer.digest())
         self.know({name: first}, answer.digest())
 

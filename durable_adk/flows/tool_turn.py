@@ -39,8 +39,6 @@ from durable_adk.wire.manifest import AgentNode, Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import StepResult, ToolStep
 
-_NOTES_POLICIES = 4
-"""The first of the loop's rules by which a request says what its deadline does: `LOOP_RULES`."""
 MAX_TURN_BYTES = 8_000_000
 """Limit for the merged results of a turn; they are in no payload, and each has its own limit."""
 
@@ -73,12 +71,11 @@ class ToolTurn:
         waiting = turn.waiting = turn.waiting or []
         while waiting and not self._scope.end_invocation:
             given = [await self._pending.answer_to(waiting)]
-            if self._state.rules >= 1:  # others may have come in the same message
-                given += self._pending.consume(waiting)
+            given += self._pending.consume(waiting)  # others may have come in the same message
             waiting[:] = [name for name in waiting if name not in given]
             async for event in self._approved(given, waiting):
                 yield event
-            if self._state.rules >= 1 and not self._state.checkpoint.opened.resumable:
+            if not self._state.checkpoint.opened.resumable:
                 if waiting:  # the model speaks at once, and the others are settled later
                     turn.final = False
                     turn.interim.update(waiting)
@@ -109,7 +106,7 @@ class ToolTurn:
         """Run the calls, and note which of them still have no response."""
         calls = self._turn.event.get_function_calls()
         for call in calls:
-            if call.id in self._turn.waits and (self._state.can_wait or self._state.rules == 0):
+            if call.id in self._turn.waits and self._state.can_wait:
                 # Its answer may come before the tool that asks for it has returned.
                 self._pending.expect(call, self._turn.waits[call.id], self._scope)
                 self._scope.position.closes = False
@@ -201,7 +198,7 @@ class ToolTurn:
         for request in made:
             calls = {call.id or "": about(call) for call in request.get_function_calls()}
             asked = {name: waits.get(call, Wait()) for name, call in calls.items()}
-            with_deadlines(request, asked, policies=self._state.rules >= _NOTES_POLICIES)
+            with_deadlines(request, asked)
         return made
 
     def _expect(self, requests: Sequence[Event], results: Sequence[StepResult]) -> None:

@@ -98,12 +98,10 @@ async def run_parallel(
     scope: AgentScope,
     run: RunNode,
     pending: PendingCalls,
-    *,
-    escalation_ends: bool,
 ) -> AsyncGenerator[Event, None]:
     """Run the children side by side (AGT-33).
 
-    A child that fails cancels its siblings and ends the run; one that escalates cancels them too.
+    A child that fails cancels its siblings and ends the run; one that escalates ends with them.
     Calls of a cancelled child that have no response get one.
 
     Args:
@@ -111,7 +109,6 @@ async def run_parallel(
         scope: Its run.
         run: Runs a child.
         pending: The pending calls.
-        escalation_ends: Whether a child that escalates ends too, instead of finishing its run.
     """
     if not node.children:
         return
@@ -123,7 +120,7 @@ async def run_parallel(
         if child.position.open:
             child.task = asyncio.ensure_future(_feed(child, run, news))
     try:
-        async with closing(_events(children, news, pending, escalation_ends)) as events:
+        async with closing(_events(children, news, pending)) as events:
             async for event in events:
                 yield event
     finally:
@@ -157,7 +154,7 @@ def _children(node: AgentNode, scope: AgentScope) -> list[_Child]:
 
 
 async def _events(
-    children: Sequence[_Child], news: _News, pending: PendingCalls, escalation_ends: bool
+    children: Sequence[_Child], news: _News, pending: PendingCalls
 ) -> AsyncGenerator[Event, None]:
     """Yield the children's events as they come, then responses to the calls of stopped children."""
     while True:
@@ -172,7 +169,7 @@ async def _events(
         elif not child.position.stopped:
             yield item
             child.note(item)
-            await _go_on(child, item, children, escalation_ends)
+            await _go_on(child, item, children)
     for child in children:
         if child.position.stopped:
             # Answers from outside did not come through here.
@@ -180,17 +177,12 @@ async def _events(
                 yield event
 
 
-async def _go_on(
-    child: _Child, event: Event, children: Sequence[_Child], escalation_ends: bool
-) -> None:
-    """Let a child continue after its committed event; if it escalates, stop the others."""
-    if not (event.actions.escalate and event.author == child.node.name):
+async def _go_on(child: _Child, event: Event, children: Sequence[_Child]) -> None:
+    """Let a child continue after its committed event; if it escalates, stop all of them."""
+    if event.actions.escalate and event.author == child.node.name:
+        await uninterrupted(_stop(children))
+    else:
         child.committed.set()
-        return
-    if not escalation_ends:
-        child.committed.set()
-    ended = [one for one in children if escalation_ends or one is not child]
-    await uninterrupted(_stop(ended))
 
 
 async def _feed(child: _Child, run: RunNode, news: _News) -> None:

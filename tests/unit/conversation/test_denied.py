@@ -219,7 +219,6 @@ async def test_another_hint_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     [
         (runtime_hint("pay"), True, True),
         (runtime_hint("pay"), False, True),
-        ("Approve or reject the call of the tool pay() with these arguments.", True, True),
         ("May it pay?", True, False),
         ("May it pay?", False, True),
     ],

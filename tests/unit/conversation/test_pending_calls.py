@@ -12,7 +12,6 @@ from durable_adk.conversation.client_requests import (
 )
 from durable_adk.conversation.pending_calls import (
     FINAL_RESPONSES,
-    ON_DEADLINE,
     pending_calls,
     with_deadlines,
 )
@@ -198,7 +197,7 @@ def test_a_deadline_is_counted_from_the_event_that_asks():
 
 
 def test_a_call_says_what_happens_at_its_deadline():
-    """As the loop decides by its kind; one that an older version noted says nothing."""
+    """As the loop decides by its kind."""
     turn = calls("i.1", ("a", "order", {}), ("b", "order", {}), long=("a", "b"))
     with_deadlines(turn, {"a": Wait(deadline=60.0, on_deadline="reject")})
     actions = EventActions(requested_tool_confirmations={"b": {}})
@@ -210,15 +209,6 @@ def test_a_call_says_what_happens_at_its_deadline():
         with_deadlines(request, {asked: Wait(deadline=60.0, on_deadline=policy)})
         shown.append([call.on_deadline for call in pending_calls([turn, done, request])])
     assert shown == [["tell", "reject"], ["tell", "approve"], ["tell", "fail"]]
-    request.custom_metadata.pop(ON_DEADLINE)
-    assert [call.on_deadline for call in pending_calls([turn, done, request])] == ["tell", None]
-
-
-def test_an_older_invocation_notes_no_policy():
-    """Its event must be the same as the one that an earlier release may have stored."""
-    turn = calls("i.1", ("a", "ask", {}))
-    with_deadlines(turn, {"a": Wait(deadline=60.0, on_deadline="reject")}, policies=False)
-    assert turn.custom_metadata == {"adk_deadlines": {"a": 60.0}}
 
 
 def test_ordinary_calls_wait_for_nobody():

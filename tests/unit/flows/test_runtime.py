@@ -36,19 +36,9 @@ def test_what_a_taken_answer_said_is_known_in_the_next_run() -> None:
     assert following.taken() == {"ticket": YES.digest()}
 
 
-def test_an_answer_that_an_older_version_took_may_be_sent_again() -> None:
-    """I13: nobody knows what it said."""
-    inbox = Inbox()
-    inbox.outcomes["ticket"] = None
-    inbox.put(NO)
-    assert inbox.outcomes == {"ticket": None}
-    assert inbox.taken() == {}
-
-
 def test_a_refused_answer_that_is_sent_again_is_undecided() -> None:
     """D9: nobody is told the old reason meanwhile, and another answer may take the id."""
     inbox = Inbox()
-    inbox.reconsiders = True
     inbox.put(YES)
     inbox.refuse("ticket", "the plugin is broken")
     assert inbox.refusal(YES) == "the plugin is broken"
@@ -63,19 +53,9 @@ def test_a_refused_answer_that_is_sent_again_is_undecided() -> None:
     assert inbox.taken() == {"ticket": NO.digest()}
 
 
-def test_an_invocation_that_began_with_older_rules_keeps_a_refusal() -> None:
-    """I13: in its history, the answer that was sent again had no effect."""
-    inbox = Inbox()
-    inbox.put(YES)
-    inbox.refuse("ticket", "the plugin is broken")
-    inbox.put(YES)
-    assert inbox.refusal(YES) == "the plugin is broken"
-
-
 def test_a_refused_answer_may_be_sent_again_to_the_next_run() -> None:
     """D9, D10: also before that run knows that it was refused; a taken one stays taken."""
     first, following = Inbox(), Inbox()
-    following.reconsiders = True
     for name in ("refused", "taken"):
         first.put(YES.model_copy(update={"answer_id": name}))
         following.put(NO.model_copy(update={"answer_id": name}))
