@@ -10,13 +10,13 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 MARK = "durable-adk-reports"
-"""Payload metadata that exempts these details from codec and storage. They are plain numbers, and a
-missing key or an unavailable store must neither end a step that reports them nor cancel one that
-sends heartbeats."""
+"""Payload metadata that exempts these details from codec and storage. They are numbers and the name
+of a worker, and a missing key or an unavailable store must neither end a step that reports them nor
+cancel one that sends heartbeats."""
 
 _IDENTITY = re.compile(r"[\w.:@/+-]{1,128}", re.ASCII)
 """Identities that a history carries. They are in Temporal's histories in plain anyway."""
-_NUMBERS = re.compile(rb'\{("[a-z_]{1,20}":[\d\[\],]+)*\}')
+_PLAIN = re.compile(rb'\{("[a-z_]{1,20}":[\d\[\],]+)*("worker":"[\w.:@/+-]{1,128}")?\}')
 
 Stretches = tuple[tuple[int, int], ...]
 """Ascending numbers as (first, last) of each consecutive range, so that hours of an outage take two
@@ -43,9 +43,8 @@ class AttemptHistory(BaseModel):
     """How many attempts could not ask a toolset for the tool."""
     number: int = 0
     """The attempt that has sent this; 0 if it did not say."""
-    worker: tuple[int, ...] = ()
-    """Identity of its worker, in ASCII codes: the codec of earlier releases lets only numbers pass,
-    and would refuse a text."""
+    worker: str = ""
+    """Identity of its worker."""
 
     @classmethod
     def of(cls, details: Sequence[Any]) -> Self:
@@ -64,15 +63,12 @@ class AttemptHistory(BaseModel):
         """Return the history as sent by an attempt; unchanged if it cannot carry the identity."""
         if not _IDENTITY.fullmatch(worker):
             return self
-        return self.model_copy(update={"number": number, "worker": tuple(worker.encode())})
+        return self.model_copy(update={"number": number, "worker": worker})
 
     def worker_of(self, number: int) -> str | None:
         """Return the identity of an attempt's worker, if that attempt has sent this history."""
-        try:
-            worker = bytes(self.worker).decode("ascii")
-        except ValueError:
-            return None
-        return worker if number == self.number and _IDENTITY.fullmatch(worker) else None
+        known = number == self.number and _IDENTITY.fullmatch(self.worker)
+        return self.worker if known else None
 
     def details(self) -> list[RawValue]:
         """Return the history as heartbeat details."""
@@ -115,8 +111,8 @@ def worker_identity() -> str | None:
 
 
 def is_attempt_history(payload: Payload) -> bool:
-    """Return whether a payload is marked as one and holds only numbers; the mark can be forged."""
-    return MARK in payload.metadata and _NUMBERS.fullmatch(payload.data) is not None
+    """Return whether a payload is marked as one and holds nothing else; the mark can be forged."""
+    return MARK in payload.metadata and _PLAIN.fullmatch(payload.data) is not None
 
 
 NO_ATTEMPTS = AttemptHistory()

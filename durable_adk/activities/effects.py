@@ -318,28 +318,28 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         notes_attempts=lambda _: False,  # the invocation has ended
     ),
     StoreEffect(
-        "save_place",
+        "save_checkpoint",
         SaveCheckpointStep,
         str,
         checkpoint.save_checkpoint,
         summary=lambda step: f"checkpoint {step.number}",
     ),
     StoreEffect(
-        "save_trace",
+        "save_journal",
         SaveJournalStep,
         type(None),
         checkpoint.save_journal,
         summary=lambda step: f"checkpoint {step.number}, part {step.index}",
     ),
     StoreEffect(
-        "read_place",
+        "read_checkpoint",
         ReadCheckpointStep,
         LoadedCheckpoint,
         checkpoint.read_checkpoint,
-        summary=lambda step: f"checkpoint {step.cursor.place}",
+        summary=lambda step: f"checkpoint {step.cursor.checkpoint}",
     ),
     StoreEffect(
-        "read_traces",
+        "read_journals",
         ReadJournalStep,
         JournalPage,
         checkpoint.read_journals,

@@ -110,7 +110,7 @@ def runs_ended(
 def others_have_answered(step: ToolStep, tool: BaseTool) -> None:
     """Export the run of a tool whose result came from another agent or an external activity."""
     end = step.child or step.activity
-    if end is None or end.started is None:
+    if end is None:
         return
     if step.child is not None:
         name = workflow_id(step.child.key, step.invocation_id)

@@ -169,7 +169,7 @@ class InvocationClient:
         async with aclosing(self._follow(start)) as items:
             async for item in items:
                 if isinstance(item, StoredEvent) and item.event.id == f"{name}.0":
-                    self.check_same(item.event, name, request, is_first=record is None)
+                    self.check_same(item.event, name, request)
                 yield item
 
     async def attach(
@@ -335,8 +335,6 @@ class InvocationClient:
         event: Event,
         invocation_id: str,
         request: InvocationRequest,
-        *,
-        is_first: bool = False,
     ) -> None:
         """Check that a user's event is what a request with its id would store.
 
@@ -344,7 +342,6 @@ class InvocationClient:
             event: The event.
             invocation_id: The id.
             request: The request.
-            is_first: Whether there was no invocation of this id when the request was sent.
 
         Raises:
             EventConflictError: An earlier request with the same id was another one.
@@ -354,7 +351,6 @@ class InvocationClient:
             message=request.user_content(),
             state_delta=None if self.derives_state else request.state_delta,
             custom_metadata=request.run_config.custom_metadata,
-            more_state=is_first,
         )
         if field is None:
             return

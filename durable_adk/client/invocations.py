@@ -444,8 +444,8 @@ async def started_with(
 def as_argument(request: InvocationRequest) -> dict[str, Any]:
     """The workflow's argument, without what only its start needs.
 
-    Fields with their default are left out. So an older worker, which refuses unknown fields, only
-    refuses a request that uses a new one.
+    Fields with their default are left out. So a worker refuses a request only for a field that it
+    does not know and that is used.
     """
     return request.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={"run_config": {"priority"}}

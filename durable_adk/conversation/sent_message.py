@@ -45,7 +45,6 @@ def differing_field(
     message: types.Content,
     state_delta: dict[str, Any] | None,
     custom_metadata: dict[str, Any] | None,
-    more_state: bool = False,
 ) -> str | None:
     """Return the field of a request that differs from what an invocation was started with.
 
@@ -54,17 +53,13 @@ def differing_field(
         message: The request's message.
         state_delta: Its changes of the state; None: any.
         custom_metadata: That of its run.
-        more_state: Whether other keys of the state may have been changed, too: a worker of an
-            earlier release stores what plugins have changed without `STATE_AS_SENT`.
     """
     if not is_sent_as(event, message):
         return "new_message"
     stored = event.custom_metadata or {}
     if state_delta is not None:
-        kept = event.actions.state_delta
-        if more_state:
-            kept = {key: value for key, value in kept.items() if key in state_delta}
-        if (stored.get(STATE_AS_SENT) or _state_digest(kept)) != _state_digest(state_delta):
+        sent = stored.get(STATE_AS_SENT) or _state_digest(event.actions.state_delta)
+        if sent != _state_digest(state_delta):
             return "state_delta"
     own = {key: value for key, value in stored.items() if not key.startswith(RUNTIME_METADATA)}
     given = dict(custom_metadata or {})

@@ -512,7 +512,7 @@ def _mixed(error: DurableAdkError) -> DurableAdkError:
 def _nearest(error: DurableAdkError) -> Iterator[type[Exception]]:
     if error.user is not None:
         yield from error.user.found()
-    original: Any = getattr(builtins, error.error_type, None)  # written by an earlier release
+    original: Any = getattr(builtins, error.error_type, None)  # `raised` by name alone
     if isinstance(original, type) and issubclass(original, Exception):
         yield original
 

@@ -50,13 +50,15 @@ class Event(LlmResponse):
     @model_validator(mode="before")
     @classmethod
     def _routed(cls, data: Any) -> Any:
-        """Move fields to where they belong: ADK's shorthands, and ids where they once stood."""
+        """Move ADK's shorthands to where they belong, and leave out actions of another ADK."""
         if not isinstance(data, dict):
             return data
         fields = cast("dict[str, Any]", data)
-        actions = fields.get("actions")
+        actions: Any = fields.get("actions")
         if isinstance(actions, dict):
-            fields = _with_actions(fields, cast("dict[str, Any]", actions))
+            # Actions that only another ADK knows.
+            known = {name: value for name, value in actions.items() if name in _ACTIONS}
+            fields = {**fields, "actions": known}
         return _without_shorthands(fields) if "message" in fields or "state" in fields else fields
 
     @field_serializer("long_running_tool_ids")
@@ -102,18 +104,6 @@ class Event(LlmResponse):
             and not self.partial
             and not self.has_trailing_code_execution_result()
         )
-
-
-def _with_actions(fields: dict[str, Any], actions: dict[str, Any]) -> dict[str, Any]:
-    """Leave out actions that only another ADK knows; raise ids that stood in the compaction."""
-    known = {name: value for name, value in actions.items() if name in _ACTIONS}
-    compaction = known.get("compaction")
-    if isinstance(compaction, dict) and "firstEventId" in compaction:
-        rest = cast("dict[str, Any]", compaction).copy()
-        ids = [rest.pop("firstEventId"), rest.pop("lastEventId", None)]
-        fields = {"compactedEventIds": ids if all(ids) else None, **fields}
-        known["compaction"] = rest
-    return {**fields, "actions": known}
 
 
 def _without_shorthands(data: dict[str, Any]) -> dict[str, Any]:

@@ -65,11 +65,9 @@ def runtime_hint(tool_name: str) -> str:
 def is_runtime_hint(hint: Any, tool_name: str) -> bool:
     """Return whether a hint tells that the runtime requested the confirmation.
 
-    Of use where the requester is not recorded: in google-adk's sessions, and in older histories,
-    whose hint had other words.
+    Of use where the requester is not recorded: in google-adk's sessions.
     """
-    former = f"Approve or reject the call of the tool {tool_name}() with these arguments."
-    return hint in (runtime_hint(tool_name), former)
+    return hint == runtime_hint(tool_name)
 
 
 def rejection(tool_context: ToolContext | None) -> str | None:

@@ -1,6 +1,6 @@
 """Request and result of a tool that is backed by a third-party activity.
 
-These are values of a step, like those in `wire.steps`. Fields are added, never renamed or removed.
+These are values of a step, like those in `wire.steps`.
 """
 
 from datetime import timedelta

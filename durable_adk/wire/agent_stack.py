@@ -2,8 +2,6 @@
 
 The code that drives an agent keeps its position in a `StackPosition` and changes that value in
 place. So the stack is always up to date, and continue-as-new has nothing to collect (design D10).
-
-Other releases read the JSON: fields are added, never renamed or removed.
 """
 
 from typing import Any, TypeVar
@@ -89,7 +87,7 @@ class RunPosition(StackPosition):
     body: str | None = None
     """Name of the journal of a custom agent's body."""
     run: int | None = None
-    """Number of the run, for telemetry; None: written by a release that did not count runs."""
+    """Number of the run, for telemetry; None: it has not begun."""
     unfinished: list[HandedOver] = Field(default_factory=list[HandedOver])
 
 

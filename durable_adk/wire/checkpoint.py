@@ -3,28 +3,24 @@
 The argument of the next workflow run is a `Cursor` of a few hundred bytes. The `Checkpoint` is
 written to the session store first: the cursor stays small, however many calls are pending.
 
-As in `wire.steps`, fields are only ever added: checkpoints of older releases are read. Where a
-field's name has changed, its JSON name has not.
+A later release may read it: docs/releasing.md says how it may change.
 """
 
 import base64
 import hashlib
 import zlib
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from google.genai import types
 from pydantic import (
     BaseModel,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
     field_serializer,
-    model_serializer,
 )
 
 from durable_adk.errors import NewerReleaseError
 from durable_adk.json_values import JsonModel
-from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import NamesSession, SessionKey
 from durable_adk.wire.agent_stack import StackFrame
@@ -32,7 +28,7 @@ from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.wire.steps import AgentRun, Ending, Opened
 
-CHECKPOINT, JOURNAL = "place", "trace"
+CHECKPOINT, JOURNAL = "checkpoint", "journal"
 """Kinds of the notes in the session store."""
 
 
@@ -40,7 +36,7 @@ class Cursor(NamesSession):
     """The argument of every workflow run of an invocation except the first."""
 
     invocation_id: str
-    place: int
+    checkpoint: int
     """Number of the checkpoint to continue from."""
     digest: str
     """Digest of the checkpoint: a late attempt may write another one with the same number."""
@@ -48,7 +44,7 @@ class Cursor(NamesSession):
     @classmethod
     def is_one(cls, raw: Any) -> bool:
         """Whether a workflow's argument is a cursor and not a request."""
-        return isinstance(raw, dict) and "place" in raw and "message" not in raw
+        return isinstance(raw, dict) and "checkpoint" in raw and "message" not in raw
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -67,7 +63,7 @@ class OpenCall(JsonModel):
     """Deadline in seconds since the epoch."""
     args: dict[str, Any] | None = None
     """Arguments of the call, for people who answer it; None: they are too large to be kept here."""
-    branch: str = Field(validation_alias="lane", serialization_alias="lane")
+    branch: str
     """Prefix of the branch whose agent made the call."""
 
 
@@ -92,17 +88,11 @@ class PendingState(JsonModel):
     heard: set[str] = Field(default_factory=set[str])
     """Ids of messages that were delivered, or were found to be withdrawn."""
     digests: dict[str, str] = Field(default_factory=dict[str, str])
-    """Digest of the first answer with an id, by answer id; older releases did not record it."""
+    """Digest of the first answer with an id, by answer id."""
 
     @field_serializer("delivered", "heard")
     def _sorted(self, names: set[str]) -> list[str]:
         return sorted(names)
-
-    @model_serializer(mode="wrap")
-    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out new fields that are empty, so that older releases can read the rest."""
-        whole = handler(self)
-        return {k: v for k, v in whole.items() if v or k not in ("heard", "digests")}
 
 
 class Counters(BaseModel):
@@ -142,18 +132,12 @@ class Checkpoint(JsonModel):
     """Whether a custom agent has abandoned a sub-agent's run, which may have left calls open."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State that no committed event contains. Set when the checkpoint is written."""
-    branches: dict[str, int] = Field(
-        default_factory=dict[str, int], validation_alias="lanes", serialization_alias="lanes"
-    )
+    branches: dict[str, int] = Field(default_factory=dict[str, int])
     """Number of ids that each open branch has issued, by branch prefix."""
-    stack: StackFrame = Field(
-        default_factory=StackFrame, validation_alias="frame", serialization_alias="frame"
-    )
+    stack: StackFrame = Field(default_factory=StackFrame)
     bodies: list[str] = Field(default_factory=list[str])
     """Names of the journals of custom agents' bodies that have started and not ended."""
-    pending: PendingState = Field(
-        default_factory=PendingState, validation_alias="pauses", serialization_alias="pauses"
-    )
+    pending: PendingState = Field(default_factory=PendingState)
     runs_begun: int = 0
     """Number of agent runs that have started."""
     runs: list[AgentRun] = Field(default_factory=list[AgentRun])
@@ -175,17 +159,17 @@ class Checkpoint(JsonModel):
             ) from error
 
 
-class SaveCheckpointStep(JsonModel, Effect[str | None]):
+class SaveCheckpointStep(JsonModel, Effect[str]):
     """Write a checkpoint; a written checkpoint is never changed.
 
-    The result is the digest of the stored checkpoint; None: an earlier release stored it.
+    The result is the digest of the stored checkpoint.
     """
 
     key: SessionKey
     invocation_id: str
     number: int
     digest: str
-    place: str
+    checkpoint: str
     """A packed `Checkpoint`."""
 
 
@@ -199,7 +183,7 @@ class SaveJournalStep(JsonModel, Effect[None]):
     index: int
     """Number of the part."""
     body: str
-    trace: str
+    part: str
     """The packed name and entries of the journal."""
 
 
@@ -207,7 +191,7 @@ class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
     """Read the checkpoint to continue from."""
 
     cursor: Cursor
-    lease_owner: Annotated[str, NAMED_HOLDER]
+    lease_owner: str
 
 
 class LoadedCheckpoint(JsonModel):
@@ -215,7 +199,7 @@ class LoadedCheckpoint(JsonModel):
 
     ending: Ending | None = None
     """How the invocation ended, if another one has taken over its session meanwhile."""
-    place: str = ""
+    checkpoint: str = ""
     """A packed `Checkpoint`."""
     message: types.Content | None = None
     """The user's message."""
@@ -239,7 +223,7 @@ class ReadJournalStep(JsonModel, Effect["JournalPage"]):
 class JournalPage(JsonModel):
     """Parts of journals, in order."""
 
-    traces: list[str]
+    parts: list[str]
     """Packed parts."""
     next: str | None = None
     """`ReadJournalStep.after` of the next page; None: this is the last one."""

@@ -1,7 +1,7 @@
 """The manifest: agents and tools as recorded when an invocation opens (design D6).
 
 The loop drives agents by this record and not by the objects that a worker has now, so a deploy
-does not disturb open invocations. Fields are added, never renamed or removed.
+does not disturb open invocations.
 """
 
 from typing import Literal

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self, TypeVar
 
 from google.genai import types
-from pydantic import Field, ValidationError
+from pydantic import Field, StrictBool, ValidationError
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
 from durable_adk.json_values import JsonModel, canonical, check_id, check_json, check_state_key
@@ -137,11 +137,8 @@ class InvocationAnswer(JsonModel):
     message: types.Content | None = None
     call_id: str | None = None
     response: dict[str, Any] | None = None
-    confirmed: bool | None = None
-    """Only JSON's true is a yes; see `unclear`."""
-    unclear: bool | None = None
-    """Whether `confirmed` was given as something else, such as "yes" or 1. Who takes such an answer
-    refuses it, and not who reads it: histories have some that were accepted."""
+    confirmed: StrictBool | None = None
+    """Only JSON's true is a yes: neither "yes" nor 1."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes, committed with the answer's event (TRAP-17)."""
     steers: str | None = None
@@ -156,8 +153,6 @@ class InvocationAnswer(JsonModel):
     def parse(cls, raw: Any) -> Self:
         """Read an answer, or raise InvalidRequestError naming each bad field."""
         answer = parsed(cls, raw, "answer")
-        if not isinstance(raw.get("confirmed"), bool | None):
-            answer.unclear = True
         if answer.answer_id is not None:
             answer.answer_id = check_id(answer.answer_id, "answer_id")
         if answer.steers is not None:
@@ -181,14 +176,9 @@ class InvocationAnswer(JsonModel):
         answer = types.FunctionResponse(id=self.call_id, name=call_name, response=response)
         return types.Content(role="user", parts=[types.Part(function_response=answer)])
 
-    def check_clear(self) -> None:
-        """Raise InvalidRequestError if the answer does not say clearly what is decided."""
-        if self.unclear:
-            raise InvalidRequestError("The answer is malformed: confirmed: must be true or false.")
-
     def digest(self) -> str:
         """Return a hash of what the answer says, without its id and who says it."""
-        unsaid = {"answer_id", "answered_by", "unclear"}
+        unsaid = {"answer_id", "answered_by"}
         said = self.model_dump(mode="json", exclude_none=True, exclude=unsaid)
         return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 

@@ -3,18 +3,17 @@
 Steps name things and never carry the conversation (design D3): the activity loads the session from
 the store by key and revision, so a step takes a few hundred bytes of history at every turn.
 
-Fields are added, never renamed or removed: histories of open invocations contain these values.
+Histories of open invocations contain these values: docs/releasing.md says how they may change.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 from google.genai import types
 from pydantic import Field
 
 from durable_adk.events import Event, EventActions
 from durable_adk.json_values import JsonModel
-from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
@@ -30,7 +29,7 @@ class OpenStep(JsonModel, Effect["Opened"]):
 
     key: SessionKey
     invocation_id: str
-    lease_owner: Annotated[str, NAMED_HOLDER]
+    lease_owner: str
     event_id: str
     timestamp: float
     message: types.Content
@@ -73,16 +72,11 @@ class Ending(JsonModel):
     """The invocation that the message was delivered to before it could be withdrawn."""
 
 
-LOOP_RULES = 4
+LOOP_RULES = 1
 """Version of the rules by which the loop decides what comes next, as an opening records it.
 
-An open invocation keeps the rules that it began with, or its history could not be replayed. From 1
-on: the model is asked as soon as one of several pending calls is answered, and answers of one
-message make one event; an agent used as a tool ends when it would have to wait; a branch that
-escalates stops; the session is summarised before the invocation ends. From 2 on: the plugins see
-answers to pending calls and the event of an error before they are stored. From 3 on: an answer that
-was refused is looked at again when it is sent again under its id. From 4 on: a request to the user
-notes what happens at its deadline.
+An open invocation keeps the rules that it began with, or its history could not be replayed. A
+change of what the loop schedules raises the version, and asks `LoopState.rules` where it decides.
 """
 
 
@@ -108,7 +102,7 @@ class Opened(JsonModel):
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
     budget: Budget | None = None
     """The app's budget."""
-    rules: int = 0
+    rules: int
     """Version of the loop's rules by which the invocation runs; see `LOOP_RULES`."""
     compacts: bool = False
     """Whether the session's events may have to be summarised after the end (CMP-1)."""
@@ -228,8 +222,8 @@ class ChildEnd(JsonModel):
     """Copied from `ChildRun.changed`."""
     error: ErrorDetail | None = None
     """`errors.as_detail` of the run's error."""
-    started: float | None = None
-    """Seconds since the epoch; None: written by a release that did not record it."""
+    started: float
+    """Seconds since the epoch."""
     ended: float | None = None
 
 
@@ -351,8 +345,7 @@ class PauseStep(JsonModel, Effect[bool | None]):
     key: SessionKey
     invocation_id: str
     epoch: int
-    lease_owner: Annotated[str | None, NAMED_HOLDER] = None
-    """The lease owner; None: written by a release that did not send it."""
+    lease_owner: str
     revision: int | None = None
     """The loop's revision; see `SessionLog.pause_invocation`."""
 
@@ -362,7 +355,7 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
 
     key: SessionKey
     invocation_id: str
-    lease_owner: Annotated[str, NAMED_HOLDER]
+    lease_owner: str
     epoch: int
     start_seq: int
     event_id: str
@@ -403,8 +396,8 @@ class CompactStep(JsonModel, Effect[None]):
 
     key: SessionKey
     invocation_id: str
-    revision: int | None = None
-    """Sequence number of the last event; None: the invocation is closed, its record has it."""
+    revision: int
+    """Sequence number of the last event."""
     timestamp: float
     """Timestamp of the summary's event."""
     attempt_timeout: float
@@ -426,7 +419,7 @@ class CloseStep(JsonModel, Effect[Ending]):
     """Author of the error event, if one is needed: the agent the run started with (RUN-8)."""
     timestamp: float
     """Timestamp of the closing events."""
-    lease_owner: Annotated[str, NAMED_HOLDER] = ""
+    lease_owner: str = ""
     """The lease owner, if it closes the invocation itself."""
     create_session: bool = False
     """Whether the opening, whose outcome is unknown, would have created the session."""

@@ -197,7 +197,6 @@ def _check_update(answer: InvocationAnswer) -> None:
     """Raise InvalidRequestError if an answer cannot be accepted, or is the news of a message."""
     if answer.steers is not None:
         raise InvalidRequestError("steers is sent by signal only.")
-    answer.check_clear()
 
 
 def failure(error: DurableAdkError) -> ApplicationError:
@@ -224,13 +223,11 @@ def _parsed(argument: RawValue) -> InvocationRequest | Cursor:
 def _named(request: InvocationRequest) -> InvocationRequest:
     """Give the request an id that survives a reset of the workflow, so that it finds its opening.
 
-    Each run and each retry of a cron workflow is an invocation of its own, whose id is drawn. So
-    are the ids of new sessions, because older histories replay by them.
+    Each run and each retry of a cron workflow is an invocation of its own, whose id is drawn.
     """
     info = workflow.info()
-    if request.invocation_id or not request.session or info.cron_schedule or info.attempt > 1:
+    if request.invocation_id or info.cron_schedule or info.attempt > 1:
         return request
-    workflow.uuid4()  # older releases drew one here: later draws by user code stay the same
     return request.model_copy(update={"invocation_id": f"e-{info.first_execution_run_id}"})
 
 

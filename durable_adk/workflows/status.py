@@ -17,10 +17,6 @@ with workflow.unsafe.imports_passed_through():
         attributes_of,
     )
 
-_PATCH = "search-attributes"
-"""Taken at the first pause of a workflow that has the search attributes. From then on replays take
-the same path on any worker. An older worker's pause before it left the status unchanged."""
-
 Pending = Callable[[], list[dict[str, Any]]]
 """The pending calls, as query ``pending`` returns them."""
 
@@ -29,10 +25,9 @@ class StatusDisplay:
     """The status among the search attributes, and the current details.
 
     Replay-safe: a search attribute is changed only if the workflow was started with a status, which
-    its history records, and by workers that support it, which the patch records: a client may be
-    newer than the worker. So older histories replay, and a namespace without the attributes is
-    never asked to set them, which would block the workflow. A turn that does not wait changes none;
-    details and summaries are no events.
+    its history records. So a namespace without the attributes is never asked to set them, which
+    would block the workflow. A turn that does not wait changes none; details and summaries are no
+    events.
     """
 
     def __init__(self, pending: Pending) -> None:
@@ -56,7 +51,7 @@ class StatusDisplay:
         """Show that the invocation waits for an answer."""
         calls = self._pending()
         self._show(calls)
-        if not calls or _status() is None or not workflow.patched(_PATCH):
+        if not calls or _status() is None:
             return
         since = datetime.fromtimestamp(workflow.time(), UTC)
         agent = AGENT.value_set(calls[0]["agent"])

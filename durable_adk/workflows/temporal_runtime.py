@@ -137,7 +137,7 @@ class TemporalRuntime:
                 if done.state is not None or done.heard is not None:
                     await self._recorded()  # messages add up: a task reports 4 MB (1c)
             case LoadedCheckpoint(ending=None):
-                self._configure(Checkpoint.from_json(unpacked(done.place)).opened)
+                self._configure(Checkpoint.from_json(unpacked(done.checkpoint)).opened)
             case JournalPage() if done.next is not None:
                 await self._recorded()  # pages add up: a task reports 4 MB (1c)
             case _:

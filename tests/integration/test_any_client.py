@@ -39,7 +39,6 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.packages import install_packages, run_command
-from tests.support.replay import replay_all
 from tests.support.required import has_program
 from tests.support.scripts import call, gist
 
@@ -512,18 +511,6 @@ async def test_an_update_says_whether_an_answer_was_accepted(
     assert await handle.execute_update("answer", good) == accepted
     assert (await handle.result())["text"] == "That was it: {'refunded': 5}"
     assert await handle.query("answers") == {"a-1": refused["reason"], "a-2": None}
-
-
-async def test_a_yes_of_an_earlier_release_is_replayed(
-    client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who has approved by a word is not asked again: the history of it is that of an approval."""
-    with monkeypatch.context() as earlier:
-        earlier.setattr(InvocationAnswer, "check_clear", lambda _: None)
-        handle, waiting = await waiting_invocation(client, task_queue, "refund")
-        await handle.signal("answer", {"callId": waiting["callId"], "confirmed": "yes"})
-        assert (await handle.result())["text"] == "That was it: {'refunded': 5}"
-    await replay_all(client)
 
 
 async def test_an_update_returns_when_its_invocation_ends(client: Client, task_queue: str) -> None:

@@ -216,9 +216,9 @@ class Foreign:
         match argument:
             case {"message": "roll"}:
                 names = {name: argument[name] for name in ("app", "user", "session")}
-                cursor = {**names, "invocationId": "e", "place": 1, "digest": "d"}
+                cursor = {**names, "invocationId": "e", "checkpoint": 1, "digest": "d"}
                 workflow.continue_as_new(cursor)
-            case {"place": _}:
+            case {"checkpoint": _}:
                 await workflow.wait_condition(lambda: False)
             case _:
                 return

@@ -76,7 +76,7 @@ def _begins_after_its_end(verdict: Verdict) -> bool:
     labels = [point.label for point in verdict.points]
     closing = re.compile(r"close_invocation\..* write\.after")
     ended = next((n for n, label in enumerate(labels) if closing.match(label)), len(labels))
-    return verdict.faults == 2 and "start read_traces" in labels[ended:]
+    return verdict.faults == 2 and "start read_journals" in labels[ended:]
 
 
 class _Between(Listed):

@@ -22,8 +22,7 @@ from durable_adk.wire.messages import InvocationResult
 
 FARTHEST = 30
 """Maximum number of completed invocations to check until the store contains one. If the sessions of
-all of them are missing, they may have been lost, or deleted by a release that wrote no tombstones;
-they count as deleted."""
+all of them are missing, they may have been lost, or deleted; they count as deleted."""
 MAX_AGE = 5.0
 """Seconds for which Temporal's answer is reused. A restored backup that is younger than this may
 therefore go undetected."""

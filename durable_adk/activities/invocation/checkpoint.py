@@ -52,7 +52,7 @@ async def save_checkpoint(deps: Dependencies, step: SaveCheckpointStep) -> str:
         invocation_id=step.invocation_id,
         kind=CHECKPOINT,
         name=_name(step.number, step.digest),
-        body=unpacked(step.place),
+        body=unpacked(step.checkpoint),
     )
     failpoint("roll.after")
     return step.digest
@@ -66,7 +66,7 @@ async def save_journal(deps: Dependencies, step: SaveJournalStep) -> None:
     name = f"{step.number:09}.{step.index:06}.{step.body}"
     run = step.invocation_id
     known = await deps.sessions.read_notes(step.key, invocation_id=run, kind=JOURNAL, name=name)
-    body = json.dumps(step.trace)
+    body = json.dumps(step.part)
     if not known or _entries(known[0].body) < _entries(body):
         await deps.sessions.note(
             step.key, invocation_id=run, kind=JOURNAL, name=name, body=body, replace=True
@@ -100,13 +100,13 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
         cursor.key,
         invocation_id=cursor.invocation_id,
         kind=CHECKPOINT,
-        name=_name(cursor.place, cursor.digest),
+        name=_name(cursor.checkpoint, cursor.digest),
     )
     if not notes:
         raise SessionRegressedError(
-            f"The store lacks checkpoint {cursor.place} of invocation {cursor.invocation_id!r}: it "
-            "is older than the workflow, as after a backup was restored. Restore a newer one, or "
-            "end the invocation with `durable-adk cancel`."
+            f"The store lacks checkpoint {cursor.checkpoint} of invocation "
+            f"{cursor.invocation_id!r}: it is older than the workflow, as after a backup was "
+            "restored. Restore a newer one, or end the invocation with `durable-adk cancel`."
         )
     (message,) = await deps.sessions.read_events(
         cursor.key, after=record.start_seq - 1, upto=record.start_seq
@@ -117,7 +117,9 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
             deps, cursor.key, invocation_id=cursor.invocation_id, revision=checkpoint.revision
         )
     failpoint("roll.read")
-    return LoadedCheckpoint(place=packed(notes[0].body), message=message.event.content, state=state)
+    return LoadedCheckpoint(
+        checkpoint=packed(notes[0].body), message=message.event.content, state=state
+    )
 
 
 async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
@@ -150,12 +152,12 @@ async def read_journals(deps: Dependencies, step: ReadJournalStep) -> JournalPag
     # Read the record after the notes: closing the invocation deletes them.
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
-        return JournalPage(traces=[], ending=await read_ending(deps, step.key, record))
+        return JournalPage(parts=[], ending=await read_ending(deps, step.key, record))
     return page
 
 
 async def _page(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
-    page, after = JournalPage(traces=[]), step.after
+    page, after = JournalPage(parts=[]), step.after
     while True:
         notes = await deps.sessions.read_notes(
             step.key, invocation_id=step.invocation_id, kind=JOURNAL, after=after, limit=1
@@ -166,8 +168,8 @@ async def _page(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
         if int(number) > step.upto:
             return page  # written by a workflow run whose worker died before the checkpoint
         if body in step.bodies:
-            page.traces.append(json.loads(notes[0].body))
-        if sum(map(len, page.traces)) > PAGE_BYTES:
+            page.parts.append(json.loads(notes[0].body))
+        if sum(map(len, page.parts)) > PAGE_BYTES:
             page.next = after
             return page
 

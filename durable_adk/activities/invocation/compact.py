@@ -82,10 +82,9 @@ async def _due(
     The list is empty if the summary is stored already, or if a later summary or rewind has changed
     which events count.
     """
-    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
-    last = step.revision or (record.end_seq if record else None)
-    if record is None or last is None:
+    if await deps.sessions.get_invocation(step.key, step.invocation_id) is None:
         return 0, []
+    last = step.revision
     revision = await deps.sessions.read_revision(step.key)
     known = await deps.cache.read(deps.sessions, step.key, revision, step.invocation_id)
     events = known.events

@@ -86,7 +86,6 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
         return await _taken(deps, step, found)
     try:
         _check_name(step)
-        step.answer.check_clear()
         event = _event(step, [item.event for item in stored])
     except InvalidRequestError as error:
         return AnswerTaken(refused=error.message)

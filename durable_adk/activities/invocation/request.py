@@ -29,7 +29,7 @@ async def check_request(deps: Dependencies, step: OpenStep) -> None:
         InvalidRequestError: It claims to be a tool run, or sets the runtime's metadata.
     """
     await _check_tool_run(deps, step)
-    await _check_metadata(deps, step)
+    _check_metadata(step)
 
 
 async def _check_tool_run(deps: Dependencies, step: OpenStep) -> None:
@@ -74,8 +74,7 @@ def require_no_tool_run(session_id: str, tool_run: ToolRun | None) -> None:
 async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
     """Return whether the parent workflow runs the caller's invocation, or a tool run for it.
 
-    Without a parent the result is False: workflow tasks of 0.1.0 do not send it, and neither would
-    a forged request.
+    Without a parent the result is False, as for a forged request.
     """
     if not step.parent:
         return False
@@ -110,20 +109,18 @@ def _is_run_by(record: InvocationRecord, workflow_id: str) -> bool:
     return lease_owner is not None and lease_owner.workflow_id == workflow_id
 
 
-async def _check_metadata(deps: Dependencies, step: OpenStep) -> None:
+def _check_metadata(step: OpenStep) -> None:
     """Reject metadata that only the runtime sets, for example to mark a call as decided (S3).
 
-    Every event of the invocation would have it. A repeat passes, because 0.1.0 did not check
-    it, and so does an agent used as a tool, because its caller has been checked.
+    Every event of the invocation would have it. An agent used as a tool passes, because its caller
+    has been checked.
 
     Raises:
         InvalidRequestError: A key has the runtime's prefix.
     """
     given = (step.run_config.custom_metadata if step.run_config else None) or {}
     reserved = [key for key in given if key.startswith(RUNTIME_METADATA)]
-    if not reserved or step.tool_run is not None:
-        return
-    if await deps.sessions.get_invocation(step.key, step.invocation_id) is None:
+    if reserved and step.tool_run is None:
         raise InvalidRequestError(
             f"custom_metadata has the key {reserved[0]!r}: keys that begin with "
             f"{RUNTIME_METADATA!r} are set by the runtime; choose another."

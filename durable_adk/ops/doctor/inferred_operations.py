@@ -16,7 +16,7 @@ from durable_adk.wire.checkpoint import (
     ReadJournalStep,
 )
 from durable_adk.wire.manifest import AgentNode
-from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
+from durable_adk.wire.steps import LOOP_RULES, UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
 UNKNOWN_AUTHOR = "no history has the name of the agent under which its opening was aborted"
 
@@ -120,4 +120,4 @@ def _openings(logs: Iterable[OperationLog], code: Iterable[App]) -> dict[str, Op
 
 def _opened_by(tree: AgentNode) -> Opened:
     """An opening without its history: only the agent's name matters."""
-    return Opened(manifest=tree, agent=tree.name, limits=Limits(), registry="")
+    return Opened(manifest=tree, agent=tree.name, limits=Limits(), registry="", rules=LOOP_RULES)

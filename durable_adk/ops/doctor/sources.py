@@ -23,7 +23,7 @@ class Missing(StrEnum):
     """Why the store lacks a session that appears in a workflow history.
 
     The store recognises deleted sessions by their tombstones. There is no tombstone for a session
-    that was deleted after the backup, by an older release, or together with its user.
+    that was deleted after the backup, or together with its user.
     """
 
     UNKNOWN = "unknown"

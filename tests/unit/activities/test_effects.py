@@ -13,7 +13,14 @@ from durable_adk.wire.effect import Effect
 NAMES = {
     *("open_invocation", "call_model", "call_tool", "execute_code", "run_callback"),
     *("run_function", "run_hook", "commit_event", "pause_invocation", "take_answer"),
-    *("close_invocation", "compact", "save_place", "save_trace", "read_place", "read_traces"),
+    *(
+        "close_invocation",
+        "compact",
+        "save_checkpoint",
+        "save_journal",
+        "read_checkpoint",
+        "read_journals",
+    ),
     *("read_session_events", "read_model_requests", "deliver_webhook"),
 }
 

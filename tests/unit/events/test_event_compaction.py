@@ -40,12 +40,3 @@ def test_events_without_ids_are_named_by_time():
     """An id that is not there is left out rather than matched with other missing ones."""
     made = compaction_event([event("user", "a", timestamp=1)], SUMMARY)
     assert made.compacted_event_ids is None
-
-
-def test_ids_are_found_where_they_once_stood():
-    """Sessions keep summaries for years: those of earlier versions name their events inside."""
-    made = compaction_event(session([event("user", "a"), event("me", "b")]), SUMMARY)
-    written = json.loads(made.to_json())
-    first, last = written.pop("compactedEventIds")
-    written["actions"]["compaction"] |= {"firstEventId": first, "lastEventId": last}
-    assert Event.from_json(json.dumps(written)) == made

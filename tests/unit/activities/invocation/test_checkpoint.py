@@ -34,14 +34,14 @@ async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
     record = await deps.sessions.open_invocation(
         KEY, invocation_id="i", lease_owner="h", user_event=message, create_session=True
     )
-    kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", trace=KEPT)
+    kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", part=KEPT)
     await save_journal(deps, kept)
-    assert await read_journals(deps, STEP) == JournalPage(traces=[KEPT])
+    assert await read_journals(deps, STEP) == JournalPage(parts=[KEPT])
     await deps.sessions.close_invocation(
         KEY, invocation_id="i", epoch=record.epoch, status=Status.COMPLETED
     )
     page = await read_journals(deps, STEP)
-    assert page.traces == []
+    assert page.parts == []
     assert page.ending is not None
     assert page.ending.record.status is Status.COMPLETED
 
@@ -65,7 +65,7 @@ async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost
         await sessions.delete_session(**names)
     if created:
         await sessions.create_session(**names)
-    cursor = Cursor(app="app", user="u", session="s", invocation_id="i", place=1, digest="d")
+    cursor = Cursor(app="app", user="u", session="s", invocation_id="i", checkpoint=1, digest="d")
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     with pytest.raises(error):
         await read_checkpoint(deps, ReadCheckpointStep(cursor=cursor, lease_owner="h"))

@@ -21,7 +21,7 @@ from tests.support.summaries import Teller
 
 KEY = SessionKey("app", "u", "s")
 IDS = {"app_name": "app", "user_id": "u", "session_id": "s"}
-STEP = CompactStep(key=KEY, invocation_id="e-1", timestamp=9.0, attempt_timeout=5)
+STEP = CompactStep(key=KEY, invocation_id="e-1", revision=1, timestamp=9.0, attempt_timeout=5)
 
 Meanwhile = Callable[[InMemorySessionService], Awaitable[None]]
 
@@ -135,7 +135,7 @@ async def test_what_counts_no_more_is_not_summarised(moment: str, what: str) -> 
             await noted(own, actions=EventActions(rewind_before_invocation_id="e-1"))
         else:
             await run(own, "e-2")
-            step = STEP.model_copy(update={"invocation_id": "e-2"})
+            step = STEP.model_copy(update={"invocation_id": "e-2", "revision": 2})
             await compact.compact(deps(own, Teller()), step)
 
     sessions, teller = Disturbed(*([change] if moment == "appending" else [])), Teller()
@@ -209,7 +209,7 @@ async def test_nothing_that_goes_wrong_is_raised(
         content = types.Content(role="model", parts=[types.Part(text="x" * 1_000_000)])
         await noted(sessions, id="big", invocation_id="e-1", content=content)
         await run(sessions, "e-2")
-        step = STEP.model_copy(update={"invocation_id": "e-2"})
+        step = STEP.model_copy(update={"invocation_id": "e-2", "revision": 2})
     await compact.compact(deps(sessions, teller), step)
     assert "compaction.failed" in caplog.text
     assert not any("compaction" in name for name in await ids(sessions))

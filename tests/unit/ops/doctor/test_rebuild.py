@@ -73,6 +73,7 @@ def opens(name: str, epoch: int, start: int) -> Operation:
         agent="root",
         limits=Limits(),
         registry="none",
+        rules=1,
     )
     return operation("open_invocation", step, opened)
 
@@ -187,7 +188,9 @@ def answers(epoch: int, seq: int) -> Operation:
     return operation("take_answer", answer, AnswerTaken(epoch=epoch, seq=seq, call_ids=["c"]))
 
 
-PAUSED = operation("pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1))
+PAUSED = operation(
+    "pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1, lease_owner="temporal:n:r:w")
+)
 
 
 @pytest.mark.parametrize("pause", [[PAUSED], []])
@@ -215,7 +218,7 @@ async def test_who_had_paused_untold_is_not_taken_for_gone() -> None:
     assert [event.id for event in stored] == ["a.0", "a.2", "b.0", "b.4", "a.answer.1", "a.6"]
 
 
-@pytest.mark.parametrize("asked", ["read_place", "read_traces"])
+@pytest.mark.parametrize("asked", ["read_checkpoint", "read_journals"])
 @pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED])
 async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
     status: Status, asked: str
@@ -224,14 +227,14 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
 
     Without a reason for its failure, such a session is left alone.
     """
-    place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
+    place = Cursor(app="app", user="u", session="s", invocation_id="a", checkpoint=1, digest="d")
     found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
     going_on = operation(
         asked, ReadCheckpointStep(cursor=place, lease_owner="a"), LoadedCheckpoint(ending=found)
     )
-    if asked == "read_traces":  # it has ended since the place was read
+    if asked == "read_journals":  # it has ended since the place was read
         going_on.step = ReadJournalStep(key=KEY, invocation_id="a", bodies=["body-1"], upto=1)
-        going_on.result = JournalPage(traces=[], ending=found)
+        going_on.result = JournalPage(parts=[], ending=found)
     first = log(opens("a", 1, 1), commits("a", 1, 2), going_on)
     infer_operations([first], [])
     one, store = await redone(first, log(opens("b", 2, 3), commits("b", 2, 4)))
@@ -303,9 +306,9 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
             update={"error": error}
         )
     )
-    place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
+    place = Cursor(app="app", user="u", session="s", invocation_id="a", checkpoint=1, digest="d")
     going_on = operation(
-        "read_place",
+        "read_checkpoint",
         ReadCheckpointStep(cursor=place, lease_owner="a"),
         LoadedCheckpoint(ending=ending),
     )
@@ -326,7 +329,9 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
         operation("take_answer", None, AnswerTaken(refused="no")),
         operation("call_model", None, None),
         operation(
-            "pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1), False
+            "pause_invocation",
+            PauseStep(key=KEY, invocation_id="a", epoch=1, lease_owner="temporal:n:r:w"),
+            False,
         ),  # its result
     ],
 )

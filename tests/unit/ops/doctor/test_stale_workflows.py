@@ -15,9 +15,9 @@ from tests.unit.ops.doctor.test_rebuild import KEY, log, opens, operation
 
 def goes_on() -> Operation:
     """The beginning of a run that another one was continued as."""
-    cursor = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
+    cursor = Cursor(app="app", user="u", session="s", invocation_id="a", checkpoint=1, digest="d")
     return operation(
-        "read_place", ReadCheckpointStep(cursor=cursor, lease_owner="a"), LoadedCheckpoint()
+        "read_checkpoint", ReadCheckpointStep(cursor=cursor, lease_owner="a"), LoadedCheckpoint()
     )
 
 
