@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 ADK := $(VENV)/adk/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-thorough test-all check fmt bench bench-scale dist lock simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
+.PHONY: help install demo test test-thorough test-all check fmt bench bench-scale dist lock simulate matrix pins mutants chaos chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -104,8 +104,8 @@ lock: ## Choose the newest versions within the ranges for constraints.txt
 		--generate-hashes --upgrade --no-emit-index-url --no-header --no-annotate --quiet \
 		--output-file constraints.txt
 
-corpus: $(STAMP) ## Record the histories of RELEASE=0.2.0, which all later code has to replay
-	$(BIN)/python -m tests.replay.record $(RELEASE)
+pins: $(STAMP) ## Renew what later releases have to understand: shapes, names and histories
+	$(BIN)/python -m tests.replay.record
 
 mutants: $(STAMP) ## Show that seeded bugs are noticed
 	DURABLE_ADK_TESTS_SAMPLE=all $(BIN)/python -m pytest tests/mutants -q

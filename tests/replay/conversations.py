@@ -6,6 +6,7 @@ with the release that has them first.
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +25,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin
 from durable_adk.tools import ActivityTool, AgentTool, FunctionTool, LongRunningFunctionTool
 from tests.replay.stage import Stage
+from tests.support.waiting import forever, until
 
 Drive = Callable[[Stage], Awaitable[None]]
 
@@ -106,7 +108,7 @@ async def cancelled(stage: Stage) -> None:
 async def steered(stage: Stage) -> None:
     """A message, and another one that it hears while its tool runs."""
     await stage.begin("go")
-    await stage.steer_in_tool("and this")
+    await stage.steer_in_tool("and this", RESTED)
 
 
 async def failing(stage: Stage) -> None:
@@ -147,7 +149,7 @@ def sink(what: str) -> str:
 
 async def nap(what: str) -> str:
     """Take long."""
-    await asyncio.sleep(60)
+    await forever()
     return what
 
 
@@ -272,7 +274,7 @@ async def theirs(what: str) -> str:
     return what
 
 
-@recorded(said, since="0.3.0")
+@recorded(said)
 def activity_as_tool() -> BaseAgent:
     """An activity of others that nobody runs, alone, beside a function, and without arguments."""
     tool = ActivityTool(
@@ -287,13 +289,16 @@ def activity_as_tool() -> BaseAgent:
     )
 
 
+RESTED = threading.Event()
+
+
 async def rest(what: str) -> str:
     """Take a while."""
-    await asyncio.sleep(2)
+    await until(RESTED.is_set)
     return what
 
 
-@recorded(steered, since="0.3.0")
+@recorded(steered)
 def steering() -> BaseAgent:
     """A message that is heard within a run."""
     return talker("desk", call("rest", what="x"), "both heard", "another", tools=[rest])
@@ -307,13 +312,13 @@ class Calculator(BaseCodeExecutor):
         return CodeExecutionResult(stdout="4")
 
 
-@recorded(said, since="0.3.0")
+@recorded(said)
 def code() -> BaseAgent:
     """Code that the model wrote."""
     return talker("desk", "```python\n2 + 2\n```", "it is 4", code_executor=Calculator())
 
 
-@recorded(said_twice, since="0.3.0")
+@recorded(said_twice)
 def compaction() -> App:
     """Summaries after an invocation."""
     config = EventsCompactionConfig(compaction_interval=1, overlap_size=0)
@@ -358,19 +363,19 @@ def custom_body() -> BaseAgent:
     return Body(name="body", sub_agents=[_worker()])
 
 
-@recorded(said, since="0.2.0", often=True)
+@recorded(said, often=True)
 def continued() -> BaseAgent:
     """Runs that follow each other, without a body."""
     return LoopAgent(name="loop", sub_agents=[_worker()], max_iterations=2)
 
 
-@recorded(said, since="0.2.0", often=True)
+@recorded(said, often=True)
 def continued_body() -> BaseAgent:
     """Runs that follow each other, with a body."""
     return Body(name="body", sub_agents=[_worker()])
 
 
-@recorded(approved, since="0.2.0", often=True)
+@recorded(approved, often=True)
 def continued_approval() -> BaseAgent:
     """Runs that follow each other, one of which waits."""
     tool = FunctionTool(listen, require_confirmation=True)

@@ -1,16 +1,21 @@
 """Where a conversation is held that is recorded."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
+from durable_adk.activities.invocation.take_over import NOTIFIED
 from durable_adk.apps import App
 from durable_adk.errors import DurableAdkError
 from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey, Status
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from tests.support.waiting import until
 
 USER = {"user_id": "u", "session_id": "s"}
 
@@ -30,7 +35,7 @@ class Stage:
         message = types.Content(role="user", parts=[types.Part(text=text)])
         try:
             await self._hear(message, **options)
-        except DurableAdkError:
+        except (DurableAdkError, LookupError):  # the tool's own, where it was raised
             if not fails:
                 raise
 
@@ -44,16 +49,19 @@ class Stage:
         answer = types.FunctionResponse(id=pending.call_id, name=pending.name, response=response)
         await self._hear(types.Content(role="user", parts=[types.Part(function_response=answer)]))
 
-    async def steer_in_tool(self, text: str) -> None:
-        """Say something that the run is to hear, once a tool is called."""
-        while not await self._called():
-            await asyncio.sleep(0.05)
-        await self.send(text, when_busy="steer")
+    async def steer_in_tool(self, text: str, done: threading.Event) -> None:
+        """Say something that the run is to hear, once a tool is called, which then may end."""
+        called = await until(self._called)
+        sending = asyncio.create_task(self.send(text, when_busy="steer"))
+        told = {"invocation_id": called, "kind": NOTIFIED}
+        key = SessionKey(self.app.name, USER["user_id"], USER["session_id"])
+        await until(lambda: self.runner.session_service.read_notes(key, **told))
+        done.set()
+        await sending
 
     async def cancel_in_tool(self) -> None:
         """Cancel, once a tool is called."""
-        while not (called := await self._called()):
-            await asyncio.sleep(0.05)
+        called = await until(self._called)
         await self.runner.cancel(**USER, invocation_id=called)
         if self._speaking is not None:
             with suppress(asyncio.CancelledError):
@@ -74,10 +82,23 @@ class Stage:
         ]
 
     async def _handles(self) -> list[Any]:
-        await asyncio.sleep(0.3)  # the list of workflows comes a little later
+        runs = await until(self._listed)
+        return [self.client.get_workflow_handle(run.id, run_id=run.run_id) for run in runs]
+
+    async def _listed(self) -> list[WorkflowExecution]:
+        """All workflow runs, or none while the list, which comes later, lacks one."""
         runs = [run async for run in self.client.list_workflows(f"TaskQueue = '{self.queue}'")]
         runs.sort(key=lambda run: (run.start_time, run.id))
-        return [self.client.get_workflow_handle(run.id, run_id=run.run_id) for run in runs]
+        last = {run.id: run.status for run in runs}
+        named = (TemporalLeaseOwner.parse(owner) for owner in await self._lease_owners())
+        known = {owner.workflow_id for owner in named if owner is not None}
+        follows = WorkflowExecutionStatus.CONTINUED_AS_NEW in last.values()
+        return [] if follows or not known <= last.keys() else runs
+
+    async def _lease_owners(self) -> list[str]:
+        service = self.runner.session_service
+        found = await service.page_invocations(app_name=self.app.name, statuses=set(Status))
+        return [record.lease_owner for _, record in found]
 
     async def _called(self) -> str | None:
         session = await self.runner.session_service.get_session(app_name=self.app.name, **USER)

@@ -1,6 +1,6 @@
 """Histories that releases have recorded, replayed on this code (I13, F35).
 
-`make corpus RELEASE=...` records those of a release that is about to be made.
+`make pins` records those of the version that the code says it is, until that is released.
 """
 
 import base64

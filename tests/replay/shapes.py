@@ -1,0 +1,152 @@
+"""What later releases have to understand: the shapes of payloads and tables, and names."""
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, TypeAlias, get_args
+
+from pydantic import BaseModel
+from sqlalchemy import Table
+from temporalio import workflow
+
+from durable_adk.activities import attempt
+from durable_adk.activities.commit import notes
+from durable_adk.activities.effects import EFFECTS
+from durable_adk.activities.invocation import take_over
+from durable_adk.attempt_history import AttemptHistory
+from durable_adk.errors import CLASSES
+from durable_adk.partials.partial import PartialEvent
+from durable_adk.sessions import records
+from durable_adk.sql.schema import METADATA, POSTGRES_METADATA
+from durable_adk.wire import agent_stack, checkpoint, messages
+from durable_adk.wire.search_attributes import MARKS
+from durable_adk.workflows.deliver_webhook import DELIVER_WEBHOOK
+from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
+from durable_adk.workflows.session_reads import MODEL_REQUESTS, SESSION_EVENTS
+
+Shapes: TypeAlias = dict[str, Any]
+"""By kind: names, or what is behind each name."""
+
+ROOTS = (
+    *(AttemptHistory, PartialEvent, checkpoint.Checkpoint, checkpoint.Cursor),
+    *(messages.InvocationRequest, messages.InvocationAnswer, messages.InvocationResult),
+    *(records.InvocationRecord, records.Ticket),
+    *agent_stack.StackPosition.__subclasses__(),
+)
+"""Values that cross processes or are stored, beside the steps and results of activities."""
+
+WORKFLOWS = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
+NOTES = {
+    *(notes.ANSWER, notes.BEGUN, notes.RESULT, notes.OUTCOME),
+    *(records.ATTEMPT, records.PUSH, records.HEARD, records.RESERVED, records.WITHDRAWN),
+    *(attempt.TRIED, take_over.NOTIFIED, checkpoint.CHECKPOINT, checkpoint.JOURNAL),
+}
+
+
+def shapes() -> Shapes:
+    """Those of the code that is here."""
+    definition = workflow._Definition.must_from_class(InvocationWorkflow)
+    found: dict[str, type] = {}
+    for kind in (*ROOTS, *(each for row in EFFECTS for each in (row.step, row.result))):
+        _collect(kind, found)
+    tables = {**METADATA.tables, **POSTGRES_METADATA.tables}
+    return {
+        "activities": sorted(row.name for row in EFFECTS),
+        "workflows": sorted(
+            [str(definition.name), SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK]
+        ),
+        "signals": sorted(filter(None, definition.signals)),
+        "updates": sorted(filter(None, definition.updates)),
+        "queries": sorted(filter(None, definition.queries)),
+        "searchAttributes": sorted(
+            f"{mark.name}: {mark.indexed_value_type.name}" for mark in MARKS
+        ),
+        "errors": sorted(CLASSES),
+        "notes": sorted(NOTES),
+        "payloads": {name: _payload(found[name]) for name in sorted(found)},
+        "tables": {name: _columns(tables[name]) for name in sorted(tables)},
+    }
+
+
+def incompatible(then: Shapes, now: Shapes) -> Iterator[str]:
+    """Say what of a release the code does not understand, or would write so that it fails there.
+
+    Names may be added. A payload may get a field that may be left out, and a table a column that
+    may be empty or has a default. Nothing else may change.
+    """
+    for kind in then.keys() - {"payloads", "tables"}:
+        yield from (f"{kind}: {name} is gone" for name in sorted({*then[kind]} - {*now[kind]}))
+    for kind in ("payloads", "tables"):
+        for name, fields in then[kind].items():
+            if name not in now[kind]:
+                yield f"{kind}: {name} is gone"
+            elif isinstance(fields, list):
+                gone = sorted({*fields} - {*now[kind][name]})
+                yield from (f"{name}: the value {value} is gone" for value in gone)
+            else:
+                yield from _changed(name, fields, now[kind][name])
+
+
+def _changed(name: str, then: dict[str, str], now: dict[str, str]) -> Iterator[str]:
+    for field, what in then.items():
+        if field.startswith(INDEX):
+            continue
+        if field not in now:
+            yield f"{name}.{field} is gone"
+        elif now[field] not in (what, what.removesuffix(REQUIRED)):
+            yield f"{name}.{field} was {what!r} and is {now[field]!r}"
+    for field in now.keys() - then.keys():
+        if now[field].endswith(REQUIRED):
+            yield f"{name}.{field} is new and has to be there"
+
+
+REQUIRED = ", required"
+INDEX = "index "
+
+
+def _collect(kind: Any, found: dict[str, type]) -> None:
+    """Add a type and those within it; libraries answer for theirs."""
+    for inner in get_args(kind):
+        _collect(inner, found)
+    named = isinstance(kind, type) and kind.__module__.startswith("durable_adk")
+    if not named or found.get(kind.__name__) is kind:
+        return
+    if not issubclass(kind, BaseModel | Enum):
+        return
+    assert kind.__name__ not in found, f"two are called {kind.__name__}"
+    found[kind.__name__] = kind
+    if issubclass(kind, BaseModel):
+        for field in kind.model_fields.values():
+            _collect(field.annotation, found)
+
+
+def _payload(kind: type) -> list[str] | dict[str, str]:
+    if issubclass(kind, Enum):
+        return sorted(str(member.value) for member in kind)
+    assert issubclass(kind, BaseModel)
+    return {
+        field.serialization_alias or name: _type(field.annotation, needed=field.is_required())
+        for name, field in sorted(kind.model_fields.items())
+    }
+
+
+def _type(annotation: Any, *, needed: bool) -> str:
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    bare = re.sub(r"<class '([\w.]+)'>", r"\1", text)
+    return re.sub(r"\b[A-Za-z_][\w]*\.", "", bare) + (REQUIRED if needed else "")
+
+
+def _columns(table: Table) -> dict[str, str]:
+    keys = {column.name for column in table.primary_key}
+    columns = {
+        column.name: " ".join(
+            [str(column.type), *(["key"] if column.name in keys else [])],
+        )
+        + (REQUIRED if not column.nullable and column.server_default is None else "")
+        for column in table.columns
+    }
+    indexes = {
+        f"{INDEX}{index.name}": ", ".join(column.name for column in index.columns)
+        for index in sorted(table.indexes, key=lambda index: str(index.name))
+    }
+    return columns | indexes
