@@ -1,9 +1,9 @@
 """What later releases have to understand: the shapes of payloads and tables, and names."""
 
-import re
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, TypeAlias, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from sqlalchemy import Table
@@ -131,9 +131,23 @@ def _payload(kind: type) -> list[str] | dict[str, str]:
 
 
 def _type(annotation: Any, *, needed: bool) -> str:
-    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    bare = re.sub(r"<class '([\w.]+)'>", r"\1", text)
-    return re.sub(r"\b[A-Za-z_][\w]*\.", "", bare) + (REQUIRED if needed else "")
+    return _text(annotation) + (REQUIRED if needed else "")
+
+
+def _text(annotation: Any) -> str:
+    """A type as it is written, without what validates it."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _text(inner[0])
+    if origin in (Union, UnionType):
+        return " | ".join(map(_text, inner))
+    if origin is Literal:
+        return " | ".join(map(repr, inner))
+    if origin is not None:
+        return f"{_text(origin)}[{', '.join(map(_text, inner))}]"
+    if fields := getattr(annotation, "_fields", None):
+        return f"{annotation.__name__}({', '.join(fields)})"
+    return {type(None): "None", ...: "..."}.get(annotation) or annotation.__name__
 
 
 def _columns(table: Table) -> dict[str, str]:
