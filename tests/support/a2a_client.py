@@ -22,6 +22,8 @@ from a2a.types import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
+from tests.support.waiting import PATIENCE
+
 Said = str | dict[str, Any] | Part
 
 
@@ -38,7 +40,7 @@ async def connected(
     """A client that was made from an app's agent card."""
     given = {"Authorization": token and f"Bearer {token}", "When-Busy": when_busy}
     headers = {name: text for name, text in given.items() if text}
-    async with httpx.AsyncClient(timeout=20, headers=headers) as own:
+    async with httpx.AsyncClient(timeout=PATIENCE, headers=headers) as own:
         url = str(at if isinstance(at, httpx.URL) else at.base_url).rstrip("/")
         card = await A2ACardResolver(own, f"{url}/a2a/{app}").get_agent_card()
         config = ClientConfig(

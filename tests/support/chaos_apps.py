@@ -7,7 +7,7 @@ come out the same everywhere.
 import asyncio
 import hashlib
 import json
-import time
+import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from google.genai import types
+from temporalio import activity
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App, EventsCompactionConfig
@@ -31,6 +32,7 @@ from durable_adk.plugins import BasePlugin
 from durable_adk.tools import FunctionTool
 from harness.journal import note, notes
 from tests.support.scripts import call, calls
+from tests.support.waiting import until, until_true
 
 NAP = 4.0
 """Seconds the custom agent sleeps between its two events."""
@@ -82,8 +84,7 @@ class Traces:
 
     async def through_gate(self) -> None:
         """Wait until the gate is open."""
-        while not self.gate.exists():  # another process opens it
-            await asyncio.sleep(0.02)
+        await until(self.gate.exists, math.inf)  # another process opens it
 
     def _lines(self, name: str) -> list[str]:
         path = self.folder / name
@@ -200,6 +201,14 @@ class TracingExecutor(SubprocessCodeExecutor):
         return result
 
 
+async def _is_last_step() -> bool:
+    """Whether Temporal, if it runs this, knows the results of all other steps under way."""
+    if not activity.in_activity():
+        return True
+    workflow = activity.client().get_workflow_handle(activity.info().workflow_id)
+    return len((await workflow.describe()).raw_description.pending_activities) == 1
+
+
 def chaos_apps(folder: Path) -> dict[str, App]:
     """The apps by name, with their traces in `folder`."""
     traces = Traces(folder)
@@ -223,14 +232,13 @@ def chaos_apps(folder: Path) -> dict[str, App]:
     def blocked(tool_context: ToolContext) -> str:
         """Wait for the gate in a way that no cancellation reaches."""
         traces.note("blocked", tool_context.idempotency_key)
-        while not traces.gate.exists():
-            time.sleep(0.02)
+        until_true(traces.gate.exists, patience=math.inf)
         return "through"
 
     async def late(tool_context: ToolContext) -> str:
         """Die after the siblings of the turn are done."""
         traces.note("late", tool_context.idempotency_key)
-        await asyncio.sleep(1)
+        await until(_is_last_step)
         failpoint("tool.late")
         return "late"
 

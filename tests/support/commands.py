@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.forked_program import forked_program
+from tests.support.waiting import PATIENCE, until_true
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "examples" / "capital_agent")
@@ -57,7 +57,9 @@ class Terminal:
         """Run a command to its end."""
         program = forked_program(self._program[0], MAIN, *IMPORTED)
         command = [MAIN, *arguments]
-        return program.run(command, cwd=self.folder, env=self.env | env, stdin=stdin, timeout=100)
+        return program.run(
+            command, cwd=self.folder, env=self.env | env, stdin=stdin, timeout=2 * PATIENCE
+        )
 
     def work(self, target: str, *options: str) -> subprocess.Popen[str]:
         """Start a worker, and wait until it polls; the options have its address and task queue."""
@@ -70,7 +72,7 @@ class Terminal:
     def stop(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
         """Send a signal; what the command printed."""
         process.send_signal(number)
-        return process.communicate(timeout=30)
+        return process.communicate(timeout=PATIENCE)
 
     def processes(self, words: str = "") -> list[int]:
         """Ids of the processes whose command line names this folder, and these words."""
@@ -89,7 +91,7 @@ class Terminal:
         for process in self._running:
             if process.poll() is None:
                 process.kill()
-            process.communicate(timeout=10)
+            process.communicate(timeout=PATIENCE)
 
 
 def ledger(folder: Path) -> list[str]:
@@ -99,9 +101,6 @@ def ledger(folder: Path) -> list[str]:
     return [json.loads(line)["what"] for line in lines]
 
 
-def until(condition: Callable[[], object], *, seconds: float = 60.0) -> None:
+def until(condition: Callable[[], object], *, seconds: float = PATIENCE) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
+    until_true(condition, patience=max(seconds, PATIENCE))

@@ -1,6 +1,6 @@
 """Two versions of an app, the second of which is deployed while the first has work under way."""
 
-import asyncio
+import math
 import re
 import threading
 from collections.abc import AsyncGenerator
@@ -19,6 +19,7 @@ from durable_adk.plugins import BasePlugin
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
 from tests.support.scripts import call
+from tests.support.waiting import QUIET, stays, until
 
 ROOTS = {"sequential": SequentialAgent, "parallel": ParallelAgent}
 
@@ -35,14 +36,11 @@ class Gate:
         """Come by a place; wait there if it is this gate's."""
         if at == self._at:
             self._reached.set()
-        while at == self._at and not self._opened.is_set():
-            await asyncio.sleep(0.01)
+            await until(self._opened.is_set, math.inf)
 
     async def reached(self) -> None:
         """Wait until somebody waits here."""
-        async with asyncio.timeout(30):
-            while not self._reached.is_set():
-                await asyncio.sleep(0.01)
+        await until(self._reached.is_set)
 
     def open(self) -> None:
         """Let everybody pass."""
@@ -111,7 +109,8 @@ class Version:
             """Work."""
             if number == 1:
                 await self.gate.passed("tool")
-            await asyncio.sleep(0.05)
+            if min(self.timeout or QUIET, self.tool_seconds) < QUIET:
+                await stays(lambda: True)  # longer than this release lets it run
             return f"{name}{number}"
 
         work.__name__ = name

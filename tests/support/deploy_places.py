@@ -25,9 +25,9 @@ from durable_adk.worker import WorkerOptions, worker
 from durable_adk.workflows.invocation import InvocationWorkflow
 from durable_adk.workflows.runner import workflow_runner
 from tests.support.scripts import USER, ensure_session, gist, state, stored
+from tests.support.waiting import PATIENCE, until
 
 KEY = SessionKey("app", "u", "s")
-PATIENCE = 40.0
 AT_ONCE = timedelta(0)
 
 
@@ -107,9 +107,7 @@ class Place:
 
     async def waits(self, runner: Runner) -> None:
         """Until somebody is asked."""
-        async with asyncio.timeout(PATIENCE):
-            while not await runner.pending(**USER):
-                await asyncio.sleep(0.02)
+        await until(lambda: runner.pending(**USER))
 
     async def end(self, invocation_id: str | None = None, *, session: str = "s") -> str:
         """How it has ended."""

@@ -1,6 +1,7 @@
 """A tool that waits at a gate, so that a message can come while it runs."""
 
 import asyncio
+import math
 from typing import Any
 
 from google.genai import types
@@ -12,6 +13,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
 from durable_adk.tools import ToolContext
 from tests.support.scripts import USER, call, gist
+from tests.support.waiting import until
 
 GATES: dict[str, asyncio.Event] = {}
 
@@ -23,11 +25,9 @@ async def until_set(event: asyncio.Event, run: "asyncio.Task[Any] | None" = None
         event: The event.
         run: The run that the code is part of, whose error is raised.
     """
-    async with asyncio.timeout(60):
-        while not event.is_set():
-            if run and run.done():
-                raise AssertionError(f"The run has ended without it: {run.result()}")
-            await asyncio.sleep(0.02)
+    await until(lambda: event.is_set() or (run and run.done()))
+    if not event.is_set():
+        raise AssertionError(f"The run has ended without it: {run and run.result()}")
 
 
 async def gate(who: str, tool_context: ToolContext) -> str:
@@ -35,7 +35,7 @@ async def gate(who: str, tool_context: ToolContext) -> str:
     tool_context.state["begun"] = who
     GATES.setdefault(f"{who} begun", asyncio.Event()).set()
     opened = GATES.setdefault(who, asyncio.Event())
-    await until_set(opened)
+    await until(opened.is_set, math.inf)
     return "through"
 
 
@@ -61,13 +61,15 @@ async def until_told(runner: Runner, *messages: str) -> None:
         SessionKey(runner.app_name, USER["user_id"], USER["session_id"]),
         runner.session_service,
     )
-    async with asyncio.timeout(30):
-        while True:
-            if active := await service.active_invocation(key):
-                told = {"invocation_id": active.invocation_id, "kind": NOTIFIED}
-                if {note.name for note in await service.read_notes(key, **told)} >= {*messages}:
-                    return
-            await asyncio.sleep(0.02)
+
+    async def told() -> bool:
+        active = await service.active_invocation(key)
+        if active is None:
+            return False
+        its = {"invocation_id": active.invocation_id, "kind": NOTIFIED}
+        return {note.name for note in await service.read_notes(key, **its)} >= {*messages}
+
+    await until(told)
 
 
 def run(runner: Runner, message: Any, **options: Any) -> "asyncio.Task[list[str]]":

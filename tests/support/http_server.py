@@ -22,10 +22,11 @@ from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.settings import Webhooks
 from durable_adk.worker import WorkerOptions, worker
+from tests.support.waiting import PATIENCE
 
 USERS = "/apps/app/users/u/sessions"
 IDS = {"appName": "app", "userId": "u", "sessionId": "s"}
-TIMEOUT = 20.0
+TIMEOUT = PATIENCE
 
 
 @dataclass

@@ -14,19 +14,18 @@ from durable_adk.artifacts import FileArtifactService
 from durable_adk.errors import DurableAdkError
 from durable_adk.events import Event
 from durable_adk.runners import Runner
-from durable_adk.sessions import DatabaseSessionService
+from durable_adk.sessions import DatabaseSessionService, Status
 from durable_adk.sessions.records import InvocationRecord
 from tests.support.apps import all_apps
 from tests.support.matrix_apps import SAVED
 from tests.support.matrix_cases import RIVAL, Rival, Scene, failpoints
 from tests.support.processes import INVOCATION, SESSION, Workplace, until
+from tests.support.waiting import PATIENCE
 from tests.support.worker_main import Order
 from tests.support.worker_pool import WorkerPool
 
-PATIENCE = 60.0
-"""Seconds; a worker that dies in a workflow task is missed after 5."""
-IN_PLACE = 1.0
-"""Seconds after which who has a ticket waits in place."""
+IN_PLACE = "wait.in_place"
+"""The failpoint that who has a ticket comes to when it waits in place."""
 COUNTED = ";".join(f"{name}:kill@0" for name in failpoints())
 """Every hit is written down, and none acts."""
 
@@ -72,14 +71,15 @@ class Place(Workplace):
             await until(lambda: self.traces.runs() or first.done())
             second = asyncio.create_task(self._second(app, rival))
             under = {"invocation_id": INVOCATION, "kind": NOTIFIED}
-            while not (
-                first.done()
-                or second.done()
-                or await self.sessions.read_notes(self.key(app), **under)
-                or (rival is Rival.WAIT and await self.sessions.waiting(self.key(app)))
-            ):
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(IN_PLACE if rival is Rival.WAIT else 0)
+
+            async def has_come() -> object:
+                if first.done() or second.done():
+                    return True
+                if rival is Rival.WAIT:
+                    return IN_PLACE in self.traces.hits  # it is armed in every run of this scene
+                return await self.sessions.read_notes(self.key(app), **under)
+
+            await until(has_come)
             self.traces.open_gate()
             for event in [*await first, *await second]:
                 yield event
@@ -117,12 +117,16 @@ class Place(Workplace):
         try:
             await until(lambda: self.traces.runs("patient") or second.done())
             await self._cancelled(app, INVOCATION)
-            while not (record := await self._first(app)).status.closed:
-                await asyncio.sleep(0.02)
+
+            async def end() -> Status | None:
+                record = await self._first(app)
+                return record.status if record.status.closed else None
+
+            status = await until(end)
             self.traces.open_gate()
             for event in await second:
                 yield event
-            self.refusal = record.status
+            self.refusal = status
         finally:
             second.cancel()
 
@@ -145,8 +149,7 @@ class Place(Workplace):
 
     async def _waiting_and_cancelled(self, app: str) -> None:
         """Cancel the second message once it waits for its turn."""
-        while not await self.sessions.waiting(self.key(app)):
-            await asyncio.sleep(0.02)
+        await until(lambda: self.sessions.waiting(self.key(app)))
         await self._cancelled(app, RIVAL)
 
     async def _cancelled(self, app: str, invocation: str) -> None:

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 _QUIET = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--silent")
 
 
@@ -13,7 +15,7 @@ async def run_command(*command: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0, err.decode()
     return out.decode()
 

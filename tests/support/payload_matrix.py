@@ -28,11 +28,10 @@ from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import FunctionTool
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import call, gist, send, stored
+from tests.support.waiting import PATIENCE
 
 RUNS: list[str] = []
 """One entry for each time that the code under test has run: the ledger of I8."""
-PATIENCE = 25.0
-"""Seconds for a run to end; what wedges needs a timeout of the engine, or for ever."""
 
 
 def deep(levels: int = 10_000) -> list[Any]:

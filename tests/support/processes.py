@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,27 +23,13 @@ from tests.support import worker_main
 from tests.support.apps import all_apps
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.preload import PRELOAD
+from tests.support.waiting import until  # noqa: F401 - imported from here
 from tests.support.worker_main import Order
 
 ROOT = Path(__file__).parents[2]
 SESSION = "s"
 INVOCATION = "run"
 """The same in every test and in its control run, because event ids are derived from it (D5)."""
-PATIENCE = 60.0
-
-
-async def until(condition: Callable[[], Any], patience: float = PATIENCE) -> float:
-    """Wait until a condition holds; the seconds that took."""
-    started = time.monotonic()
-    while True:
-        answer = condition()
-        if isinstance(answer, Awaitable):
-            answer = await answer
-        if answer:
-            return time.monotonic() - started
-        if time.monotonic() - started > patience:
-            raise TimeoutError(f"Nothing happened in {patience:g} s.")
-        await asyncio.sleep(0.02)
 
 
 @dataclass(kw_only=True)

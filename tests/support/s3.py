@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import PATIENCE
+
 STUB = Path(__file__).parents[1] / "stubs" / "s3_stub.py"
 BUCKET = "bucket"
 
@@ -38,7 +40,7 @@ class S3:
 
     def _send(self, method: str, path: str, data: bytes = b"") -> None:
         request = urllib.request.Request(self.endpoint + path, method=method, data=data)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=30):  # noqa: S310
+        with urllib.request.urlopen(request, timeout=PATIENCE):  # noqa: S310
             pass
 
 

@@ -1,6 +1,5 @@
 """An app whose runs have a long history before they wait."""
 
-import asyncio
 from pathlib import Path
 
 from durable_adk.agents import LlmAgent
@@ -27,8 +26,7 @@ def storm_app(folder: Path) -> App:
     async def patient(tool_context: ToolContext) -> str:
         """Wait for the gate."""
         traces.note("patient", tool_context.idempotency_key)
-        while not traces.gate.exists():
-            await asyncio.sleep(0.1)
+        await traces.through_gate()
         return "through"
 
     replies = [*([call("look")] * LOOKS), call("patient"), "Done."]

@@ -1,6 +1,7 @@
 """Models whose chunks a test chooses, and what viewers make of them."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -11,6 +12,7 @@ from durable_adk.events import Event
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 from durable_adk.models.scripted import turn_of
 from durable_adk.partials.partial import attempt_of
+from tests.support.waiting import until
 
 Piece: TypeAlias = str | types.Part | list[types.Part] | Exception | asyncio.Event
 """A text, a part, several parts; an exception is raised instead, an event waited for."""
@@ -56,8 +58,7 @@ class StreamingModel(BaseLlm):
             if isinstance(piece, Exception):
                 raise piece.with_traceback(None)
             if isinstance(piece, asyncio.Event):
-                while not piece.is_set():  # of another event loop
-                    await asyncio.sleep(0.01)
+                await until(piece.is_set, math.inf)  # of another event loop
             else:
                 await asyncio.sleep(self.pause)
                 yield LlmResponse(content=content(piece), partial=True)

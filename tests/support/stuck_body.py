@@ -1,7 +1,7 @@
 """A custom agent whose body blocks its workflow, in the process that is the first to come to it."""
 
 import os
-import time
+import threading
 from collections.abc import AsyncGenerator
 
 from google.genai import types
@@ -15,7 +15,7 @@ from tests.support.stuck_app import FOLDER, first_process
 def waits() -> None:
     """Block, where the guard of an agent's body does not look; not when histories are replayed."""
     if FOLDER in os.environ and first_process("body") == os.getpid():
-        time.sleep(300)
+        threading.Event().wait(300)
 
 
 class Blocking(BaseAgent):

@@ -1,6 +1,6 @@
 """A summarizer that tests can hold up, and what they look for in a session."""
 
-import asyncio
+import math
 from collections.abc import Callable, Sequence
 from threading import Event as Flag
 
@@ -11,6 +11,7 @@ from durable_adk.events import Event
 from durable_adk.events.event_compaction import compaction_event
 from durable_adk.runners import Runner
 from tests.support.scripts import stored
+from tests.support.waiting import until
 
 
 class Teller(BaseEventsSummarizer):
@@ -25,8 +26,7 @@ class Teller(BaseEventsSummarizer):
     async def maybe_summarize_events(self, *, events: Sequence[Event]) -> Event | None:
         """See the base class."""
         self.asked.append([event.text for event in events])
-        while not self.go.is_set():
-            await asyncio.sleep(0.01)
+        await until(self.go.is_set, math.inf)
         if self.failing(len(self.asked)):
             raise ValueError("no words for it")
         words = "-".join(event.text for event in events if event.text)
@@ -36,9 +36,10 @@ class Teller(BaseEventsSummarizer):
 
 async def summed(runner: Runner, count: int) -> list[Event]:
     """The session's events, once so many of them are summaries."""
-    async with asyncio.timeout(30):
-        while True:
-            events = await stored(runner)
-            if sum(event.actions.compaction is not None for event in events) >= count:
-                return events
-            await asyncio.sleep(0.02)
+
+    async def found() -> list[Event]:
+        events = await stored(runner)
+        compactions = sum(event.actions.compaction is not None for event in events)
+        return events if compactions >= count else []
+
+    return await until(found)

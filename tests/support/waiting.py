@@ -16,7 +16,7 @@ QUIET = 0.5
 """Seconds for which `stays` watches."""
 
 
-async def until(condition: Callable[[], T | Awaitable[T]], *, patience: float = PATIENCE) -> T:
+async def until(condition: Callable[[], T | Awaitable[T]], patience: float = PATIENCE) -> T:
     """Wait until a condition is true, and return its value.
 
     Raises:

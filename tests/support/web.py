@@ -7,6 +7,7 @@ import urllib.request
 from dataclasses import dataclass, field
 
 from tests.support.commands import Terminal, until
+from tests.support.waiting import PATIENCE
 
 CHROMIUM = [
     *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
@@ -44,7 +45,7 @@ class Web:
     def _ready(self) -> bool:
         assert self.process.poll() is None, self.process.communicate()
         try:
-            with urllib.request.urlopen(f"{self.url}/ready", timeout=5) as response:  # noqa: S310
+            with urllib.request.urlopen(f"{self.url}/ready", timeout=PATIENCE) as response:  # noqa: S310
                 return response.status == 200
         except OSError:
             return False

@@ -10,10 +10,8 @@ from pathlib import Path
 from harness.forked_worker import ForkedWorker
 from tests.support import worker_main
 from tests.support.preload import PRELOAD
+from tests.support.waiting import PATIENCE
 from tests.support.worker_main import LEAVE, Order
-
-PATIENCE = 30.0
-"""Seconds until a worker has ended its steps."""
 
 
 @dataclass(kw_only=True)
