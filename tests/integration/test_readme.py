@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from durable_adk.cli.program import app
 from durable_adk.embedded.process import Process
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -18,7 +19,6 @@ EXAMPLES = ROOT.glob("examples/*/*.md")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *EXAMPLES])
 DURABILITY = ROOT / "docs" / "durability.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PATIENCE = 60.0
 
 
 def name(path: Path) -> str:

@@ -19,6 +19,7 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import EXAMPLE, Terminal
 from tests.support.redis import RedisServer, running
 from tests.support.streams import StreamingModel, brief
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.thorough
 
@@ -67,7 +68,7 @@ async def test_chunks_come_while_redis_lives_and_the_answer_always(
             run_config=RunConfig(streaming_mode=StreamingMode.SSE),
         )
         seen: list[str] = []
-        async with aclosing(run), asyncio.timeout(100):
+        async with aclosing(run), asyncio.timeout(PATIENCE):
             async for event in run:
                 seen.append(brief(event))
                 if seen[-1] == "~It ":

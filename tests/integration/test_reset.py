@@ -23,6 +23,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.gates import until_set
+from tests.support.waiting import PATIENCE, forever, until
 
 pytestmark = pytest.mark.thorough
 
@@ -34,7 +35,7 @@ def task_queue() -> str:
 
 
 class Works:
-    """A tool that takes a while the first time."""
+    """A tool that never ends the first time."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -45,7 +46,7 @@ class Works:
         self.runs += 1
         self.begun.set()
         if self.runs == 1:
-            await asyncio.sleep(20)
+            await forever()
         return {"done": True}
 
     def agent(self) -> LlmAgent:
@@ -98,7 +99,7 @@ async def test_a_reset_run_goes_on_with_its_invocation(
     request = {"app": "a", "user": "u", "session": "s", "message": "work"}
     name = f"reset-{task_queue}"
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(PATIENCE),
         serving(client, task_queue, agent, store),
         Runner(
             app_name="a",
@@ -112,16 +113,20 @@ async def test_a_reset_run_goes_on_with_its_invocation(
         await until_set(works.begun)
         ((_, record),) = await store.page_invocations(app_name="a", user_id="u")
 
+        seen: list[Event] = []
+
         async def follow(**more: Any) -> list[str]:
-            run = runner.run_async(user_id="u", session_id="s", **more)
-            return [event.text or "" async for event in run]
+            async for event in runner.run_async(user_id="u", session_id="s", **more):
+                seen.append(event)
+            return [event.text or "" for event in seen]
 
         followed = asyncio.create_task(follow(invocation_id=record.invocation_id))
-        await asyncio.sleep(0.3)
+        await until(lambda: seen)
         await reset(client, name)
         result = await client.get_workflow_handle(name).result()
         assert result["invocationId"] == record.invocation_id
         assert (await followed)[-1] == "done"
+        seen.clear()
         assert await follow(new_message="hello") == ["done"]
         states = [one.status for _, one in await store.page_invocations(app_name="a", user_id="u")]
         assert states == [Status.COMPLETED, Status.COMPLETED]
@@ -186,7 +191,7 @@ async def test_a_body_that_draws_is_given_what_it_was_given_before_the_reset(
         waits = not begun.is_set()
         begun.set()
         if waits:
-            await asyncio.sleep(20)
+            await forever()
 
     lanes = ParallelAgent(
         name="both", sub_agents=[below("left", after_agent_callback=drawn), below("right")]
@@ -199,7 +204,7 @@ async def test_a_body_that_draws_is_given_what_it_was_given_before_the_reset(
     agent = Draws(name="draws", hold=hold, sub_agents=agents)
     request = {"app": "a", "user": "u", "session": "s", "message": "go"}
     name = f"reset-{task_queue}"
-    async with asyncio.timeout(60), serving(client, task_queue, agent, store):
+    async with asyncio.timeout(PATIENCE), serving(client, task_queue, agent, store):
         await client.start_workflow("Invocation", request, id=name, task_queue=task_queue)
         await until_set(begun)
         key = SessionKey("a", "u", "s")

@@ -22,6 +22,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, Status
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.conftest import MakeRunner
+from tests.support.gates import until_set
 from tests.support.scripts import USER, call, gist, send, state, stored
 from tests.support.summaries import Teller, summed
 
@@ -159,8 +160,7 @@ async def test_a_session_in_use_is_not_rewound(make_runner: MakeRunner) -> None:
 
     async def think() -> str:
         """Wait for the gate."""
-        while not gate.is_set():
-            await asyncio.sleep(0.02)
+        await until_set(gate)
         return "thought"
 
     model = ScriptedModel(replies=["one", call("think"), "two"])

@@ -1,7 +1,6 @@
 """Invocations without a length limit: the workflow continues as new (design D10, F29, F30)."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -23,6 +22,7 @@ from durable_adk.tools import FunctionTool, ToolContext
 from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, calls, gist, send, shape, state, stored
+from tests.support.waiting import forever, until
 
 pytestmark = pytest.mark.thorough
 
@@ -127,9 +127,17 @@ async def listed() -> list[str]:
     return ["x", "y", "z"]
 
 
+SLOW: list[int] = []
+"""The steps of `slow` that have ended."""
+
+
 async def slow(number: int) -> int:
-    """A step; the first takes longer than the second."""
-    await asyncio.sleep({1: 0.3, 2: 0.01, 3: 20}[number])
+    """A step; the first ends after the second, and the third never."""
+    if number == 1:
+        await until(lambda: SLOW.count(2) > SLOW.count(1))
+    elif number == 3:
+        await forever()
+    SLOW.append(number)
     return number
 
 
@@ -226,6 +234,7 @@ async def test_an_invocation_is_the_same_in_one_run_and_in_many(
     """D10: events, state and what has run do not tell where the workflow continued as new."""
     invocation_id = uuid.uuid4().hex
     RUNS.clear()
+    SLOW.clear()
     async with InMemoryRunner(agent=TREES[tree](), app_name="app") as once:
         expected = [shape(event) for event in await send(once, invocation_id=invocation_id)]
         expected_state, expected_runs = await state(once), list(RUNS)
@@ -264,23 +273,35 @@ async def test_a_body_that_has_changed_is_told_so(make_runner: MakeRunner) -> No
     assert gist((await stored(runner))[-1]).startswith("f error")
 
 
+LONG = 1234.5
+"""Seconds of a sleep that no other code has."""
+
+
 class Waiting(BaseAgent):
     """Sleeps long before its agent runs."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(LONG)
         async for event in self.sub_agents[0].run_async(ctx):
             yield event
 
 
 @pytest.mark.parametrize("make_runner", ["local"], indirect=True)
-async def test_what_was_slept_is_not_slept_again(make_runner: MakeRunner) -> None:
-    """D10: a body that is brought back goes past its waits: ten runs wait as long as one."""
+async def test_what_was_slept_is_not_slept_again(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D10: a body that is brought back goes past its waits: ten runs sleep once."""
+    sleep, slept = asyncio.sleep, []
+
+    async def sleep_at_once(delay: float, result: Any = None) -> Any:
+        slept.append(delay)
+        return await sleep(0 if delay == LONG else delay, result)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep_at_once)
     runner = await make_runner(Waiting(name="w", sub_agents=[worker_agent(steps=10)]))
     runner._client.backend.roll_every = 1
-    began = time.monotonic()
     await send(runner)
-    assert time.monotonic() - began < 2 < 10 * 0.4
+    assert slept.count(LONG) == 1
 
 
 def charge(amount: int) -> int:
@@ -305,14 +326,20 @@ async def _paused(make_runner: MakeRunner, client: Client) -> tuple[Runner, Any,
 async def _in_the_gap(handle: Any) -> None:
     """Have a refused answer make the workflow continue as new; return before its next run begins.
 
-    The server lets a second pass between the beginnings of two runs.
+    The server lets a second pass between the beginnings of two runs. Who misses it tries again.
     """
-    before = (await handle.describe()).run_id
-    await handle.signal("answer", {"callId": "nothing", "confirmed": True})
-    async with asyncio.timeout(20):
-        while (description := await handle.describe()).run_id == before:
-            await asyncio.sleep(0.01)
-    assert description.history_length <= 2
+
+    async def reached() -> bool:
+        before = (await handle.describe()).run_id
+        await handle.signal("answer", {"callId": "nothing", "confirmed": True})
+
+        async def found() -> Any:
+            description = await handle.describe()
+            return description if description.run_id != before else None
+
+        return (await until(found)).history_length <= 2
+
+    await until(reached)
 
 
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
@@ -350,10 +377,13 @@ async def test_the_next_run_shows_arguments_and_takes_an_update(
     (before,) = await handle.query("pending")
     assert (before["tool"], before["arguments"]) == ("charge", {"amount": 5})
     await _in_the_gap(handle)
-    async with asyncio.timeout(20):
-        while (after := await handle.query("pending")) != [before]:
-            assert [call["callId"] for call in after] == [waiting]
-            await asyncio.sleep(0.02)
+
+    async def shown() -> bool:
+        after = await handle.query("pending")
+        assert [call["callId"] for call in after] == [waiting]
+        return after == [before]
+
+    await until(shown)
     answer = {"callId": waiting, "confirmed": True, "answerId": "a-1"}
     told = await handle.execute_update("answer", answer)
     assert told == {"answerId": "a-1", "accepted": True, "reason": None}

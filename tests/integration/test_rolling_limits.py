@@ -23,6 +23,7 @@ from tests.conftest import MakeRunner
 from tests.integration.test_large_places import noise
 from tests.integration.test_rolling import OFTEN, says, worker_agent
 from tests.support.scripts import ensure_session, gist, send, stored
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.thorough
 
@@ -47,7 +48,7 @@ async def test_a_body_that_was_given_much_is_brought_back(make_runner: MakeRunne
     """D10, 1c: in several workflow tasks, of which each may report 4 MB."""
     limits = Limits(max_history_bytes=2_000_000)
     runner = await make_runner(Reader(name="r"), limits=limits)
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE):
         await send(runner)
     said = [gist(event) for event in await stored(runner)][1:]
     assert said == [f"r text {number} 450000" for number in range(PAGES)]
@@ -100,7 +101,7 @@ async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
     ]
     runner = await make_runner(ParallelAgent(name="p", sub_agents=agents))
     runner._client.backend.roll_every = 1
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await send(runner)
     said = [gist(event) for event in await stored(runner) if event.author == "long"]
     assert said == [f"long text {given}" for given in range(continue_as_new.RETRY_AFTER)]
@@ -132,7 +133,7 @@ async def test_a_run_goes_on_from_the_place_that_was_written_by_whatever_release
     monkeypatch.setattr(SqliteSessionService, "note", slow)
     monkeypatch.setattr(Checkpoint, "to_json", newer)
     runner = await make_runner(worker_agent(), limits=OFTEN)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await send(runner)
     assert len(written) > 1
     assert gist((await stored(runner))[-1]) == "worker text worker is done"
@@ -155,7 +156,7 @@ async def test_the_memo_of_others_goes_along(
         task_queue=runner._client.backend._invocations.task_queue,
         memo=memo,
     )
-    assert (await asyncio.wait_for(handle.result(), 30))["status"] == "completed"
+    assert (await asyncio.wait_for(handle.result(), PATIENCE))["status"] == "completed"
     description = await handle.describe()
     assert description.raw_description.workflow_execution_info.memo.fields["theirs"].data
     assert description.raw_info.first_run_id != description.run_id

@@ -22,6 +22,7 @@ from durable_adk.wire.converter import data_converter, encrypted, stored_in
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import Terminal
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.thorough
 
@@ -54,8 +55,11 @@ def request(session: str | None = None) -> InvocationRequest:
 async def finished(client: Client, task_queue: str, count: int) -> list[dict[str, str]]:
     """The results of so many invocations, once they have ended."""
     query = f"TaskQueue = '{task_queue}' AND ExecutionStatus = 'Completed'"
-    while (await client.count_workflows(query)).count < count:
-        await asyncio.sleep(0.05)
+
+    async def are_there() -> bool:
+        return (await client.count_workflows(query)).count >= count
+
+    await until(are_there)
     return [
         await client.get_workflow_handle(one.id, run_id=one.run_id, result_type=dict).result()
         async for one in client.list_workflows(query)
@@ -121,9 +125,11 @@ async def test_a_schedule_is_what_was_asked_for(client: Client) -> None:
     assert (schedule.action.workflow, schedule.action.task_queue) == ("Invocation", "q")
     assert schedule.policy.overlap is ScheduleOverlapPolicy.BUFFER_ONE
     assert [one.every for one in schedule.spec.intervals] == [timedelta(hours=6)]
-    while not (seen := [one async for one in list_schedules(client) if one.name == name]):
-        await asyncio.sleep(0.05)
-    assert seen[0].paused
+
+    async def listed() -> list[Any]:
+        return [one async for one in list_schedules(client) if one.name == name]
+
+    assert (await until(listed))[0].paused
     with pytest.raises(AlreadyExistsError, match=name):
         await create_schedule(client, name, request(), cron=CRON)
     await handle.delete()

@@ -29,6 +29,7 @@ from durable_adk.wire.search_attributes import MARKS
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.replay import replay_all
 from tests.support.scripts import call
+from tests.support.waiting import until
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
 UPSERT = EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES
@@ -106,9 +107,12 @@ async def upserts(handle: WorkflowHandle[Any, Any]) -> int:
 
 async def until_shown(handle: WorkflowHandle[Any, Any], status: str) -> dict[str, Any]:
     """What is shown once the status is this."""
-    while (now := await shown(handle))["DurableAdkStatus"] != status:
-        await asyncio.sleep(0.02)
-    return now
+
+    async def found() -> dict[str, Any]:
+        now = await shown(handle)
+        return now if now["DurableAdkStatus"] == status else {}
+
+    return await until(found)
 
 
 async def test_a_start_marks_the_invocation_and_a_plain_turn_adds_no_event(

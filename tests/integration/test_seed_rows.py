@@ -3,6 +3,7 @@
 docs/adk-compatibility.md says which row is held by which test.
 """
 
+import asyncio
 import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -25,6 +26,8 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, ensure_session, gist, send, state, stored
+from tests.support.streams import StreamingModel
+from tests.support.waiting import PATIENCE
 
 
 def said(text: str, role: str = "model") -> types.Content:
@@ -360,7 +363,7 @@ async def test_what_an_event_lacks_is_filled_in_when_it_is_committed(
 
 async def test_blocking_tools_do_not_wait_for_each_other(make_runner: MakeRunner) -> None:
     """Row 122, RUN-35, OPEN-7: two sync tools of one turn meet, so neither holds up the other."""
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=PATIENCE)
 
     def meet(tool_context: ToolContext) -> str:
         """Block until the other call is here."""
@@ -403,7 +406,8 @@ async def test_a_streamed_answer_arrives_in_pieces_and_is_stored_whole(
     def note(callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         callback_context.state["seen"] = llm_response.partial or "whole"
 
-    model = ScriptedModel(replies=["one two three"], chunk_delay=0.3)
+    rest = asyncio.Event()
+    model = StreamingModel(turns=[["one ", rest, "two ", "three", "one two three"]])
     agent = LlmAgent(name="a", model=model, output_key="answer", after_model_callback=note)
     runner = await make_runner(agent)
     await ensure_session(runner)
@@ -414,6 +418,7 @@ async def test_a_streamed_answer_arrives_in_pieces_and_is_stored_whole(
         if not pieces:
             assert await state(runner) == {}
             assert [gist(event) for event in await stored(runner)] == ["user text hello"]
+            rest.set()
         (pieces if event.partial else whole).append(event)
     assert len(pieces) > 1
     assert [event.text for event in whole] == ["".join(piece.text for piece in pieces)]

@@ -22,6 +22,7 @@ from durable_adk.tools import ToolContext
 from durable_adk.tools.agent_tool import AgentTool
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, gist, send, state, stored
+from tests.support.waiting import PATIENCE
 
 PLACES = ("cart", "user:cart", "app:cart", "temp:cart")
 
@@ -35,7 +36,7 @@ class Together:
     def meet(self) -> None:
         """Wait for the others; an attempt that comes again does not."""
         if not self._barrier.broken:
-            self._barrier.wait(timeout=20)
+            self._barrier.wait(timeout=PATIENCE)
 
 
 def change(values: Any, item: str) -> None:

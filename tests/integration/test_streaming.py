@@ -34,9 +34,9 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.stubs.gemini_stub import GeminiStub, answer
 from tests.support.commands import EXAMPLE, Terminal
-from tests.support.processes import until
 from tests.support.scripts import USER, ensure_session, send, shape, state, stored
 from tests.support.streams import StreamingModel, a_call, brief, place, thought
+from tests.support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 KEY = SessionKey("app", "u", "s")
@@ -227,10 +227,12 @@ async def test_slow_callbacks_do_not_use_up_the_model_s_time(make_runner: MakeRu
     """A model that answers in time is not asked again because somebody looks long at its chunks."""
 
     async def dawdle(callback_context: Any, llm_response: LlmResponse) -> None:
-        await asyncio.sleep(0.2)
+        loop = asyncio.get_running_loop()  # of the step, with the clock of its timeouts
+        time = loop.time
+        loop.time = lambda: time() + 60
 
     agent = streaming((["a", "b", "c"], "abc"), after_model_callback=dawdle)
-    runner = await make_runner(agent, limits=Limits(model_timeout=0.4))
+    runner = await make_runner(agent, limits=Limits(model_timeout=100, callback_timeout=1000))
     events = await stream(runner)
     assert [brief(event) for event in events] == ["~a", "~b", "~c", "abc"]
     assert agent.model.asked == [True]  # type: ignore[union-attr]
@@ -472,7 +474,7 @@ async def test_gemini_streams(make_runner: MakeRunner, gemini_stub: GeminiStub) 
         {"chunks": [*map(said, (hidden, {"text": "Let me "}, {"text": "see."})), looks]},
         {"chunks": [said({"text": "It is "}), said({"text": "there."}, finishReason="STOP")]},
     ]
-    model = Gemini(base_url=gemini_stub.url, api_key=SecretStr("key"), timeout=5)
+    model = Gemini(base_url=gemini_stub.url, api_key=SecretStr("key"), timeout=PATIENCE)
     runner = await make_runner(LlmAgent(name="a", model=model, tools=[look]))
     events = await stream(runner)
     assert [brief(event) for event in events] == [

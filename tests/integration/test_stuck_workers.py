@@ -28,7 +28,7 @@ from durable_adk.worker import WorkerOptions, worker
 from durable_adk.worker_status import stuck_reason
 from tests.support import stuck_app, stuck_body
 from tests.support.commands import PROGRAM, Terminal
-from tests.support.processes import until
+from tests.support.waiting import PATIENCE, forever, until
 
 HUNG = 70
 """More than the threads that all steps of a worker once had together."""
@@ -87,7 +87,7 @@ class Place:
             task_queue=self.queue,
             auto_create_session=True,
         )
-        async with runner, asyncio.timeout(90):
+        async with runner, asyncio.timeout(PATIENCE):
             user = uuid.uuid4().hex
             events = runner.run_async(user_id=user, session_id="s", new_message=text)
             return [event async for event in events][-1].text
@@ -136,7 +136,7 @@ async def place(
 
 async def ended(process: Process) -> tuple[int, str]:
     """The exit code of a worker that ends by itself, and what it has logged."""
-    return await asyncio.wait_for(process.wait(), 90), process.log.read_text()
+    return await asyncio.wait_for(process.wait(), PATIENCE), process.log.read_text()
 
 
 @pytest.mark.thorough
@@ -178,7 +178,7 @@ async def test_a_hung_thread_keeps_no_worker_from_ending(place: Place) -> None:
     with pytest.raises(ToolTimeoutError):
         await place.answer("hangs")
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 60) == 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
 
 
 @pytest.mark.thorough
@@ -228,8 +228,8 @@ async def test_a_worker_of_a_program_raises_and_ends_no_process(place: Place) ->
         return worker(place.client, apps=apps, session_service=place.sessions, options=options)
 
     async def program() -> None:
-        async with asyncio.timeout(60), served():
-            await asyncio.sleep(120)
+        async with asyncio.timeout(PATIENCE), served():
+            await forever()
 
     waiting = asyncio.create_task(place.answer("blocks"))
     with pytest.raises(WorkerStuckError, match=r"at .*stuck_app.py:\d+ in blocks"):
@@ -255,7 +255,7 @@ async def test_a_worker_with_the_plugin_fails(place: Place) -> None:
     theirs = Worker(place.client, task_queue=place.queue, plugins=[plugin])
     waiting = asyncio.create_task(place.answer("blocks"))
     with pytest.raises(WorkerStuckError, match="in blocks"):
-        await asyncio.wait_for(theirs.run(), 60)
+        await asyncio.wait_for(theirs.run(), PATIENCE)
     stuck_app.LET_GO.set()
     async with Worker(place.client, task_queue=place.queue, plugins=[plugin]):
         assert await waiting == "not blocked"

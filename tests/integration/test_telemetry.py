@@ -29,9 +29,10 @@ from durable_adk.tools import ActivityTool, AgentTool, FunctionTool
 from durable_adk.tools.tool_context import ToolContext
 from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
-from tests.support.processes import until
+from tests.support.gates import until_set
 from tests.support.scripts import USER, call, send
 from tests.support.telemetry import Seen, Watched, points, reader, tree, watched
+from tests.support.waiting import forever, until
 
 KEY = SessionKey("app", "u", "s")
 SECRET = "swordfish-4711"  # noqa: S105 - the canary
@@ -190,7 +191,10 @@ async def test_an_activity_as_a_tool_is_one_span(make_runner: MakeRunner, spans:
     """D18: the two steps of ours round it are no runs of a tool; what it failed with is told."""
     soon = timedelta(milliseconds=200)
     tool = ActivityTool(
-        look, task_queue="nobody", schedule_to_start_timeout=soon, start_to_close_timeout=soon * 100
+        look,
+        task_queue="nobody",
+        schedule_to_start_timeout=soon,
+        start_to_close_timeout=soon * 1000,
     )
     model = ScriptedModel(replies=[call("look"), "so it is"])
     runner = await make_runner(LlmAgent(name="boss", model=model, tools=[tool]))
@@ -440,8 +444,7 @@ async def test_who_waits_for_a_session_is_counted(make_runner: MakeRunner) -> No
 
     async def slow(city: str) -> str:
         """Wait."""
-        while not gate.is_set():
-            await asyncio.sleep(0.02)
+        await until_set(gate)
         return city
 
     model = ScriptedModel(replies=[call("slow", city="x"), "done", "again"])
@@ -518,7 +521,7 @@ async def test_a_takeover_is_told(
     async def slow(city: str) -> str:
         """Take long."""
         begun.set()
-        await asyncio.sleep(60)
+        await forever()
         return city
 
     replies = [call("slow", city="x"), "again"]

@@ -23,6 +23,7 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.support.commands import Terminal
 from tests.support.scripts import USER, call, calls, gist, send, state
+from tests.support.waiting import PATIENCE, forever
 
 
 def agent(*tools: Any, replies: Any = None, **fields: Any) -> LlmAgent:
@@ -101,7 +102,7 @@ async def test_the_timeout_of_an_at_most_once_tool_does_not_end_the_run(
     async def slow() -> None:
         """Take too long."""
         try:
-            await asyncio.sleep(30)
+            await forever()
         finally:
             ended.set()
 
@@ -120,7 +121,7 @@ async def test_a_long_running_tool_may_be_at_most_once(make_runner: MakeRunner) 
 
     tool = LongRunningFunctionTool(order, contract="at_most_once")
     runner = await make_runner(agent(tool, replies=[call("order"), "Ordered."]))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await runner.session_service.create_session(app_name=runner.app_name, **USER)
         async for event in runner.run_async(**USER, new_message="go"):
             if event.text == "Ordered.":

@@ -1,6 +1,5 @@
 """What user code raises is what the caller catches (DUR-10, RUN-8)."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,6 +14,7 @@ from durable_adk.tools import ToolContext
 from durable_adk.tools.agent_tool import AgentTool
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, send, stored
+from tests.support.waiting import until
 
 
 class OrderError(Exception):
@@ -143,8 +143,8 @@ async def test_the_application_s_own_error_is_caught(make_runner: MakeRunner, pl
     assert error.__cause__.args == ("missing",)
     in_process = runner.session_service.__class__.__name__ == "InMemorySessionService"
     assert (error is raised) is in_process
-    while "run" not in {kind for kind, _ in plugin.told}:  # on Temporal the caller is told first
-        await asyncio.sleep(0.02)
+    # On Temporal the caller is told first.
+    await until(lambda: "run" in {kind for kind, _ in plugin.told})
     for kind, told in plugin.told:
         assert type(told) is OrderError, kind
         assert told is raised or not in_process or kind not in ("agent", "run"), kind

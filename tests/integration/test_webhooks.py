@@ -12,6 +12,7 @@ from google.genai import types
 from pydantic import SecretStr
 from temporalio.client import (
     Client,
+    WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
@@ -35,6 +36,7 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.support.gates import until_set
 from tests.support.receiver import SECRET, Receiver, receiving
 from tests.support.scripts import USER, call, send
+from tests.support.waiting import forever, until
 
 KEY = SecretStr("k" * 32)
 Serve = Callable[..., Any]
@@ -85,9 +87,7 @@ async def serve(client: Client, queue: str, tmp_path: Path) -> AsyncIterator[Ser
 
 async def arrived(receiver: Receiver, number: int) -> list[dict[str, Any]]:
     """The messages, once there are so many."""
-    async with asyncio.timeout(30):
-        while len(receiver.received) < number:
-            await asyncio.sleep(0.02)
+    await until(lambda: len(receiver.received) >= number)
     return receiver.received
 
 
@@ -103,13 +103,13 @@ async def answer(runner: Runner, **response: Any) -> None:
 async def failed_delivery(client: Client, queue: str) -> WorkflowHandle[Any, Any]:
     """The only workflow that delivers a webhook of a queue, once it has failed."""
     query = f"WorkflowType = 'DeliverWebhook' AND TaskQueue = '{queue}'"
-    async with asyncio.timeout(30):
-        while True:
-            found = [one async for one in client.list_workflows(query)]
-            if found and found[0].status is WorkflowExecutionStatus.FAILED:
-                assert len(found) == 1
-                return client.get_workflow_handle(found[0].id)
-            await asyncio.sleep(0.05)
+
+    async def failed() -> list[WorkflowExecution]:
+        found = [one async for one in client.list_workflows(query)]
+        return found if found and found[0].status is WorkflowExecutionStatus.FAILED else []
+
+    (delivery,) = await until(failed)
+    return client.get_workflow_handle(delivery.id)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ async def test_an_abandoned_run_is_told_as_failed(
     async def hang(amount: int) -> str:
         """Never return."""
         begun.set()
-        await asyncio.sleep(3600)
+        await forever()
         return ""
 
     model = ScriptedModel(replies=[call("hang", amount=1), "hello"])

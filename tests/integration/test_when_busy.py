@@ -1,6 +1,7 @@
 """What becomes of a message whose session is busy: whose turn it is (D7, F28)."""
 
 import asyncio
+import math
 import uuid
 from collections.abc import AsyncIterator
 
@@ -22,10 +23,8 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import InvocationRecord, SessionKey, Status, Ticket
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from tests.conftest import MakeRunner
-from tests.support.processes import until
 from tests.support.scripts import USER, call, ensure_session, gist, send, stored
-
-PATIENCE = 40.0
+from tests.support.waiting import PATIENCE, forever, stays, until
 
 
 class Queue:
@@ -48,7 +47,7 @@ class Queue:
     async def send(self, name: str, *, when=None, **options: str) -> None:
         """Send a message; return when it has its place."""
         self.sent.append(asyncio.create_task(self._texts(name, options)))
-        await until(when or (lambda: self._waits(name)), PATIENCE)
+        await until(when or (lambda: self._waits(name)))
 
     async def waiting(self) -> list[Ticket]:
         """Who waits."""
@@ -112,8 +111,7 @@ class Queue:
     def _agent(self) -> LlmAgent:
         async def think() -> str:
             """Take until the gate opens."""
-            while not self.gate.is_set():  # the gate belongs to the test's event loop
-                await asyncio.sleep(0.02)
+            await until(self.gate.is_set, math.inf)  # it belongs to the test's event loop
             return "thought"
 
         return LlmAgent(name="a", model=ScriptedModel(replies=_think_then_say), tools=[think])
@@ -244,16 +242,17 @@ async def test_an_interrupted_tool_has_ended_when_the_next_message_begins(
 ) -> None:
     """CAN-1: an async tool may clean up, and nothing of the session runs beside that."""
     trace: list[str] = []
+    clean = asyncio.Event()
 
     async def think() -> str:
         """Think until somebody interrupts."""
         trace.append("begins")
         try:
-            await asyncio.sleep(PATIENCE)
+            await forever()
         finally:
-            await asyncio.sleep(0.7)
+            trace.append("cleans up")
+            await until(clean.is_set)
             trace.append("has cleaned up")
-        return "thought"
 
     def reply(request: LlmRequest) -> Answer:
         (part,) = request.contents[-1].parts or []
@@ -268,9 +267,13 @@ async def test_an_interrupted_tool_has_ended_when_the_next_message_begins(
     await ensure_session(runner)
     first = asyncio.create_task(send(runner, "think"))
     await until(lambda: trace)
-    await asyncio.wait_for(send(runner, "now", when_busy="interrupt"), PATIENCE)
+    second = asyncio.create_task(send(runner, "now", when_busy="interrupt"))
+    await until(lambda: len(trace) > 1)
+    await stays(lambda: trace == ["begins", "cleans up"])
+    clean.set()
+    await asyncio.wait_for(second, PATIENCE)
     await asyncio.gather(first, return_exceptions=True)
-    assert trace == ["begins", "has cleaned up", "is asked"]
+    assert trace == ["begins", "cleans up", "has cleaned up", "is asked"]
 
 
 async def test_a_free_session_has_nothing_to_interrupt(queue: Queue) -> None:

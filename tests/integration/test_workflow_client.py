@@ -18,6 +18,8 @@ from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.plugin import DurableAdkPlugin
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.workflow_client import AgentRunError, InvocationRequest, run_agent
+from tests.support.streams import StreamingModel
+from tests.support.waiting import until
 
 
 def request(app: str) -> InvocationRequest:
@@ -63,7 +65,7 @@ async def place(
     models = {
         "geo": ScriptedModel(replies=["Paris."]),
         "broken": ScriptedModel(replies=broken),
-        "slow": ScriptedModel(replies=["late"], delay=60),
+        "slow": StreamingModel(turns=[[asyncio.Event(), "late"]]),
     }
     apps = [App(name=name, root_agent=LlmAgent(name="a", model=models[name])) for name in models]
     plugin = DurableAdkPlugin(apps=apps, session_service=sessions)
@@ -102,8 +104,7 @@ async def test_cancelling_reaches_the_agent(
     client, queue = place
     handle = await client.start_workflow(Asks.run, "slow", id=uuid.uuid4().hex, task_queue=queue)
     key = SessionKey("slow", "u", "s")
-    while await sessions.get_invocation(key, "e-1") is None:
-        await asyncio.sleep(0.02)
+    await until(lambda: sessions.get_invocation(key, "e-1"))
     await handle.cancel()
     with pytest.raises(WorkflowFailureError):
         await handle.result()
