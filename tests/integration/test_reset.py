@@ -117,7 +117,7 @@ async def test_a_reset_run_goes_on_with_its_invocation(
 
         async def follow(**more: Any) -> list[str]:
             async for event in runner.run_async(user_id="u", session_id="s", **more):
-                seen.append(event)
+                seen.append(event)  # noqa: PERF401 - others look at it meanwhile
             return [event.text or "" for event in seen]
 
         followed = asyncio.create_task(follow(invocation_id=record.invocation_id))

@@ -6,11 +6,12 @@ import uuid
 import pytest
 
 from durable_adk.agents import LlmAgent, LoopAgent
-from durable_adk.models import ScriptedModel
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
 from tests.support.gates import GATES, listener, run, until_begun, until_told
 from tests.support.scripts import ensure_session, gist, stored
+from tests.support.streams import StreamingModel
+from tests.support.waiting import until
 
 
 async def test_the_active_invocation_hears_the_message_before_its_next_model_call(
@@ -42,14 +43,16 @@ async def test_the_active_invocation_hears_the_message_before_its_next_model_cal
 
 async def test_a_message_that_nobody_hears_runs_by_itself(make_runner: MakeRunner) -> None:
     """D7: with no active invocation, or when it asks no model any more, steering is enqueueing."""
-    model = ScriptedModel(replies=["hi", "again"], delay=0.6)
+    name = uuid.uuid4().hex
+    answering = asyncio.Event()
+    model = StreamingModel(turns=[[answering, "hi"], ["again"]])
     runner = await make_runner(LlmAgent(name="a", model=model))
     await ensure_session(runner)
     first = run(runner, "one", when_busy="steer")
-    async with asyncio.timeout(20):
-        while not model.requests:  # the model is being asked, and its answer will be the last
-            await asyncio.sleep(0.02)
-    second = run(runner, "two", when_busy="steer")
+    await until(lambda: model.asked)  # its answer will be the last
+    second = run(runner, "two", when_busy="steer", invocation_id=f"s-{name}")
+    await until_told(runner, f"s-{name}")
+    answering.set()
     assert await first == ["a text hi"]
     assert await second == ["a text again"]
     assert [gist(event) for event in await stored(runner)] == [

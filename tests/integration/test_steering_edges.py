@@ -17,12 +17,14 @@ from durable_adk.errors import DurableAdkError, EventConflictError, InvocationCa
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
-from durable_adk.sessions import SessionKey
+from durable_adk.sessions import SessionKey, Status
 from durable_adk.tools import LongRunningFunctionTool, ToolContext
+from durable_adk.wire.messages import workflow_id
 from durable_adk.wire.run_config import Budget, RunConfig
 from tests.conftest import MakeRunner
 from tests.support.gates import GATES, gate, listener, run, until_begun, until_told
 from tests.support.scripts import USER, call, ensure_session, gist, stored
+from tests.support.waiting import PATIENCE, until
 
 KEY = SessionKey("app", "u", "s")
 
@@ -53,7 +55,7 @@ async def test_nothing_of_a_message_is_left_when_it_was_heard(make_runner: MakeR
     assert await first
     assert await second == ["a text heard two"]
     assert await runner.session_service.waiting(KEY) == []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert (await run(runner, "three", when_busy="reject"))[-1] == "a text heard three"
 
 
@@ -82,7 +84,7 @@ async def test_a_message_that_is_cancelled_is_not_heard(make_runner: MakeRunner)
     first, second = await steered(runner, name)
     assert await runner.cancel(**USER, invocation_id=f"s-{name}")
     with suppress(asyncio.CancelledError, InvocationCancelledError):
-        await asyncio.wait_for(second, 20)
+        await asyncio.wait_for(second, PATIENCE)
     GATES[name].set()
     assert (await first)[-1] == "a text heard one"
     assert "user text two" not in await gists(runner)
@@ -177,18 +179,19 @@ async def test_a_message_reaches_no_other_session(make_runner: MakeRunner, clien
 
     await (await start("u")).terminate()
     others = await start("eve")
+    GATES[f"{name} begun"].clear()
     second = run(runner, "secret", when_busy="steer", invocation_id=f"s-{name}")
-    await asyncio.sleep(1)
+    await until_begun(name)  # it has looked for who would hear it, and runs by itself
     GATES[name].set()
     assert (await others.result())["text"] == "heard one"
-    assert (await asyncio.wait_for(second, 20))[-1] == "a text heard secret"
+    assert (await asyncio.wait_for(second, PATIENCE))[-1] == "a text heard secret"
     events = await runner.session_service.read_events(SessionKey("app", "eve", "s"))
     assert "user text secret" not in [gist(item.event) for item in events]
 
 
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
 async def test_the_staleness_check_knows_what_a_heard_message_is(
-    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+    make_runner: MakeRunner, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I21: it has completed and no invocation, which does not make the store an older one."""
     monkeypatch.setattr(staleness, "MAX_AGE", 0.0)
@@ -198,11 +201,19 @@ async def test_the_staleness_check_knows_what_a_heard_message_is(
     GATES[name].set()
     await asyncio.gather(first, second)
     await runner.session_service.create_session(app_name="app", user_id="u", session_id="other")
-    async with asyncio.timeout(20):
-        for _ in range(3):  # what is listed is listed late
-            sent = runner.run_async(user_id="u", session_id="other", new_message="hi")
-            assert [gist(event) async for event in sent][-1] == "a text heard hi"
-            await asyncio.sleep(0.7)
+    completed = " OR ".join(f"WorkflowId = '{workflow_id(KEY, f'{one}-{name}')}'" for one in "fs")
+    query = f"ExecutionStatus = 'Completed' AND ({completed})"
+
+    async def listed() -> bool:
+        return (await client.count_workflows(query)).count == 2
+
+    await until(listed)
+    sent = runner.run_async(user_id="u", session_id="other", new_message="hi")
+    assert [gist(event) async for event in sent][-1] == "a text heard hi"
+
+
+WHILE = 3.0
+"""Seconds: longer than it takes from the answer of a tool until its invocation is paused."""
 
 
 class Patient(BaseAgent):
@@ -211,7 +222,7 @@ class Patient(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         one, two = self.sub_agents
         with suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(WHILE):
                 async for event in one.run_async(ctx):
                     yield event
         async for event in two.run_async(ctx):
@@ -220,8 +231,7 @@ class Patient(BaseAgent):
 
 async def ask(who: str, tool_context: ToolContext) -> None:
     """A tool whose answer comes later."""
-    GATES.setdefault(f"{who} begun", asyncio.Event()).set()
-    await asyncio.sleep(0.5)
+    await gate(who, tool_context)
 
 
 async def test_a_body_that_goes_on_from_a_pause_may_hear(make_runner: MakeRunner) -> None:
@@ -234,14 +244,14 @@ async def test_a_body_that_goes_on_from_a_pause_may_hear(make_runner: MakeRunner
     _, second = await steered(runner, name)
     await runner.cancel(**USER, invocation_id=f"s-{name}")  # else it opens in the pause
     with suppress(asyncio.CancelledError, InvocationCancelledError):
-        await asyncio.wait_for(second, 20)
-    async with asyncio.timeout(20):
-        while not (record := await runner.session_service.get_invocation(KEY, f"f-{name}")):
-            await asyncio.sleep(0.05)
-        while not record.status.closed:
-            await asyncio.sleep(0.05)
-            record = await runner.session_service.get_invocation(KEY, f"f-{name}") or record
-    assert record.status.value == "completed"
+        await asyncio.wait_for(second, PATIENCE)
+    GATES[name].set()
+
+    async def end() -> Status | None:
+        record = await runner.session_service.get_invocation(KEY, f"f-{name}")
+        return record.status if record and record.status.closed else None
+
+    assert await until(end) is Status.COMPLETED
     assert (await gists(runner))[-1] == "two text spoken"
 
 
@@ -276,6 +286,6 @@ async def test_a_message_is_heard_where_the_state_is_too_large_to_send(
     runner = await make_runner(Body(name="body", sub_agents=[agent]))
     first, second = await steered(runner, name, state_delta={"key": "here"})
     GATES[name].set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert (await first)[-1] == "body text here 850000"
         assert (await second)[-1] == "body text here 850000"

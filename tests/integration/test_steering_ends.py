@@ -18,6 +18,7 @@ from tests.integration.test_large_places import noise
 from tests.integration.test_steering_edges import KEY, gists, steered
 from tests.support.gates import GATES, gate, listener, run, until_begun
 from tests.support.scripts import USER, call, ensure_session
+from tests.support.waiting import PATIENCE, until
 
 MANY = 6
 
@@ -36,10 +37,13 @@ async def test_large_messages_are_heard_one_after_the_other(make_runner: MakeRun
         for number in range(MANY)
     ]
     told = {"invocation_id": f"f-{name}", "kind": "steerTold"}
-    async with asyncio.timeout(30):
-        while len(await runner.session_service.read_notes(KEY, **told)) < MANY:
-            await asyncio.sleep(0.05)
-        GATES[name].set()
+
+    async def are_told() -> bool:
+        return len(await runner.session_service.read_notes(KEY, **told)) == MANY
+
+    await until(are_told)
+    GATES[name].set()
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(first, *others)
     said = await gists(runner)
     assert len([line for line in said if line.startswith("user text")]) == 1 + MANY
@@ -71,9 +75,9 @@ async def test_the_sender_of_a_heard_message_is_told_that_the_run_was_terminated
     await client.get_workflow_handle(lease_owner.workflow_id).terminate()
     for sent in (first, second):
         with pytest.raises(InvocationTerminatedError):
-            await asyncio.wait_for(sent, 20)
+            await asyncio.wait_for(sent, PATIENCE)
     with pytest.raises(InvocationTerminatedError):
-        await asyncio.wait_for(run(runner, None, invocation_id=f"s-{one}"), 20)
+        await asyncio.wait_for(run(runner, None, invocation_id=f"s-{one}"), PATIENCE)
     GATES[two].set()
 
 
@@ -86,7 +90,7 @@ async def test_the_message_of_a_sender_that_was_terminated_is_not_heard(
     first, second = await steered(runner, name)
     await client.get_workflow_handle(workflow_id(KEY, f"s-{name}")).terminate()
     with pytest.raises(InvocationTerminatedError):
-        await asyncio.wait_for(second, 20)
+        await asyncio.wait_for(second, PATIENCE)
     GATES[name].set()
     assert (await first)[-1] == "a text heard one"
     assert "user text two" not in await gists(runner)
@@ -109,7 +113,7 @@ async def test_a_message_is_cancelled_or_heard_and_its_sender_knows_which(
     GATES[two].set()
     assert (await first)[-1] == "a text done"
     try:
-        assert (await asyncio.wait_for(second, 20))[-1] == "a text done"
+        assert (await asyncio.wait_for(second, PATIENCE))[-1] == "a text done"
     except InvocationCancelledError:
         pytest.fail("It was heard, and its sender was told that it was cancelled.")
 
@@ -125,9 +129,8 @@ async def test_a_message_that_was_heard_does_not_wait_when_it_is_sent_again(
     await asyncio.gather(first, second)
     GATES[name].clear()
     third = run(runner, "three", invocation_id=f"t-{later}")
-    async with asyncio.timeout(20):
-        while await runner.session_service.active_invocation(KEY) is None and not third.done():
-            await asyncio.sleep(0.02)
+    await until(lambda: runner.session_service.active_invocation(KEY))
+    async with asyncio.timeout(PATIENCE):
         again = await run(runner, "two", invocation_id=f"s-{name}")
     assert again[-1] == "a text heard two"
     GATES[name].set()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
@@ -18,17 +19,19 @@ from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.models import ScriptedModel
 from durable_adk.settings import Limits, Settings
 from durable_adk.tools import AgentTool
 from durable_adk.worker import Versioning
 from tests.support.commands import EXAMPLE, Terminal
 from tests.support.deploy_places import Place
-from tests.support.scripts import call
+from tests.support.streams import StreamingModel, a_call
+from tests.support.waiting import stays, until
 
 pytestmark = pytest.mark.thorough
 
-NAP = 0.5
+NAP = 5.0
+"""Seconds: longer than a worker takes to end."""
 STUCK = "[TMPRL1100] Nondeterminism"
 
 
@@ -92,21 +95,15 @@ async def set_current(
         allow_no_pollers=workerless,
         ignore_missing_task_queues=workerless,
     )
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await client.workflow_service.set_worker_deployment_current_version(request)
-            except RPCError:  # the server has not heard of its workers yet
-                await asyncio.sleep(0.1)
-            else:
-                return
 
+    async def is_set() -> bool:
+        try:
+            await client.workflow_service.set_worker_deployment_current_version(request)
+        except RPCError:  # the server has not heard of its workers yet
+            return False
+        return True
 
-async def until(condition: Any) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(30):
-        while not await condition():
-            await asyncio.sleep(0.05)
+    await until(is_set)
 
 
 class Deployment:
@@ -139,14 +136,17 @@ async def texts(place: Place, runner: Any) -> list[str]:
     return [line.removeprefix("b text ") for line in await place.log(runner) if line[:2] == "b "]
 
 
+async def has(place: Place, kind: "EventType.ValueType") -> bool:
+    """Whether an event of a kind is in the history of the last run of the invocation."""
+    events = (await place.handle().fetch_history()).events
+    return any(event.event_type == kind for event in events)
+
+
 async def begun(place: Place, runner: Any) -> None:
-    """Start an invocation; its body is under way."""
+    """Start an invocation; its body naps."""
     await place.start(runner)
-
-    async def said() -> bool:
-        return await texts(place, runner) == ["one"]
-
-    await until(said)
+    await until(lambda: has(place, EventType.EVENT_TYPE_TIMER_STARTED))
+    assert await texts(place, runner) == ["one"]
 
 
 @pytest.mark.parametrize("app", [OTHER, RENAMED], ids=["changed", "renamed"])
@@ -176,9 +176,9 @@ async def test_a_pinned_invocation_ends_on_the_build_it_began_on(place: Place, e
         await begun(place, runner)
     async with deployment.build("2", OTHER, limits=limits) as runner:
         await deployment.set_current("2")
+        await until(lambda: has(place, EventType.EVENT_TYPE_TIMER_FIRED))
         await place.start(runner, "another", session="s2")
         assert await place.end("another", session="s2") == "completed"
-        await asyncio.sleep(NAP)
         description = await place.handle().describe()
         assert description.status is WorkflowExecutionStatus.RUNNING
         assert await texts(place, runner) == ["one"]
@@ -191,23 +191,16 @@ async def test_a_pinned_invocation_ends_on_the_build_it_began_on(place: Place, e
 
 async def test_an_agent_used_as_a_tool_runs_on_its_callers_build(place: Place) -> None:
     """D6, F35: its child workflow begins after a build without workers has become current."""
-    deployment, asked = Deployment(place), asyncio.Event()
-
-    def ask(request: LlmRequest) -> types.Content:
-        del request
-        asked.set()
-        return call("expert", request="how?")
-
+    deployment, answering = Deployment(place), asyncio.Event()
     expert = LlmAgent(name="expert", model=ScriptedModel(replies=["so"]))
-    model = ScriptedModel(replies=[ask, "done"], delay=3)
+    model = StreamingModel(turns=[[answering, a_call("expert", request="how?")], ["done"]])
     desk = LlmAgent(name="desk", model=model, tools=[AgentTool(expert)])
     async with deployment.build("1", App(name="app", root_agent=desk)) as runner:
         await deployment.set_current("1")
         await place.start(runner)
-        while not await runner.session_service.page_invocations(app_name="app"):
-            await asyncio.sleep(0.02)  # it has begun on its build
+        await until(lambda: model.asked)  # it has begun on its build
         await deployment.set_current("2", workerless=True)
-        assert not asked.is_set()
+        answering.set()
         assert await place.end() == "completed"
         assert (await place.log(runner))[-1] == "desk text done"
 
@@ -227,7 +220,7 @@ async def test_auto_upgrade_moves_open_invocations_to_the_current_build(place: P
 
 async def test_without_versioning_the_build_is_this_package(place: Place) -> None:
     """Temporal's SDK would hash all loaded code, which takes up to a second of each start."""
-    async with place.worker(ALIKE) as runner:
+    async with place.worker(OTHER) as runner:
         await place.start(runner)
         await place.end()
     history = await place.handle().fetch_history()
@@ -239,10 +232,13 @@ async def test_without_versioning_the_build_is_this_package(place: Place) -> Non
 async def test_a_message_waits_until_a_build_is_current(place: Place) -> None:
     """F36: a worker of a build that nobody has made current takes nothing, and loses nothing."""
     deployment = Deployment(place)
-    async with deployment.build("1", OLD) as runner:
+    async with deployment.build("1", OTHER) as runner:
         await place.start(runner)
-        await asyncio.sleep(0.5)
-        assert await texts(place, runner) == []
+
+        async def is_silent() -> bool:
+            return await texts(place, runner) == []
+
+        await stays(is_silent)
         await deployment.set_current("1")
         assert await place.end() == "completed"
 
