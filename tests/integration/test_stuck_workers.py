@@ -221,7 +221,7 @@ async def test_a_process_that_is_kept_from_running_at_all_ends(place: Place) -> 
 
 async def test_a_worker_of_a_program_raises_and_ends_no_process(place: Place) -> None:
     """F41: the body is cancelled, and whoever has opened the worker gets the reason."""
-    options = WorkerOptions(task_queue=place.queue, limits=Limits(blocked_timeout=2.0))
+    options = WorkerOptions(task_queue=place.queue, limits=Limits(blocked_timeout=5.0))
 
     def served() -> AbstractAsyncContextManager[Worker]:
         apps = [stuck_app.app]
@@ -250,7 +250,7 @@ async def test_a_worker_with_the_plugin_fails(place: Place) -> None:
     plugin = DurableAdkPlugin(
         apps=[stuck_app.app],
         session_service=place.sessions,
-        limits=Limits(blocked_timeout=2.0),
+        limits=Limits(blocked_timeout=5.0),
     )
     theirs = Worker(place.client, task_queue=place.queue, plugins=[plugin])
     waiting = asyncio.create_task(place.answer("blocks"))

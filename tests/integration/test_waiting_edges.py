@@ -36,6 +36,8 @@ def waiter(name: str = "waiter", *after: str, **options: Any) -> LlmAgent:
 
 async def tick() -> None:
     """A short step."""
+    looks = iter((False, True))
+    await until(lambda: next(looks))
 
 
 class Poller(BaseAgent):

@@ -146,6 +146,7 @@ async def begun(place: Place, runner: Any) -> None:
     """Start an invocation; its body naps."""
     await place.start(runner)
     await until(lambda: has(place, EventType.EVENT_TYPE_TIMER_STARTED))
+    await until(lambda: texts(place, runner))
     assert await texts(place, runner) == ["one"]
 
 
