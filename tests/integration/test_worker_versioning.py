@@ -136,16 +136,19 @@ async def texts(place: Place, runner: Any) -> list[str]:
     return [line.removeprefix("b text ") for line in await place.log(runner) if line[:2] == "b "]
 
 
-async def has(place: Place, kind: "EventType.ValueType") -> bool:
-    """Whether an event of a kind is in the history of the last run of the invocation."""
-    events = (await place.handle().fetch_history()).events
-    return any(event.event_type == kind for event in events)
+async def kinds(place: Place) -> "list[EventType.ValueType]":
+    """Of the events in the history of the last run of the invocation."""
+    return [event.event_type for event in (await place.handle().fetch_history()).events]
 
 
 async def begun(place: Place, runner: Any) -> None:
     """Start an invocation; its body naps."""
     await place.start(runner)
-    await until(lambda: has(place, EventType.EVENT_TYPE_TIMER_STARTED))
+
+    async def naps() -> bool:
+        return EventType.EVENT_TYPE_TIMER_STARTED in await kinds(place)
+
+    await until(naps)
     await until(lambda: texts(place, runner))
     assert await texts(place, runner) == ["one"]
 
@@ -172,12 +175,16 @@ async def test_without_versioning_a_changed_body_waits_for_its_code(place: Place
 async def test_a_pinned_invocation_ends_on_the_build_it_began_on(place: Place, events: int) -> None:
     """D6, D10, F35, F36: it waits for its build; new ones run on the new one meanwhile."""
     deployment, limits = Deployment(place), Limits(max_history_events=events)
+
+    async def waits() -> bool:
+        return (await kinds(place))[-1] == EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
+
     async with deployment.build("1", OLD, limits=limits) as runner:
         await deployment.set_current("1")
         await begun(place, runner)
     async with deployment.build("2", OTHER, limits=limits) as runner:
         await deployment.set_current("2")
-        await until(lambda: has(place, EventType.EVENT_TYPE_TIMER_FIRED))
+        await until(waits)
         await place.start(runner, "another", session="s2")
         assert await place.end("another", session="s2") == "completed"
         description = await place.handle().describe()
