@@ -208,6 +208,7 @@ async def test_the_staleness_check_knows_what_a_heard_message_is(
     await until(listed)
     sent = runner.run_async(user_id="u", session_id="other", new_message="hi")
     assert [gist(event) async for event in sent][-1] == "a text heard hi"
+    assert (await run(runner, "hi"))[-1] == "a text heard hi"
 
 
 WHILE = 3.0
