@@ -153,17 +153,16 @@ async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) ->
 
     running = asyncio.create_task(place.answer("works"))
     assert await place.begun("works") == process.pid
-    await place.hang(HUNG + 1)
+    hanging = asyncio.create_task(place.hang(HUNG + 1))
     await until(lambda: stuck_reason(process.pid, place.queue))
-    process.send_signal(signal.SIGSTOP)  # else it may have ended when it is looked at
-    code, text = await place.health()
-    process.send_signal(signal.SIGCONT)
+    code, text = await place.health()  # it has the time that the worker takes to end
     assert code == 1
     reason = f"{HUNG + 1} threads still run user code of steps that have ended"
     assert f"failed  worker: process {process.pid} on this machine is stuck: {reason}" in text
     assert process.returncode is None  # it gives what runs the time that it has at any end
 
     await place.worker()
+    await hanging
     assert await running == "worked"
     code, log = await ended(process)
     assert code == 1
