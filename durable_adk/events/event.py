@@ -54,8 +54,8 @@ class Event(LlmResponse):
         if not isinstance(data, dict):
             return data
         fields = cast("dict[str, Any]", data)
-        actions: Any = fields.get("actions")
-        if isinstance(actions, dict):
+        if isinstance(fields.get("actions"), dict):
+            actions = cast("dict[str, Any]", fields["actions"])
             # Actions that only another ADK knows.
             known = {name: value for name, value in actions.items() if name in _ACTIONS}
             fields = {**fields, "actions": known}
