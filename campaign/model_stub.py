@@ -66,6 +66,7 @@ class CampaignModel(GeminiStub):
         body, headers = self.requests[number]["body"], self.requests[number]["headers"]
         agent, invocation, step = _question(body)
         nonce = f"~{uuid.uuid4().hex[:8]}"
+        dice = random.Random(f"{invocation}/{agent}/{step}")  # noqa: S311 - dice are no secrets
         text, calls = SCRIPTS[agent][step]
         note(
             self.folder.asked,
@@ -84,7 +85,7 @@ class CampaignModel(GeminiStub):
         content = {"role": "model", "parts": parts}
         return {
             "body": answer(content=content, finishReason="STOP"),
-            "delay": random.uniform(*DELAYS.get(agent, (0.01, 0.15))),  # noqa: S311 - dice are no secrets
+            "delay": dice.uniform(*DELAYS.get(agent, (0.01, 0.15))),
         }
 
 

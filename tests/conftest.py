@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, core as hypothesis_core, settings
+from hypothesis.internal.conjecture import providers
 from temporalio.client import Client
 from temporalio.worker._workflow import _WorkflowWorker
 
@@ -22,18 +23,29 @@ from durable_adk.embedded.server import DYNAMIC_CONFIG
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
-from tests.support import s3 as s3_support
+from tests.support import s3 as s3_support, sampling, seeds
 from tests.support.made_tables import tables_copied
 from tests.support.postgres import Databases, running
 from tests.support.redis import RedisServer, running as redis_running
-from tests.support.replay import replay_all
-from tests.support.sampling import SAMPLE, VARIABLE, is_taken
+from tests.support.replay import began, replay_all
 
-BUSY: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-"""For properties of a process that may be kept from running: slow is not wrong."""
-settings.register_profile("all", settings.default, **BUSY)
+PROPERTIES: dict[str, Any] = {
+    # A process may be kept from running: slow is not wrong.
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    # The same examples at every run, unless a seed is given (tests/support/seeds.py).
+    "derandomize": seeds.SEED is None,
+    "database": None,
+    "print_blob": True,
+}
+settings.register_profile("all", settings.get_profile("default"), **PROPERTIES)
 settings.load_profile("all")
-settings.register_profile("quick", max_examples=20, **BUSY)
+settings.register_profile("quick", max_examples=20, **PROPERTIES)
+hypothesis_core.global_force_seed = seeds.SEED
+if seeds.SEED is None:
+    # Hypothesis also tries the constants of modules that have been imported: with each change of
+    # the code, and each test that ran before, its examples would be others.
+    pytest.MonkeyPatch().setattr(providers, "_get_local_constants", providers.Constants)
 MakeRunner = Callable[..., Awaitable[Runner]]
 FIRST = (
     *("interop", "server", "samples", "simulation", "scenarios", "adk", "mutants", "chaos", "e2e"),
@@ -41,7 +53,7 @@ FIRST = (
 )
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
 REPLAYED = 3
-"""Of how many histories a run replays one at its end: all take a twelfth of its CPU time."""
+"""A run replays at its end what one in so many tests began: all take a twelfth of its CPU time."""
 REPLAYING = 900.0
 """Seconds for them; two minutes are too few on a busy machine."""
 
@@ -75,8 +87,19 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_report_header() -> str:
-    """Say how to take the same tests again."""
-    return f"sample: {VARIABLE}={SAMPLE}"
+    """Say how to take the same tests again, and draw the same in them."""
+    return f"sample and seed: {_drawn()}"
+
+
+def _drawn() -> str:
+    seed = "" if seeds.SEED is None else f" {seeds.VARIABLE}={seeds.SEED}"
+    return f"{sampling.VARIABLE}={sampling.SAMPLE}{seed}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Say it below what failed: the first lines may be far away."""
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        terminalreporter.write_line(f"To draw the same again: {_drawn()}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -99,7 +122,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_taken(item: pytest.Item) -> bool:
-    return all(is_taken(item.name, *mark.args) for mark in item.iter_markers("sampled"))
+    shares = (mark.args[0] for mark in item.iter_markers("sampled"))
+    taken = all(sampling.is_taken(item.name, share) for share in shares)
+    return taken or item.nodeid in seeds.TAKEN
 
 
 def _place_in_line(item: pytest.Item) -> int:
@@ -112,7 +137,8 @@ def _place_in_line(item: pytest.Item) -> int:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Give a process's last test the time for what ends with it: histories are replayed."""
+    """Note whose histories begin; give a process's last test the time for replaying them."""
+    began(item.nodeid, all_replayed=item.get_closest_marker("replayed") is not None)
     if nextitem is None:
         # Before its own, if it has one: the closest counts.
         item.add_marker(pytest.mark.timeout(REPLAYING), append=False)
@@ -211,7 +237,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Temp
 
 @pytest.fixture(scope="session")
 async def client(server: TemporalServer) -> AsyncIterator[Client]:
-    """A client; at the end one in `REPLAYED` of the histories the tests made is replayed (F42)."""
+    """A client; at the end histories that the tests made are replayed, see `REPLAYED` (F42)."""
     connected = await connect(server.address)
     yield connected
     await replay_all(connected, of=REPLAYED)

@@ -1,7 +1,6 @@
 """Conversations that are made up, played by google-adk too."""
 
 import asyncio
-import os
 import re
 from collections.abc import Iterator
 
@@ -189,12 +188,7 @@ def _plays(described: Described, google_adk: GoogleAdk, *, left_out: str = "$^")
     check(described, ours, google_adk.ask(described=described), left_out=left_out)
 
 
-DERANDOMIZE = not os.environ.get("EXPLORE")
-"""The same conversations at every run, so that a failure is due to a change. ``EXPLORE=1`` makes up
-others, to look for differences that nobody knows."""
-
-
-@settings(max_examples=examples(40), derandomize=DERANDOMIZE)
+@settings(max_examples=examples(40))
 @given(described=conversations())
 def test_a_made_up_conversation_goes_as_in_google_adk(
     described: Described, google_adk: GoogleAdk
@@ -203,7 +197,7 @@ def test_a_made_up_conversation_goes_as_in_google_adk(
     _plays(described, google_adk)
 
 
-@settings(max_examples=examples(75), derandomize=DERANDOMIZE)
+@settings(max_examples=examples(75))
 @given(described=waiting_conversations())
 def test_what_waits_for_the_user_goes_as_in_google_adk(
     described: Described, google_adk: GoogleAdk
@@ -212,7 +206,7 @@ def test_what_waits_for_the_user_goes_as_in_google_adk(
     _plays(described, google_adk, left_out=r"hooks")
 
 
-@settings(max_examples=examples(75), derandomize=DERANDOMIZE)
+@settings(max_examples=examples(75))
 @given(described=transferring_conversations())
 def test_agents_hand_over_as_in_google_adk(described: Described, google_adk: GoogleAdk) -> None:
     """Up and down; but after_agent is called here, and the tool stands behind the others."""
@@ -221,7 +215,7 @@ def test_agents_hand_over_as_in_google_adk(described: Described, google_adk: Goo
     _plays(described, google_adk, left_out=left_out)
 
 
-@settings(max_examples=examples(60), derandomize=DERANDOMIZE)
+@settings(max_examples=examples(60))
 @given(described=failing_conversations())
 def test_what_raises_is_told_as_in_google_adk(described: Described, google_adk: GoogleAdk) -> None:
     """To the caller, the hooks and the session."""

@@ -18,12 +18,13 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all of these to `make test-all`, and two of three to the runs of other commits."""
+    """Leave all of these to `make test-all`, and two of three to `make explore`."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.thorough)
-            if item.path.name != MATRIX:  # which draws its cells itself
-                item.add_marker(pytest.mark.sampled(3))
+            item.add_marker(pytest.mark.replayed)
+            # The matrix draws its cells itself.
+            item.add_marker(pytest.mark.sampled(1 if item.path.name == MATRIX else 3))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from hypothesis import given, settings, strategies as st
 from tests.adk.generated import Described
 from tests.adk.google_adk import GoogleAdk
 from tests.adk.test_generated import (
-    DERANDOMIZE,
     check,
     conversations,
     failing_conversations,
@@ -38,7 +37,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(30), derandomize=DERANDOMIZE)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_a_made_up_conversation_goes_as_by_google_adks_runner(
     kind: str, data: st.DataObject, google_adk: GoogleAdk, interop: GoogleAdk

@@ -23,6 +23,7 @@ from tests.scenarios.scenario import Scenario
 from tests.scenarios.stores import shared_stores
 from tests.scenarios.worker_main import Order
 from tests.support.preload import PRELOAD
+from tests.support.seeds import KILLS
 
 LAST_BREATH = 30
 """Seconds that a worker which is to be killed may outlive its conversation."""
@@ -168,7 +169,8 @@ class Killed:
 
     def _doom(self, scenario: Scenario, queue: str, length: int) -> Order:
         """When the first worker dies; the same for the same seed and scenario."""
-        dice = random.Random(f"{self._seed}/{scenario.name}")
+        seed = self._seed or KILLS.get(scenario.name, 0)
+        dice = random.Random(f"{seed}/{scenario.name}")
         return Order(
             scenarios=(scenario.name,),
             queue=queue,

@@ -1,8 +1,6 @@
 """Every scenario in every mode (issue 3: how it is proven)."""
 
 import asyncio
-import os
-import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -17,11 +15,11 @@ from tests.scenarios.catalogue import BY_NAME, SCENARIOS
 from tests.scenarios.modes import InProcess, Killed, Mode, OnTemporal, World, played
 from tests.scenarios.outcome import Outcome, check_chunks, check_log, check_script, check_tools
 from tests.scenarios.scenario import Scenario
+from tests.support import seeds
+
+pytestmark = pytest.mark.replayed
 
 MODES = ("in_process", "temporal", "uncached", "rolled", "killed")
-SEED = "SCENARIO_SEED"
-"""Variable that draws the same moments for the kills again."""
-
 QUICK = {"in_process": len(SCENARIOS), "temporal": len(SCENARIOS), "killed": 8}
 """How many of each mode's scenarios are part of `make test`."""
 
@@ -83,7 +81,7 @@ class Suite:
 @pytest.fixture(scope="module")
 def seed() -> int:
     """What the moments of the kills are drawn from."""
-    return int(os.environ.get(SEED) or random.randrange(10**6))
+    return seeds.SEED or 0
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +113,7 @@ async def suite(
         stack.push_async_callback(suite.close)
         yield suite
     took = ", ".join(f"{mode} after {seconds:.1f} s" for mode, seconds in suite.seconds.items())
-    _tell(request.config, f"\nScenarios: {took}; {SEED}={seed}")
+    _tell(request.config, f"\nScenarios: {took}; {seeds.VARIABLE}={seed}")
 
 
 def _tell(config: pytest.Config, line: str) -> None:
@@ -144,7 +142,7 @@ async def test_a_conversation_does_not_depend_on_how_it_is_run(
     workflow before every model call (D10), and with the worker killed after an event; nothing is
     lost, doubled or left open, and no call is given a second key.
     """
-    print(f"{SEED}={seed}")  # noqa: T201  # shown with a failure
+    print(f"{seeds.VARIABLE}={seed}")  # noqa: T201  # shown with a failure
     outcome = await suite.outcome(mode, scenario)
     reference = await suite.outcome(MODES[0], scenario)
     print(*outcome.interrupted)  # noqa: T201

@@ -10,6 +10,7 @@ import pytest
 
 from durable_adk.agents import LlmAgent
 from tests.support.http_server import IDS, TIMEOUT, USERS, placed, read, session
+from tests.support.seeds import dice
 from tests.support.streams import StreamingModel
 
 pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
@@ -82,13 +83,11 @@ async def test_streams_that_are_cut_anywhere_have_no_gap_and_no_repeat(client, t
     """Of many runs at once, beside readers who never read; from either of two servers."""
     turn = [*WORDS, "".join(WORDS)]
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")  # noqa: T201  # shown with a failure
-    chance = random.Random(seed)
+    chance = dice("test_many_readers")
     async with placed(client, tmp_path, agent) as place, asyncio.timeout(4 * TIMEOUT):
         servers = [await place.server() for _ in range(2)]
         urls = [http.base_url for http in servers]
-        names = [f"run-{seed}-{number}" for number in range(RUNS)]
+        names = [f"cut-run-{number}" for number in range(RUNS)]
         for name in names:
             await session(servers[0], name)
 

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from durable_adk.tools import ToolContract
+from tests.support.seeds import CELLS
 
 ROOT = Path(__file__).parents[2]
 INVOCATION, RIVAL = "run", "rival"
@@ -125,12 +126,15 @@ class Case:
 def cases(choice: str) -> list[Case]:
     """All cells, or a sixth of them: for every failpoint an action and a store that a seed draws.
 
+    Whatever the seed, those of `CELLS` are among them.
+
     Args:
         choice: ``all``, or a seed.
     """
     every = [Case(*cell) for cell in product(failpoints(), ACTIONS, STORES)]
     if choice == ALL:
         return every
-    drawn = random.Random(choice)
-    chosen = {name: (drawn.choice(ACTIONS), drawn.choice(STORES)) for name in failpoints()}
-    return [case for case in every if chosen[case.failpoint] == (case.action, case.store)]
+    drawn = (random.Random(f"{choice}/{name}") for name in failpoints())
+    pairs = [(dice.choice(ACTIONS), dice.choice(STORES)) for dice in drawn]
+    chosen = {str(Case(name, *pair)) for name, pair in zip(failpoints(), pairs, strict=True)}
+    return [case for case in every if str(case) in chosen | CELLS]
