@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 ADK := $(VENV)/adk/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-thorough test-all check fmt bench bench-scale dist lock simulate matrix pins mutants chaos chaos-crowd chaos-long clean
+.PHONY: help install demo test test-thorough test-all explore check fmt bench bench-scale dist lock simulate matrix pins mutants chaos chaos-sqlite chaos-postgres chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -37,6 +37,9 @@ $(ADK): pyproject.toml | $(STAMP)
 demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 	@$(BIN)/durable-adk demo
 
+# The gate is test, test-thorough, test-all and chaos: nothing in it is drawn, so that a failure is due
+# to a change. What it takes is in tests/support/seeds.py; `make explore` draws other things.
+
 # Tests wait for half of their time: on two cores, four processes are done sooner than two. Each has
 # servers of its own, and takes a gigabyte. tests/conftest.py puts the longest files first.
 PROCESSES ?= 4
@@ -52,6 +55,11 @@ test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every 
 # is found in set-up and at the end, such as a history that does not replay (tests/conftest.py).
 test-all: $(STAMP) $(ADK) ## Run all tests
 	$(PYTEST) || { test $$? -eq 1 && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+
+SECONDS ?= 600
+
+explore: $(STAMP) $(ADK) ## Draw faults, samples and examples for SECONDS=600, or again with SEED=
+	$(BIN)/python -m tests.explore --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP) $(ADK) ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .
@@ -76,10 +84,13 @@ bench-scale: $(STAMP) ## How throughput grows with workers, and what ends it
 CAMPAIGN := $(BIN)/python -W ignore:XDG_RUNTIME_DIR -m campaign
 HOURS ?= 3
 
-STORE ?= both
+chaos: chaos-sqlite chaos-postgres ## A minute of real faults on each store, always the same
 
-chaos: $(STAMP) ## A minute of real faults on both stores or STORE=sqlite, and the auditor
-	$(CAMPAIGN) --seconds 60 --store $(STORE)
+chaos-sqlite: $(STAMP) ## On SQLite only, and the auditor
+	$(CAMPAIGN) --seed 412583 --store sqlite --seconds 60
+
+chaos-postgres: $(STAMP) ## On PostgreSQL only, and the auditor
+	$(CAMPAIGN) --seed 307468 --store postgres --seconds 60
 
 chaos-crowd: $(STAMP) ## 500 invocations on PostgreSQL, four workers and the store killed
 	$(CAMPAIGN) --size crowd --store postgres --seconds 180 --gap 2.5 --quiet 400

@@ -20,6 +20,7 @@ QUICK = settings(
     suppress_health_check=list(HealthCheck),
     database=None,
 )
+pytestmark = pytest.mark.property
 STREAMS = ("/changes", "/events", "/run_sse")
 """Ends of the paths whose responses may have no end."""
 

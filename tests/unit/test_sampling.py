@@ -1,8 +1,20 @@
-"""Which share of a matrix a run of the tests takes."""
+"""Which share of a matrix a run of the tests takes, and what is drawn in it."""
+
+import ast
+import datetime as dt
+import os
+import re
+from collections.abc import AsyncIterator, Iterable
+from inspect import getsource
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import core, given, settings, strategies as st
+from hypothesis.internal.conjecture import providers
 
-from tests.support import sampling
+from tests.support import matrix_cases, replay, sampling, seeds
+from tests.support.required import ROOT
 
 
 @pytest.mark.parametrize("of", [2, 3, 9])
@@ -24,3 +36,121 @@ def test_all_takes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what no number would take."""
     monkeypatch.setattr(sampling, "ALL", True)
     assert all(sampling.is_taken(str(name), 9) for name in range(20))
+
+
+@pytest.mark.parametrize("module", [sampling, seeds], ids=["sampling", "seeds"])
+def test_nothing_but_two_variables_is_read(module: ModuleType) -> None:
+    """No commit, clock or chance: every checkout takes the same sample, and draws the same."""
+    nodes = list(ast.walk(ast.parse(getsource(module))))
+    imported = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    imported |= {f"{node.module}" for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert imported <= {"os", "zlib", "random", "tests.support.seeds"}
+    reads = {ast.unparse(node) for node in nodes if isinstance(node, ast.Call)}
+    outside = [call for call in reads if re.match(r"os\.|open\(|random\.|Path", call)]
+    assert all(call.startswith("os.environ.get(VARIABLE") for call in outside)
+    assert not [node for node in nodes if isinstance(node, ast.Name) and node.id == "__file__"]
+
+
+def test_the_gate_takes_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a variable the sample is the one that is written down."""
+    monkeypatch.delenv(sampling.VARIABLE, raising=False)
+    found: dict[str, object] = {}
+    exec(getsource(sampling), found)  # noqa: S102  # imported again, it would be another for all
+    assert found["SAMPLE"] == seeds.SAMPLE == os.environ[sampling.VARIABLE]
+    assert found["ALL"] is False
+
+
+def test_the_gates_campaigns_have_seeds() -> None:
+    """`make chaos` has a fixed seed for each store, and CI draws nothing."""
+    rule = r"^(test[-\w]*|chaos-sqlite|chaos-postgres):.*\n((?:\t.*\n)+)"
+    gate = dict(re.findall(rule, _text("Makefile"), re.MULTILINE))
+    assert {"test", "test-all", "test-thorough"} <= gate.keys()
+    assert "\nchaos: chaos-sqlite chaos-postgres " in _text("Makefile")
+    campaigns = [line for line in "".join(gate.values()).splitlines() if "$(CAMPAIGN)" in line]
+    assert {re.sub(r"^\t| --seconds \d+", "", line) for line in campaigns} == {
+        f"$(CAMPAIGN) --seed {numbers[0]} --store {store}"
+        for store, numbers in seeds.CAMPAIGNS.items()
+    }
+    assert not re.search(r"\$RANDOM|\bgit\b|\bdate\b|shuf|urandom", "".join(gate.values()))
+    script = _text(".ci/run")
+    assert not re.search(r"\$\{?RANDOM|git rev-parse|\$\(date|shuf|urandom|-m campaign", script)
+    assert re.search(r"^make .*\bchaos\b", script, re.MULTILINE)
+
+
+async def test_histories_are_chosen_by_the_names_of_their_tests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever their ids: all runs of a workflow belong to the test that was running at first."""
+    names = [f"tests/{file}.py::test_{number}" for file in "ab" for number in range(9)]
+    replayed = "tests/a.py::test_3"
+    noted = [replay.Began(10.0 * at, name, name == replayed) for at, name in enumerate(names, 1)]
+    monkeypatch.setattr(replay, "_TESTS", noted)
+    chosen = {name for name in names if sampling.is_taken(name, 3)} | {replayed}
+    for draw in ("x", "y"):
+        # Each is followed by another run of the same workflow, when other tests are running.
+        server = _Server(
+            _run(draw + name, 10 * at + later)
+            for at, name in enumerate(names, 1)
+            for later in (1, 26)
+        )
+        found = [run.id for run in await replay._executions(server, 3)]
+        assert sorted(found) == sorted(2 * [draw + name for name in chosen])
+        of_the_file = {run.id for run in await replay._executions(server, None)}
+        assert of_the_file == {draw + name for name in names if name.startswith("tests/b.py")}
+
+
+def _run(name: str, second: int) -> Any:
+    start = dt.datetime.fromtimestamp(second, dt.UTC)
+    return SimpleNamespace(id=name, task_queue="q", start_time=start)
+
+
+class _Server:
+    """Lists runs, in the place of a client."""
+
+    def __init__(self, runs: Iterable[Any]) -> None:
+        self._runs = list(runs)
+
+    async def list_workflows(self, kinds: str) -> AsyncIterator[Any]:
+        """See `Client`."""
+        for run in self._runs:
+            yield run
+
+
+def _text(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def test_cells_depend_on_no_other_failpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new failpoint changes nothing in what is done at the others; each has one cell."""
+    before = matrix_cases.cases("5")
+    points = matrix_cases.failpoints()
+    assert {case.failpoint for case in before} == set(points)
+    monkeypatch.setattr(matrix_cases, "failpoints", lambda: ["new.before", *points])
+    assert [one for one in matrix_cases.cases("5") if one.failpoint != "new.before"] == before
+    assert len(before) == len(points)
+
+
+@pytest.mark.skipif(seeds.SEED is not None, reason="what is drawn now is what is not wanted there")
+def test_the_gates_examples_do_not_depend_on_what_has_been_imported() -> None:
+    """A property is tried with the same examples in any process, and after any other change."""
+    shown: list[list[int]] = []
+    kept = providers._local_constants.integers
+    for constants in ((), (412583, 307468)):
+        kept.update(constants)
+        shown.append(_examples())
+    kept.clear()
+    assert shown[0] == shown[1]
+    assert core.global_force_seed is None
+    assert (settings.default.derandomize, settings.default.database) == (True, None)
+
+
+def _examples() -> list[int]:
+    made: list[int] = []
+
+    @settings(max_examples=200)
+    @given(st.integers(0, 10**6))
+    def collect(number: int) -> None:
+        made.append(number)
+
+    collect()
+    return made
