@@ -54,6 +54,7 @@ from tests.support.gates import GATES, listener, until_begun
 from tests.support.http_server import Place, absent_worker, placed
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
+from tests.support.waiting import PATIENCE
 
 BOB = "00112233445566778899aabbccddeeff"
 PAID: list[int] = []
@@ -383,7 +384,7 @@ async def test_a_message_waits_for_a_worker(client, tmp_path, monkeypatch):
     async with (
         place_of(client, tmp_path) as place,
         absent_worker(place, late) as come,
-        asyncio.timeout(40),
+        asyncio.timeout(PATIENCE),
     ):
         http = await place.server()
         async with connected(http, streaming=False) as agent, connected(http) as other:
@@ -400,7 +401,7 @@ async def test_a_message_waits_for_a_worker(client, tmp_path, monkeypatch):
 async def until_told(place: Place, task) -> None:
     """Wait until a task that works knows of a message that steers it."""
     key = await key_of(place, task)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await place.sessions.read_notes(key, invocation_id=task.id, kind=NOTIFIED):
             await asyncio.sleep(0.02)
 

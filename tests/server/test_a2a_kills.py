@@ -30,6 +30,7 @@ from tests.support.commands import Terminal
 from tests.support.http_server import placed
 from tests.support.receiver import receiving
 from tests.support.streams import StreamingModel, a_call
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 PAID: list[int] = []
@@ -60,7 +61,7 @@ async def test_a_task_survives_its_servers(client, server, terminal, tmp_path):
     turns = [[a_call("pay", amount=3)], ["one ", gate, "two", "one two"]]
     tools = [FunctionTool(pay, require_confirmation=True)]
     agent = LlmAgent(name="a", model=StreamingModel(turns=turns), tools=tools)
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(90):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         (first, here), (second, there), (_, last) = [
             await started(terminal, place, server) for _ in range(3)
         ]
@@ -109,7 +110,7 @@ async def test_a_notification_survives_its_server(client, server, terminal, tmp_
     webhooks = Webhooks(push_hosts=("127.0.0.1",))
     with receiving(signed=False) as receiver:
         config = TaskPushNotificationConfig(url=receiver.url, token="t")  # noqa: S106 - of this test
-        async with placed(client, tmp_path, agent, webhooks) as place, asyncio.timeout(90):
+        async with placed(client, tmp_path, agent, webhooks) as place, asyncio.timeout(PATIENCE):
             task_id = ""
             servers = [await started(terminal, place, server) for _ in gates]
             for gate, (process, here) in zip(gates, servers, strict=True):

@@ -34,6 +34,7 @@ from tests.support.http_server import Place, placed
 from tests.support.receiver import Receiver, receiving
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel
+from tests.support.waiting import PATIENCE
 
 HOSTS = ["127.0.0.1"]
 CANARY = "canary-of-the-token"
@@ -85,7 +86,7 @@ def hook(receiver: Receiver, name: str = "", task: str = "") -> TaskPushNotifica
 
 async def arrived(receiver: Receiver, number: int) -> list[StreamResponse]:
     """What was received, once there is so much."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while len(receiver.received) < number:
             await asyncio.sleep(0.02)
     found = [{**one} for one in receiver.received]
@@ -180,7 +181,7 @@ async def test_a_deletion_stops_what_is_on_its_way(client, tmp_path, receiver):
         connected(await serving(place), streaming=False) as agent,
     ):
         task = await task_of(agent, said("hi"), push=hook(receiver, "one"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not receiver.ids:
                 await asyncio.sleep(0.02)
         gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="one")

@@ -29,6 +29,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import placed
 from tests.support.scripts import call
+from tests.support.waiting import PATIENCE
 
 CARD = "/a2a/{app_name}/.well-known/agent-card.json"
 PUBLIC = {
@@ -182,7 +183,7 @@ async def test_nobody_fills_the_memory_without_a_token(app: FastAPI) -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         for method, path, _ in routes(app):
             known = bearer(TOKEN) if (method, path) == ("GET", "/invocations") else {}
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await client.request(
                     method, filled(path, "bob"), headers=headers | known, content=endless()
                 )

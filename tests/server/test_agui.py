@@ -30,6 +30,7 @@ from tests.support.http_server import (
 )
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
+from tests.support.waiting import PATIENCE
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 PATH = "/agui/app"
@@ -103,7 +104,7 @@ async def test_a_front_ends_headers_count(client, tmp_path):
     """The same Idempotency-Key follows the first run, whatever its `runId`; When-Busy counts."""
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http, key = await place.server(), {"Idempotency-Key": uuid.uuid4().hex}
         async with streamed(http, PATH, body(), **key) as stream:
             while (await anext(stream)).data["type"] != "STATE_SNAPSHOT":
@@ -139,7 +140,7 @@ async def test_a_run_waits_for_a_worker(client, tmp_path, monkeypatch):
     async with (
         placed(client, tmp_path, agent) as place,
         absent_worker(place, agent) as come,
-        asyncio.timeout(40),
+        asyncio.timeout(PATIENCE),
     ):
         http = await place.server()
         waiting = asyncio.create_task(events(http, body()))

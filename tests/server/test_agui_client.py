@@ -14,6 +14,7 @@ from tests.support.http_server import placed
 from tests.support.packages import install_packages
 from tests.support.required import has_program
 from tests.support.streams import StreamingModel, a_call
+from tests.support.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.thorough,
@@ -69,7 +70,7 @@ async def test_a_front_end_resumes_a_run_when_its_server_is_killed(
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        async with placed(client, tmp_path, agent) as place, asyncio.timeout(90):
+        async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
             (first, here), (_, there) = [await started(terminal, place, server) for _ in range(2)]
             front_end = FrontEnd(process)
             front_end.order(here, "run-1", say="Refund me.")

@@ -16,6 +16,7 @@ from durable_adk.wire.answer_token import AnswerToken
 from tests.server.test_authentication import OTHER, bearer, settings_for
 from tests.support.http_server import IDS, Place, message, placed, read, session
 from tests.support.scripts import call
+from tests.support.waiting import PATIENCE
 
 KEY = "k" * 32
 
@@ -117,7 +118,7 @@ async def test_an_approval_says_whose_it_is(place):
     path = f"/invocations/{first['invocationId']}/answers"
     both = await asyncio.gather(http.post(path, json=body), http.post(path, json=body))
     assert [one.status_code for one in both] == [202, 202]  # one of them is the same again
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (await http.get(f"/invocations/{first['invocationId']}")).json()["status"] != (
             "completed"
         ):

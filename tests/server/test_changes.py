@@ -13,6 +13,7 @@ from durable_adk.server.routes.changes import StatusChanges
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from tests.support.waiting import PATIENCE
 
 
 class Store:
@@ -69,7 +70,7 @@ async def first_of(store: Store, *names: str, failures: int = 0) -> str:
     store.failures = failures
     for name in names:
         store.add(name)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         item = await anext(entries)
     await entries.aclose()
     assert isinstance(item, StatusItem)
@@ -91,7 +92,7 @@ async def test_a_deleted_session_is_told(store: Store, monkeypatch: pytest.Monke
     others = await told_of.follow(None, "another")
     entries = await told_of.follow(None, "u")
     hidden = asyncio.ensure_future(anext(others))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         store.add("c", "c")  # "a" is not among the newest any more
         assert isinstance(await anext(entries), StatusItem)
         del store.records[1]  # "b", and "a" is back
@@ -112,7 +113,7 @@ async def test_an_app_that_is_looked_at_no_more_has_lost_no_session(store: Store
     store.add("a", "a", "other")
     store.add("b", "b")
     entries = await changes_of(store).follow(None, None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         store.add("c", "c")
         assert isinstance(await anext(entries), StatusItem)
         store.served["app"] = None
@@ -131,7 +132,7 @@ async def test_the_last_session_of_an_app_is_told(store: Store) -> None:
     store.add("a", "a")
     store.add("b", "b", "other")
     entries = await changes_of(store).follow(None, None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         store.add("c", "c", "other")
         assert isinstance(await anext(entries), StatusItem)
         del store.records[0]  # "a"

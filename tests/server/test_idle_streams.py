@@ -30,6 +30,7 @@ from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, ses
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.sql import polling, postgres as store
 from tests.support.postgres import HAS_POSTGRES
+from tests.support.waiting import PATIENCE
 
 KEY = SessionKey("idle-streams", "u", "s")
 NEVER = 1000.0
@@ -108,7 +109,7 @@ class Stream:
 
     async def until(self, *items: str) -> None:
         """Wait until the last items are these."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while tuple(self.items[-len(items) :]) != items:
                 self._news.clear()
                 await self._news.wait()
@@ -221,7 +222,7 @@ async def test_a_deleted_session_ends_its_streams(stores, kind, again):
         await writer.delete_session(**KEY._asdict())
         if again:
             await writer.create_session(**KEY._asdict())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await stream.task
         missing = SessionNotFoundError if kind == "session" else InvocationNotFoundError
         assert isinstance(stream.ended, missing)
@@ -244,7 +245,7 @@ async def test_chunks_arrive_after_an_idle_time(stores, kind):
         partial = PartialEvent(
             key=KEY, invocation_id="one", event=chunk, attempt=1, index=0, revision=2
         )
-        async with asyncio.timeout(10):  # the stream subscribes after the status
+        async with asyncio.timeout(PATIENCE):  # the stream subscribes after the status
             while stream.items[-1] != "~hi":
                 channel.publish(partial)
                 await asyncio.sleep(0.05)
@@ -256,7 +257,7 @@ async def test_an_expired_lease_is_found(stores):
     reader, writer = stores
     await opened(writer, ttl=0.5)
     async with streamed(of("invocation", reader), "one.0", "running") as stream:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await stream.task
         assert isinstance(stream.ended, InvocationTerminatedError)
 
@@ -320,8 +321,8 @@ async def test_an_idle_stream_keeps_no_event(stores, kind):
     response = EventStream(services, Reading(of(kind, reader)), ITEMS)
     stream = asyncio.create_task(response({}, never.wait, send))
     try:
-        await asyncio.wait_for(told.wait(), 10)
-        async with asyncio.timeout(10):
+        await asyncio.wait_for(told.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
             while kept():  # it has sent the last item, and does not wait yet
                 await asyncio.sleep(0.02)
     finally:
@@ -383,7 +384,7 @@ async def test_idle_streams_run_no_statements(stores):
 
 async def _quiet() -> None:
     """Wait until nothing is read for a moment."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with counted() as run:
                 await asyncio.sleep(0.3)

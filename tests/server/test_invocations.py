@@ -32,6 +32,7 @@ from tests.support.http_server import (
 )
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel, a_call
+from tests.support.waiting import PATIENCE
 
 
 def pay(amount: int) -> str:
@@ -86,7 +87,7 @@ async def start(http: httpx.AsyncClient, text: str = "hi", **more: object) -> di
 
 async def reached(http: httpx.AsyncClient, name: str, status: str) -> dict:
     """Wait until an invocation has a status; all that is known of it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = (await http.get(f"/invocations/{name}")).json()
             if found.get("status") == status:
@@ -237,7 +238,7 @@ async def test_an_update_starts_one_run_however_often_it_is_sent(client, tmp_pat
     turns = [[a_call("ask", question="?")], ["Done."], [gate, "Slow."], ["Heard."], ["Oh."]]
     agent = LlmAgent(name="a", model=StreamingModel(turns=turns), tools=TOOLS)
     known = settings_for().model_dump(include={"tokens", "operators"})
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(40):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server(settings=known)
         http.headers.update(bearer(TOKEN))
         users = "/apps/app/users/alice/sessions"
@@ -276,7 +277,7 @@ async def test_a_reader_reads_through_a_pause(pays):
     await session(http)
     name = (await start(http))["invocationId"]
     seen = []
-    async with asyncio.timeout(20), streamed(http, f"/invocations/{name}/events") as stream:
+    async with asyncio.timeout(PATIENCE), streamed(http, f"/invocations/{name}/events") as stream:
         async for one in stream:
             seen.append(brief(one))
             if seen[-1] == "(paused)":
@@ -338,7 +339,7 @@ async def test_the_changes_of_all_sessions_are_streamed(client, tmp_path):
     async with place_of(client, tmp_path, "Hello.") as place:
         http = await place.server()
         await session(http)
-        async with asyncio.timeout(20), streamed(http, "/changes") as stream:
+        async with asyncio.timeout(PATIENCE), streamed(http, "/changes") as stream:
             await asyncio.sleep(0)
             name = (await start(http))["invocationId"]
             async for one in stream:
@@ -356,7 +357,7 @@ async def test_a_session_is_streamed_with_all_its_runs(client, tmp_path):
         http = await place.server()
         await session(http)
         seen = []
-        async with asyncio.timeout(20), streamed(http, f"{USERS}/s/events") as stream:
+        async with asyncio.timeout(PATIENCE), streamed(http, f"{USERS}/s/events") as stream:
             await start(http, "one")
             async for one in stream:
                 seen.append(brief(one))
@@ -391,7 +392,7 @@ async def test_an_idle_session_wakes_its_readers(client, tmp_path, idle):
     async with place_of(client, tmp_path, "Hello.") as place:
         http = await place.server()
         await session(http)
-        async with asyncio.timeout(20), streamed(http, f"{USERS}/s/events") as stream:
+        async with asyncio.timeout(PATIENCE), streamed(http, f"{USERS}/s/events") as stream:
             await idle.wait()
             await start(http)
             seen = [brief(await anext(stream))]
@@ -409,7 +410,7 @@ async def test_an_answer_wakes_the_readers_of_a_pause(client, tmp_path, idle):
         await reached(http, name, "paused")
         (asked,) = (await http.get("/pending")).json()["pending"]
         path = f"/invocations/{name}"
-        async with asyncio.timeout(20), streamed(http, f"{path}/events") as stream:
+        async with asyncio.timeout(PATIENCE), streamed(http, f"{path}/events") as stream:
             await idle.wait()
             body = {"callId": asked["callId"], "confirmed": True}
             assert (await http.post(f"{path}/answers", json=body)).status_code == 202
@@ -535,7 +536,7 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
     monkeypatch.setattr(acceptance, "_STARTED", 0.3)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         await start(http, "first")
@@ -579,7 +580,7 @@ async def test_a_message_that_waits_is_its_senders(client, tmp_path, monkeypatch
     monkeypatch.setattr(acceptance, "_STARTED", 0.3)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server(settings=settings_for().model_dump(exclude_unset=True))
         body = {"appName": "app", "userId": "bob", "sessionId": "s", "createSession": True}
         for text in ("first", "second"):
@@ -682,7 +683,7 @@ async def test_a_steering_that_temporal_has_not_is_not_accepted(client, tmp_path
     """Status 503, so the caller sends the message again."""
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "Done."]]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         name = (await start(http))["invocationId"]

@@ -35,6 +35,7 @@ from durable_adk.wire.messages import InvocationRequest
 from tests.server.test_invocations import reached, start
 from tests.support.http_server import Place, placed, session
 from tests.support.scripts import call
+from tests.support.waiting import PATIENCE
 
 
 def add(a: int, b: int) -> int:
@@ -156,7 +157,7 @@ async def test_few_look_at_a_time_and_what_cannot_start_is_named(
 
     with pytest.raises(NoWorkerError, match=r"with agents\.2\. Make a version current: temporal"):
         await look()
-    async with AsyncExitStack() as stack, asyncio.timeout(10):
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
         for _ in range(4):
             await stack.enter_async_context(services.rebuilds)
         with pytest.raises(RateLimitError, match="try again"):

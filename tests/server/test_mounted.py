@@ -15,6 +15,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.server.app import app as application, lifespan
 from durable_adk.server.settings import ServerSettings
 from tests.support.http_server import Place, brief, message, placed, read, session, streamed
+from tests.support.waiting import PATIENCE
 
 
 @asynccontextmanager
@@ -35,7 +36,7 @@ async def mounted(place: Place, folder: Path) -> AsyncGenerator[tuple[httpx.Asyn
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/agents"
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as http:
             yield http, agents
     finally:
         server.should_exit = True
@@ -49,7 +50,7 @@ async def test_a_mounted_server_knows_its_prefix(client, tmp_path):
     async with (
         placed(client, tmp_path, agent) as place,
         mounted(place, tmp_path) as (http, agents),
-        asyncio.timeout(30),
+        asyncio.timeout(PATIENCE),
     ):
         redirect = await http.get("/dev-ui")
         assert redirect.headers["location"] == "/agents/dev-ui/"

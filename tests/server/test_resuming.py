@@ -22,6 +22,7 @@ from tests.support.http_server import (
 )
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel
+from tests.support.waiting import PATIENCE
 
 
 def add(a: int, b: int) -> int:
@@ -48,7 +49,7 @@ async def test_a_reader_goes_on_amid_an_answer(client, tmp_path, cut):
     whole = "".join(words)
     turn = [*words[:4], gate, *words[4:], whole]
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         first, second = await place.server(), await place.server()
         await session(first)
         name = (await first.post("/invocations", json=message("count"))).json()["invocationId"]
@@ -73,7 +74,7 @@ async def test_who_comes_late_sees_the_text_so_far(client, tmp_path):
     gates = [asyncio.Event(), asyncio.Event()]
     turn = ["It ", "is ", gates[0], "now ", gates[1], "three.", "It is now three."]
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         name = (await http.post("/invocations", json=message("add"))).json()["invocationId"]
@@ -101,7 +102,7 @@ async def test_who_comes_after_thousands_of_chunks_has_all(client, tmp_path):
     words = [f"{number} " for number in range(2_000)]
     turn = [*words, gates[0], "the ", "end", gates[1], "whole"]
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn], pause=0))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http, other = await place.server(), await place.server()
         await session(http)
         name = f"long-{uuid.uuid4()}"
@@ -156,7 +157,7 @@ async def test_every_cut_leaves_no_gap_and_no_duplicate(client, tmp_path, path):
     """After each item in turn the stream is cut, and continued at the other server."""
     replies = [call("add", a=1, b=2), call("add", a=3, b=4), "Seven."]
     agent = LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=[add])
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         servers = [await place.server(), await place.server()]
         await session(servers[0])
         started = await servers[0].post("/invocations", json=message("add"))
@@ -179,7 +180,7 @@ async def test_every_cut_leaves_no_gap_and_no_duplicate(client, tmp_path, path):
 async def test_a_status_behind_the_last_event_is_told(client, tmp_path):
     """A reader of a session who was cut before it has it after the last event's id."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["one", "two"]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         for text in ("first", "second"):
@@ -197,7 +198,7 @@ async def test_a_run_that_is_answered_goes_on(client, tmp_path):
     replies = [call("add", a=1, b=2), "Three."]
     tools = [FunctionTool(add, require_confirmation=True)]
     agent = LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=tools)
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         sent = await read(http, "/run_sse", message("add", invocationId="i"))
@@ -218,7 +219,7 @@ async def test_the_same_request_again_goes_on(client, tmp_path):
     agent = LlmAgent(
         name="a", model=ScriptedModel(replies=[call("add", a=1, b=2), "3"]), tools=[add]
     )
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         name = f"again-{uuid.uuid4()}"
@@ -253,7 +254,7 @@ async def test_a_server_that_stops_ends_its_streams(client, tmp_path):
     """With a hint when to connect again; the run goes on, and another server has it."""
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[["It ", gate, "is.", "It is."]]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         first, second = await place.server(), await place.server()
         await session(first)
         name = (await first.post("/invocations", json=message("hi"))).json()["invocationId"]

@@ -30,6 +30,7 @@ from tests.support.http_server import (
 )
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel
+from tests.support.waiting import PATIENCE
 
 WHERE = {"app_name": "app", "user_id": "u", "session_id": "s"}
 
@@ -240,7 +241,7 @@ async def answers(http: httpx.AsyncClient) -> bool:
 async def test_a_run_ends_while_its_server_stops(client, tmp_path):
     """A response that ends in time is what it would have been."""
     gate = asyncio.Event()
-    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         http = await place.server(settings={"drain_seconds": 10})
         await session(http)
         sending = asyncio.create_task(http.post("/run", json=message("hi")))
@@ -256,7 +257,7 @@ async def test_a_run_ends_while_its_server_stops(client, tmp_path):
 async def test_the_header_says_what_a_message_does_meanwhile(client, tmp_path):
     """On each route that starts a run; if header and field differ, the request is refused."""
     gate = asyncio.Event()
-    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         sending = asyncio.create_task(http.post("/run", json=message("hi")))
@@ -281,7 +282,7 @@ async def test_a_key_that_was_refused_starts_later(client, tmp_path):
     """Once the session is free, and then it has started one invocation; another message has not."""
     gate = asyncio.Event()
     talking = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
-    async with placed(client, tmp_path, talking) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, talking) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         sending = asyncio.create_task(http.post("/run", json=message("hi")))
@@ -304,7 +305,7 @@ async def test_a_key_that_was_refused_starts_later(client, tmp_path):
 async def test_a_message_that_waits_keeps_its_key(client, tmp_path):
     """Another one under it is refused before the stream begins, although neither has begun."""
     gate = asyncio.Event()
-    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         await http.post("/invocations", json=message("hi"))
@@ -321,7 +322,7 @@ async def test_a_message_that_waits_is_followed_by_its_id(client, tmp_path, monk
     monkeypatch.setattr(acceptance, "_STARTED", 0.2)
     gate = asyncio.Event()
     talking = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
-    async with placed(client, tmp_path, talking) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, talking) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         await http.post("/invocations", json=message("hi"))
@@ -343,14 +344,14 @@ async def test_a_response_does_not_wait_for_temporal(monkeypatch):
     monkeypatch.setattr(acceptance, "_CHECKED", 0.01)
     unused: Any = SimpleNamespace(client=None)
     request = InvocationRequest(app="app", user="u", session="s", message="hi", invocation_id="e")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await acceptance.check_waiting(unused, unused, SessionKey("app", "u", "s"), request)
 
 
 async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path):
     """The response says which invocation goes on, and gives no leave to repeat the message."""
     gate = asyncio.Event()
-    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         first, second = await place.server(), await place.server()
         await session(first)
         sending = asyncio.create_task(first.post("/run", json=message("hi")))
@@ -369,7 +370,7 @@ async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path
 async def test_a_run_nobody_waits_for_holds_nothing(client, tmp_path):
     """When the client has gone, the server reads no further, though nothing has happened since."""
     gate = asyncio.Event()
-    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         sending = asyncio.create_task(http.post("/run", json=message("hi")))
@@ -393,7 +394,7 @@ async def test_without_a_worker_a_run_is_not_sent_again(client, tmp_path, monkey
     async with (
         placed(client, tmp_path, agent()) as place,
         absent_worker(place, late) as come,
-        asyncio.timeout(40),
+        asyncio.timeout(PATIENCE),
     ):
         http = await place.server()
         await session(http)
@@ -423,7 +424,7 @@ async def test_without_a_worker_a_run_is_not_sent_again(client, tmp_path, monkey
 async def test_whose_session_is_deleted_is_told_so(client, tmp_path):
     """Status 409, or an item of the stream; it names the session, and says how to go on."""
     gate = asyncio.Event()
-    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         waiting = asyncio.create_task(http.post("/run", json=message("hi")))
@@ -443,7 +444,7 @@ async def test_whose_session_is_deleted_is_told_so(client, tmp_path):
 async def test_whose_run_is_cancelled_is_told_so(client, tmp_path):
     """Status 409, whether it runs or waits for its session: the server has no fault."""
     gate = asyncio.Event()
-    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         sent = [asyncio.create_task(http.post("/run", json=message("hi")))]

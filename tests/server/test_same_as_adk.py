@@ -15,6 +15,7 @@ from durable_adk.apps import App
 from durable_adk.models import LlmRequest, ScriptedModel
 from tests.support.http_server import USERS, items, message, placed
 from tests.support.required import ROOT, interpreter
+from tests.support.waiting import PATIENCE
 
 MASKED = {
     *("id", "invocationId", "timestamp", "lastUpdateTime", "createTime", "canonicalUri"),
@@ -76,7 +77,7 @@ async def both(client, tmp_path, theirs) -> AsyncIterator[list[httpx.AsyncClient
     """Clients of google-adk's server and of ours."""
     async with placed(client, tmp_path, APP) as place:
         ours = await place.server(apps=[APP])
-        async with httpx.AsyncClient(base_url=theirs, timeout=20) as other:
+        async with httpx.AsyncClient(base_url=theirs, timeout=PATIENCE) as other:
             yield [other, ours]
 
 

@@ -15,6 +15,7 @@ from durable_adk.embedded import TemporalServer
 from tests.support.commands import Terminal
 from tests.support.http_server import Place, Sent, brief, message, placed, read, session, streamed
 from tests.support.streams import StreamingModel
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 WORDS = [f"{number} " for number in range(6)]
@@ -46,10 +47,10 @@ async def test_a_reader_goes_on_when_its_server_is_killed(client, server, termin
     gate = asyncio.Event()
     turn = [*WORDS[:3], gate, *WORDS[3:], "".join(WORDS)]
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(60):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         (first, here), (_, there) = [await started(terminal, place, server) for _ in range(2)]
         before: list[Sent] = []
-        async with httpx.AsyncClient(base_url=here) as http:
+        async with httpx.AsyncClient(base_url=here, timeout=PATIENCE) as http:
             await session(http)
             made = (await http.post("/invocations", json=message("count"))).json()
             path = f"/invocations/{made['invocationId']}/events"
@@ -61,7 +62,7 @@ async def test_a_reader_goes_on_when_its_server_is_killed(client, server, termin
                             first.send_signal(signal.SIGKILL)
         assert first.wait() == -signal.SIGKILL
         gate.set()
-        async with httpx.AsyncClient(base_url=there, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=there, timeout=PATIENCE) as http:
             after = await read(http, path, last_event_id=before[-1].id or "")
     texts = [brief(one) for one in [*before, *after] if one.id]
     chunks = [text[1:] for text in texts if text.startswith("~")]

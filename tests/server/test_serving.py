@@ -13,6 +13,7 @@ from durable_adk.server.app import app
 from durable_adk.server.serving import serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService
+from tests.support.waiting import PATIENCE
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -31,7 +32,7 @@ async def connection(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Streams]:
     task = asyncio.create_task(serve(made, listening=url.set_result))
     host, port = (await url).removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         yield reader, writer
     writer.close()
     task.cancel()
@@ -70,7 +71,7 @@ async def test_a_body_that_does_not_go_on_arriving_is_not_waited_for(
     while not reader.at_eof() and await reader.readline() != b"\r\n":
         pass
     writer.write(upload(20) + b" ")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert b"HTTP/1.1" not in await reader.read()
 
 

@@ -15,6 +15,7 @@ from durable_adk.server.adk import traces
 from durable_adk.server.caller import ANYBODY, Caller
 from durable_adk.server.services import ServerServices
 from durable_adk.wire.model_request import ModelRequest
+from tests.support.waiting import PATIENCE
 
 REQUEST = "gcp.vertex.agent.llm_request"
 
@@ -78,7 +79,7 @@ async def test_the_newest_calls_of_one_session_are_rebuilt_for_an_operator(
         assert len(rebuilding.wanted) == 10
         rebuilding.hangs = True
         monkeypatch.setattr(traces, "_REBUILDING", 0.05)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert set(await trace()) == {"{}"}
         await runner.session_service.create_session(app_name="app", user_id="v", session_id="s")
         await say("v")
@@ -92,7 +93,7 @@ async def test_the_records_of_runs_are_read_at_once(rebuilding: Rebuilding) -> N
     together = asyncio.Barrier(2)
 
     async def get_invocation(_: Any, name: str) -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await together.wait()
         return SimpleNamespace(invocation_id=name, lease_owner="local")
 
