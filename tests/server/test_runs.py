@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,9 @@ from google.genai import types
 from durable_adk.agents import LlmAgent
 from durable_adk.client import temporal_backend
 from durable_adk.models import ScriptedModel
+from durable_adk.server import services as server_services
 from durable_adk.server.routes import acceptance
+from durable_adk.server.streams import Reading
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationRequest
 from tests.support.http_server import (
@@ -30,7 +33,7 @@ from tests.support.http_server import (
 )
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 WHERE = {"app_name": "app", "user_id": "u", "session_id": "s"}
 
@@ -225,30 +228,28 @@ def slow(gate: asyncio.Event) -> LlmAgent:
 
 async def running(place: Place) -> str:
     """The id of the invocation that has begun."""
-    while not (found := await place.sessions.invocations_by_time(app_name="app", limit=1)):
-        await asyncio.sleep(0.02)
+    found = await until(lambda: place.sessions.invocations_by_time(app_name="app", limit=1))
     return found[0][1].invocation_id
 
 
-async def answers(http: httpx.AsyncClient) -> bool:
-    """Whether the server takes requests."""
+async def is_silent(http: httpx.AsyncClient) -> bool:
+    """Whether the server takes no requests."""
     try:
-        return (await http.get("/health")).is_success
+        return not (await http.get("/health")).is_success
     except httpx.TransportError:
-        return False
+        return True
 
 
 async def test_a_run_ends_while_its_server_stops(client, tmp_path):
     """A response that ends in time is what it would have been."""
     gate = asyncio.Event()
     async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
-        http = await place.server(settings={"drain_seconds": 10})
+        http = await place.server(settings={"drain_seconds": PATIENCE})
         await session(http)
         sending = asyncio.create_task(http.post("/run", json=message("hi")))
         await running(place)
         place.stop(http)
-        while await answers(http):
-            await asyncio.sleep(0.02)
+        await until(lambda: is_silent(http))
         gate.set()
         response = await sending
     assert (response.status_code, len(response.json())) == (200, 1)
@@ -302,6 +303,11 @@ async def test_a_key_that_was_refused_starts_later(client, tmp_path):
         assert len((await http.get("/invocations")).json()["invocations"]) == 2
 
 
+async def queued(http: httpx.AsyncClient) -> list:
+    """The messages that wait for the session."""
+    return (await http.get(f"{USERS}/s/queue")).json()
+
+
 async def test_a_message_that_waits_keeps_its_key(client, tmp_path):
     """Another one under it is refused before the stream begins, although neither has begun."""
     gate = asyncio.Event()
@@ -312,14 +318,14 @@ async def test_a_message_that_waits_keeps_its_key(client, tmp_path):
         await running(place)
         key = new_key()
         async with streamed(http, "/run_sse", message("more"), **key):
+            await until(lambda: queued(http))
             other = await http.post("/run_sse", json=message("other"), headers=key)
         assert other.status_code == 409
         gate.set()
 
 
-async def test_a_message_that_waits_is_followed_by_its_id(client, tmp_path, monkeypatch):
+async def test_a_message_that_waits_is_followed_by_its_id(client, tmp_path):
     """A request without a message continues it, as it does once the message runs."""
-    monkeypatch.setattr(acceptance, "_STARTED", 0.2)
     gate = asyncio.Event()
     talking = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
     async with placed(client, tmp_path, talking) as place, asyncio.timeout(PATIENCE):
@@ -327,11 +333,13 @@ async def test_a_message_that_waits_is_followed_by_its_id(client, tmp_path, monk
         await session(http)
         await http.post("/invocations", json=message("hi"))
         await running(place)
-        waiting = await http.post("/invocations", json=message("more"))
-        name = {"invocationId": waiting.json()["invocationId"]}
+        sending = asyncio.create_task(http.post("/invocations", json=message("more")))
+        (waiting,) = await until(lambda: queued(http))
+        name = {"invocationId": waiting["invocationId"]}
         async with streamed(http, "/run_sse", IDS | name) as stream:
             gate.set()
             assert [brief(one) async for one in stream] == ["Two."]
+        assert (await sending).status_code == 202
 
 
 async def test_a_response_does_not_wait_for_temporal(monkeypatch):
@@ -348,11 +356,13 @@ async def test_a_response_does_not_wait_for_temporal(monkeypatch):
         await acceptance.check_waiting(unused, unused, SessionKey("app", "u", "s"), request)
 
 
-async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path):
+async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path, monkeypatch):
     """The response says which invocation goes on, and gives no leave to repeat the message."""
     gate = asyncio.Event()
     async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
-        first, second = await place.server(), await place.server()
+        monkeypatch.setattr(server_services, "_DRAINED", 0.0)  # it is told so at once
+        settings = {"drain_seconds": PATIENCE}
+        first, second = [await place.server(settings=settings) for _ in range(2)]
         await session(first)
         sending = asyncio.create_task(first.post("/run", json=message("hi")))
         name = await running(place)
@@ -367,6 +377,11 @@ async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path
         assert "Done." in [brief(one) for one in await read(second, f"/invocations/{name}/events")]
 
 
+def reading() -> list["asyncio.Task[Any]"]:
+    """The tasks in which servers read what happens."""
+    return [task for task in asyncio.all_tasks() if "Reading._read" in repr(task)]
+
+
 async def test_a_run_nobody_waits_for_holds_nothing(client, tmp_path):
     """When the client has gone, the server reads no further, though nothing has happened since."""
     gate = asyncio.Event()
@@ -375,10 +390,10 @@ async def test_a_run_nobody_waits_for_holds_nothing(client, tmp_path):
         await session(http)
         sending = asyncio.create_task(http.post("/run", json=message("hi")))
         name = await running(place)
+        await until(reading)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        while any("Reading._read" in repr(task) for task in asyncio.all_tasks()):
-            await asyncio.sleep(0.02)
+        await until(lambda: not reading())
         gate.set()
         assert "Done." in [brief(one) for one in await read(http, f"/invocations/{name}/events")]
 
@@ -406,7 +421,7 @@ async def test_without_a_worker_a_run_is_not_sent_again(client, tmp_path, monkey
         assert name in error["message"]
         assert "durable-adk" not in response.text
         body = message("hi", invocationId=name)
-        monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 1.5)  # after a stream has begun
+        monkeypatch.setattr(Reading.first, "__defaults__", (0.0,))  # a stream begins before it
         where = "?app_name=app&user_id=u&session_id=s"
         async with streamed(http, f"/invocations/{name}/events{where}") as stream:
             (told,) = await read(http, "/run_sse", body)
@@ -441,6 +456,12 @@ async def test_whose_session_is_deleted_is_told_so(client, tmp_path):
     assert refused == [f"LeaseLostError: {error['message']}"]
 
 
+async def is_cancelled(http: httpx.AsyncClient, name: str) -> bool:
+    """Cancel an invocation, if it is there already."""
+    response = await http.post(f"/invocations/{name}/cancel", params=WHERE)
+    return response.status_code != 404
+
+
 async def test_whose_run_is_cancelled_is_told_so(client, tmp_path):
     """Status 409, whether it runs or waits for its session: the server has no fault."""
     gate = asyncio.Event()
@@ -452,8 +473,7 @@ async def test_whose_run_is_cancelled_is_told_so(client, tmp_path):
         body = message("hi", invocationId=names[1])
         sent.append(asyncio.create_task(http.post("/run", json=body)))
         for name in reversed(names):
-            while (await http.post(f"/invocations/{name}/cancel", params=WHERE)).status_code == 404:
-                await asyncio.sleep(0.02)
+            await until(partial(is_cancelled, http, name))
         for response in await asyncio.gather(*sent):
             assert response.status_code == 409
             assert response.json()["error"]["type"] == "InvocationCancelledError"
