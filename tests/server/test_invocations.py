@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from functools import partial
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from durable_adk.tools import FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
+from tests.support.gates import until_set
 from tests.support.http_server import (
     IDS,
     USERS,
@@ -32,7 +34,7 @@ from tests.support.http_server import (
 )
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel, a_call
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, forever, until
 
 
 def pay(amount: int) -> str:
@@ -80,19 +82,29 @@ async def start(http: httpx.AsyncClient, text: str = "hi", **more: object) -> di
     """Start an invocation; its summary."""
     key = more.pop("key", None)
     headers = {"Idempotency-Key": str(key)} if key else {}
-    response = await http.post("/invocations", json=message(text, **more), headers=headers)
+
+    async def sent() -> httpx.Response | None:
+        response = await http.post("/invocations", json=message(text, **more), headers=headers)
+        return None if key and response.status_code == 503 else response
+
+    response = await until(sent)  # with a key, it is sent again if Temporal was slow to take it
     assert response.status_code == 202, response.text
     return response.json()
 
 
 async def reached(http: httpx.AsyncClient, name: str, status: str) -> dict:
     """Wait until an invocation has a status; all that is known of it."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            found = (await http.get(f"/invocations/{name}")).json()
-            if found.get("status") == status:
-                return found
-            await asyncio.sleep(0.05)
+
+    async def found() -> dict | None:
+        known = (await http.get(f"/invocations/{name}")).json()
+        return known if known.get("status") == status else None
+
+    return await until(found)
+
+
+async def queue(http: httpx.AsyncClient, path: str = f"{USERS}/s") -> list[str]:
+    """The invocations whose messages wait for a session."""
+    return [one["invocationId"] for one in (await http.get(f"{path}/queue")).json()]
 
 
 async def test_a_start_returns_at_once_and_once(client, tmp_path):
@@ -227,13 +239,26 @@ async def test_a_decision_is_no_result(client, tmp_path):
         assert len((await http.get("/invocations")).json()["invocations"]) == 2
 
 
+async def accepted(http: httpx.AsyncClient, path: str, answer: dict) -> None:
+    """Send an answer, again if Temporal was slow to take it."""
+
+    async def sent() -> int | None:
+        status = (await http.post(path, json=answer)).status_code
+        return None if status == 503 else status
+
+    assert await until(sent) == 202
+
+
+async def is_empty(http: httpx.AsyncClient, path: str) -> bool:
+    """Whether no message waits for a session."""
+    return not await queue(http, path)
+
+
 async def test_an_update_starts_one_run_however_often_it_is_sent(client, tmp_path, monkeypatch):
     """Also while it waits for its session; once it was cancelled there, it may be sent again.
 
     The same of somebody else is another one.
     """
-    monkeypatch.setattr(acceptance, "_STARTED", 0.2)
-    monkeypatch.setattr(acceptance, "_ACCEPTED", 1.0)
     gate, where = asyncio.Event(), {"app_name": "app", "user_id": "alice", "session_id": "s"}
     turns = [[a_call("ask", question="?")], ["Done."], [gate, "Slow."], ["Heard."], ["Oh."]]
     agent = LlmAgent(name="a", model=StreamingModel(turns=turns), tools=TOOLS)
@@ -249,18 +274,15 @@ async def test_an_update_starts_one_run_however_often_it_is_sent(client, tmp_pat
         assert (await http.post(path, json=body | {"response": {"n": 1}})).status_code == 202
         await reached(http, name, "completed")
         slow = (await start(http, userId="alice"))["invocationId"]
+        monkeypatch.setattr(acceptance, "_STARTED", 0.2)
         update, waits = body | {"response": {"n": 2}}, list[str]()
         for _ in range(2):
-            both = await asyncio.gather(*(http.post(path, json=update) for _ in range(2)))
-            assert [one.status_code for one in both] == [202, 202]
-            while not (queue := (await http.get(f"{users}/s/queue")).json()):
-                await asyncio.sleep(0.02)
-            waits += [one["invocationId"] for one in queue]
+            await asyncio.gather(*(accepted(http, path, update) for _ in range(2)))
+            waits += await until(lambda: queue(http, f"{users}/s"))
             if len(waits) == 1:
                 cancelled = await http.post(f"/invocations/{waits[0]}/cancel", params=where)
                 assert cancelled.status_code == 200
-                while (await http.get(f"{users}/s/queue")).json():
-                    await asyncio.sleep(0.02)
+                await until(partial(is_empty, http, f"{users}/s"))
         gate.set()
         await reached(http, waits[-1], "completed")
         assert (await http.post(path, json=update)).status_code == 202
@@ -528,20 +550,23 @@ async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_p
         assert [one | {"message": "hi"} for one in other.json()["pending"]] == [asked["s2"]]
 
 
+async def is_missing(http: httpx.AsyncClient, path: str) -> bool:
+    """Whether nothing is known of an invocation."""
+    return (await http.get(path)).status_code == 404
+
+
 async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, monkeypatch):
     """It is in the store only once it has begun, so the query has to name its session.
 
     Another one with its key is refused meanwhile, too.
     """
-    monkeypatch.setattr(acceptance, "_STARTED", 0.3)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
     async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server()
         await session(http)
         await start(http, "first")
-        while not (await http.get("/invocations")).json()["invocations"]:
-            await asyncio.sleep(0.02)
+        monkeypatch.setattr(acceptance, "_STARTED", 0.3)
         names = [
             (await start(http, text, key=text))["invocationId"] for text in ("second", "third")
         ]
@@ -557,16 +582,19 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
         found = (await http.get(f"{second}?{here}")).json()
         assert (found["status"], found["queued"]) == ("running", True)
         assert (await http.get(f"{second}/events?{here}&follow=false")).json() == []
-        while len(listed := (await http.get(f"{USERS}/s/queue")).json()) < len(names):
-            await asyncio.sleep(0.02)
-        assert [one["invocationId"] for one in listed] == names
-        assert all(one["queued"] for one in listed)
+
+        async def listed() -> list[dict] | None:
+            found = (await http.get(f"{USERS}/s/queue")).json()
+            return found if len(found) == len(names) else None
+
+        waiting = await until(listed)
+        assert [one["invocationId"] for one in waiting] == names
+        assert all(one["queued"] for one in waiting)
         for missing in (second, f"{second}?{here}2", f"/invocations/no?{here}"):
             assert (await http.get(missing)).status_code == 404
         cancelled = (await http.post(f"{third}/cancel?{here}")).json()
         assert cancelled["status"] == "cancelled"
-        while (await http.get(f"{third}?{here}")).status_code != 404:  # else it may begin, yet
-            await asyncio.sleep(0.02)
+        await until(lambda: is_missing(http, f"{third}?{here}"))  # else it may begin, yet
         async with streamed(http, f"{second}/events?{here}") as stream:
             gate.set()
             seen = [brief(one) async for one in stream if not one.data.get("position")]
@@ -577,18 +605,16 @@ async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, mon
 
 async def test_a_message_that_waits_is_its_senders(client, tmp_path, monkeypatch):
     """S1: nobody else reads, follows or cancels it, though they know its session and its id."""
-    monkeypatch.setattr(acceptance, "_STARTED", 0.3)
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "One."], ["Two."]]))
     async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
         http = await place.server(settings=settings_for().model_dump(exclude_unset=True))
         body = {"appName": "app", "userId": "bob", "sessionId": "s", "createSession": True}
-        for text in ("first", "second"):
-            content = {"role": "user", "parts": [{"text": text}]}
-            sent = body | {"newMessage": content}
-            made = await http.post("/invocations", json=sent, headers=bearer(OTHER))
-            assert made.status_code == 202, made.text
-        path = f"/invocations/{made.json()['invocationId']}"
+        http.headers.update(bearer(OTHER))
+        await start(http, "first", **body)
+        monkeypatch.setattr(acceptance, "_STARTED", 0.3)
+        made = await start(http, "second", key="k", **body)
+        path = f"/invocations/{made['invocationId']}"
         here = "app_name=app&user_id=bob&session_id=s"
         assert (await http.get(f"{path}?{here}", headers=bearer(OTHER))).json()["queued"]
         tried = [
@@ -617,7 +643,7 @@ async def test_a_message_that_temporal_has_not_is_not_said_to_wait(client, tmp_p
         await session(http)
 
         async def hangs(*_: object, **__: object) -> None:
-            await asyncio.sleep(60)
+            await forever()
 
         monkeypatch.setattr(TemporalBackend, "start", hangs)
         response = await http.post("/invocations", json=message("hi"))
@@ -636,7 +662,7 @@ async def test_an_answer_that_nobody_has_accepted_is_not_said_to_be(pays, monkey
     path = f"/invocations/{started['invocationId']}/answers"
     refused = await http.post(path, json=body)
     assert refused.status_code == 503
-    monkeypatch.setattr(acceptance, "_ACCEPTED", 10.0)
+    monkeypatch.setattr(acceptance, "_ACCEPTED", PATIENCE)
     again = await http.post(path, json=body)
     assert again.status_code in (202, 409)  # the first may have arrived
     await reached(http, started["invocationId"], "completed")
@@ -644,12 +670,10 @@ async def test_an_answer_that_nobody_has_accepted_is_not_said_to_be(pays, monkey
 
 async def test_a_steering_with_a_key_is_delivered_once(client, tmp_path, monkeypatch):
     """However often it is sent, also when the run is over; another one with its key is refused."""
-    monkeypatch.setattr(acceptance, "_STARTED", 0.3)
     gate = asyncio.Event()
 
     async def hold() -> None:
-        while not gate.is_set():  # of another event loop
-            await asyncio.sleep(0.01)
+        await until_set(gate)
 
     model = ScriptedModel(replies=[call("hold"), "Done."])
     agent = LlmAgent(name="a", model=model, tools=[FunctionTool(hold)])
@@ -658,10 +682,16 @@ async def test_a_steering_with_a_key_is_delivered_once(client, tmp_path, monkeyp
         await session(http)
         name = (await start(http))["invocationId"]
         await reached(http, name, "running")
+        monkeypatch.setattr(acceptance, "_STARTED", 0.3)
 
         async def steer(text: str = "faster", **headers: str) -> httpx.Response:
             said = {"message": {"role": "user", "parts": [{"text": text}]}}
-            return await http.post(f"/invocations/{name}/steer", json=said, headers=headers)
+
+            async def sent() -> httpx.Response | None:
+                response = await http.post(f"/invocations/{name}/steer", json=said, headers=headers)
+                return None if response.status_code == 503 else response
+
+            return await until(sent)  # sent again if Temporal was slow to take it
 
         key = {"Idempotency-Key": "k"}
         told = [await steer(**key), await steer(**key)]
@@ -687,12 +717,10 @@ async def test_a_steering_that_temporal_has_not_is_not_accepted(client, tmp_path
         http = await place.server()
         await session(http)
         name = (await start(http))["invocationId"]
-        while (found := await http.get(f"/invocations/{name}")).status_code == 404:
-            await asyncio.sleep(0.02)
-        assert found.json()["status"] == "running"
+        await reached(http, name, "running")
 
         async def hangs(*_: object, **__: object) -> None:
-            await asyncio.sleep(60)
+            await forever()
 
         with monkeypatch.context() as patched:
             patched.setattr(acceptance, "_STARTED", 0.05)
