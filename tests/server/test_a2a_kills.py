@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -28,11 +29,11 @@ from tests.support.a2a_client import (
 )
 from tests.support.commands import Terminal
 from tests.support.http_server import placed
-from tests.support.receiver import receiving
+from tests.support.receiver import Receiver, receiving
 from tests.support.streams import StreamingModel, a_call
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3), pytest.mark.timeout(300)]
 PAID: list[int] = []
 
 
@@ -61,7 +62,7 @@ async def test_a_task_survives_its_servers(client, server, terminal, tmp_path):
     turns = [[a_call("pay", amount=3)], ["one ", gate, "two", "one two"]]
     tools = [FunctionTool(pay, require_confirmation=True)]
     agent = LlmAgent(name="a", model=StreamingModel(turns=turns), tools=tools)
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(2 * PATIENCE):
         (first, here), (second, there), (_, last) = [
             await started(terminal, place, server) for _ in range(3)
         ]
@@ -97,6 +98,11 @@ async def test_a_task_survives_its_servers(client, server, terminal, tmp_path):
     assert PAID == [3]
 
 
+def came(receiver: Receiver, before: int) -> bool:
+    """Whether a receiver was told more than before."""
+    return len(receiver.received) > before
+
+
 async def test_a_notification_survives_its_server(client, server, terminal, tmp_path):
     """SIGKILL after the run has begun: its receiver is told of each state once.
 
@@ -110,7 +116,10 @@ async def test_a_notification_survives_its_server(client, server, terminal, tmp_
     webhooks = Webhooks(push_hosts=("127.0.0.1",))
     with receiving(signed=False) as receiver:
         config = TaskPushNotificationConfig(url=receiver.url, token="t")  # noqa: S106 - of this test
-        async with placed(client, tmp_path, agent, webhooks) as place, asyncio.timeout(PATIENCE):
+        async with (
+            placed(client, tmp_path, agent, webhooks) as place,
+            asyncio.timeout(2 * PATIENCE),
+        ):
             task_id = ""
             servers = [await started(terminal, place, server) for _ in gates]
             for gate, (process, here) in zip(gates, servers, strict=True):
@@ -125,8 +134,7 @@ async def test_a_notification_survives_its_server(client, server, terminal, tmp_
                 assert process.wait() == -signal.SIGKILL
                 told = len(receiver.received)
                 gate.set()
-                while len(receiver.received) == told:
-                    await asyncio.sleep(0.02)
+                await until(partial(came, receiver, told))
             found = client.list_workflows(
                 f"WorkflowType = 'DeliverWebhook' AND TaskQueue = '{place.queue}'"
             )

@@ -34,7 +34,7 @@ from tests.support.http_server import Place, placed
 from tests.support.receiver import Receiver, receiving
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import until
 
 HOSTS = ["127.0.0.1"]
 CANARY = "canary-of-the-token"
@@ -86,9 +86,7 @@ def hook(receiver: Receiver, name: str = "", task: str = "") -> TaskPushNotifica
 
 async def arrived(receiver: Receiver, number: int) -> list[StreamResponse]:
     """What was received, once there is so much."""
-    async with asyncio.timeout(PATIENCE):
-        while len(receiver.received) < number:
-            await asyncio.sleep(0.02)
+    await until(lambda: len(receiver.received) >= number)
     found = [{**one} for one in receiver.received]
     assert len({one.pop("webhookId") for one in found}) == len(receiver.ids) == number
     return [ParseDict(one, StreamResponse()) for one in found]
@@ -181,9 +179,7 @@ async def test_a_deletion_stops_what_is_on_its_way(client, tmp_path, receiver):
         connected(await serving(place), streaming=False) as agent,
     ):
         task = await task_of(agent, said("hi"), push=hook(receiver, "one"))
-        async with asyncio.timeout(PATIENCE):
-            while not receiver.ids:
-                await asyncio.sleep(0.02)
+        await until(lambda: receiver.ids)
         gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="one")
         await agent.delete_task_push_notification_config(gone)
         await deliveries(client, place)  # waits for their ends

@@ -30,7 +30,7 @@ from tests.support.http_server import (
 )
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 PATH = "/agui/app"
@@ -59,6 +59,24 @@ async def events(http: Any, sent: dict[str, Any], path: str = PATH) -> list[Any]
     return [EVENT.validate_python(one.data) for one in await read(http, path, sent)]
 
 
+async def events_in_steps(
+    http: Any, sent: dict[str, Any], steps: dict[str, asyncio.Event]
+) -> list[Any]:
+    """All events of a run; with each delta that is read the model may go a step further."""
+    found = []
+    async with asyncio.timeout(PATIENCE), streamed(http, PATH, sent) as stream:
+        async for one in stream:
+            found.append(EVENT.validate_python(one.data))
+            if step := steps.get(getattr(found[-1], "delta", "")):
+                step.set()
+    return found
+
+
+def steps_of(*deltas: str) -> dict[str, asyncio.Event]:
+    """What lets a model go on, by the delta that it waits to be read."""
+    return {delta: asyncio.Event() for delta in deltas}
+
+
 def brief(event: Any) -> str:
     """An event in a few words."""
     name = event.type.value.lower()
@@ -70,16 +88,13 @@ def brief(event: Any) -> str:
 
 async def test_a_front_end_gets_an_answer_as_it_is_written(client, tmp_path):
     """Chunks are deltas of one message; the committed event adds nothing to them."""
-    turn = [
-        thought("Hm."),
-        "It ",
-        "is ",
-        "three.",
-        [thought("Hm."), types.Part(text="It is three.")],
-    ]
+    steps = steps_of("Hm.", "It ", "is ", "three.")
+    turn = [piece for delta, step in steps.items() for piece in (delta, step)]
+    turn[0] = thought("Hm.")
+    turn.append([thought("Hm."), types.Part(text="It is three.")])
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
     async with placed(client, tmp_path, agent) as place:
-        found = await events(await place.server(), body())
+        found = await events_in_steps(await place.server(), body(), steps)
     assert [brief(one) for one in found] == [
         "run_started",
         "state_snapshot {}",
@@ -128,8 +143,7 @@ async def test_a_front_ends_headers_count(client, tmp_path):
 
 async def until_begun(place: Place) -> None:
     """Wait until an invocation has begun."""
-    while not await place.sessions.invocations_by_time(app_name="app", limit=1):
-        await asyncio.sleep(0.02)
+    await until(lambda: place.sessions.invocations_by_time(app_name="app", limit=1))
 
 
 async def test_a_run_waits_for_a_worker(client, tmp_path, monkeypatch):
@@ -397,12 +411,9 @@ async def test_the_same_run_again_is_followed_from_its_start(client, tmp_path):
     async with placed(client, tmp_path, LlmAgent(name="a", model=model)) as place:
         sent, here, there = body(), await place.server(), await place.server()
         first = asyncio.create_task(events(here, sent))
-        while not model.asked:
-            await asyncio.sleep(0.02)
-        second = asyncio.create_task(events(there, sent))
-        await asyncio.sleep(0.3)
-        gate.set()
-        found = [await first, await second]
+        await until(lambda: model.asked)
+        second = await events_in_steps(there, sent, {"It ": gate})
+        found = [await first, second]
     assert len(model.asked) == 1
     for each in found:
         deltas = [one.delta for one in each if one.type == "TEXT_MESSAGE_CONTENT"]
@@ -451,12 +462,13 @@ async def test_a_front_end_that_lost_a_stream_follows_its_run(client, tmp_path, 
 
 async def test_what_a_model_begins_anew_is_taken_back(client, tmp_path):
     """The message ends, a snapshot lacks it, and it begins again with the next attempt's text."""
-    turns = iter(
-        [["It ", ModelUnavailableError("cut", retry_after=0), "-"], ["That ", "is.", "That is."]]
-    )
+    steps = steps_of("It ", "That ", "is.")
+    cut = ModelUnavailableError("cut", retry_after=0)
+    second = ["That ", steps["That "], "is.", steps["is."], "That is."]
+    turns = iter([["It ", steps["It "], cut, "-"], second])
     agent = LlmAgent(name="a", model=StreamingModel(turns=[lambda: next(turns)]))
     async with placed(client, tmp_path, agent) as place:
-        found = await events(await place.server(), body())
+        found = await events_in_steps(await place.server(), body(), steps)
     shown = [brief(one) for one in found if "MESSAGE" in one.type]
     assert shown == [
         "text_message_start",

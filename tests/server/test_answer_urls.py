@@ -14,9 +14,9 @@ from durable_adk.sessions import SessionKey
 from durable_adk.tools import FunctionTool
 from durable_adk.wire.answer_token import AnswerToken
 from tests.server.test_authentication import OTHER, bearer, settings_for
+from tests.server.test_invocations import reached
 from tests.support.http_server import IDS, Place, message, placed, read, session
 from tests.support.scripts import call
-from tests.support.waiting import PATIENCE
 
 KEY = "k" * 32
 
@@ -44,7 +44,7 @@ def token(pending: dict, **more) -> str:
         invocation_id=more.pop("invocation_id", pending["invocationId"]),
         call_id=more.pop("call_id", pending["callId"]),
         message_id="msg_1",
-        expires=more.pop("expires", time.time() + 60),
+        expires=more.pop("expires", time.time() + 3600),
     )
     return named.signed(more.pop("key", KEY))
 
@@ -118,11 +118,7 @@ async def test_an_approval_says_whose_it_is(place):
     path = f"/invocations/{first['invocationId']}/answers"
     both = await asyncio.gather(http.post(path, json=body), http.post(path, json=body))
     assert [one.status_code for one in both] == [202, 202]  # one of them is the same again
-    async with asyncio.timeout(PATIENCE):
-        while (await http.get(f"/invocations/{first['invocationId']}")).json()["status"] != (
-            "completed"
-        ):
-            await asyncio.sleep(0.02)
+    await reached(http, first["invocationId"], "completed")
     second = await waits(http)
     response = {
         "id": second["callId"],

@@ -84,11 +84,18 @@ async def test_a_stream_sends_what_is_stored(adds):
 
 async def test_chunks_come_before_their_event(client, tmp_path):
     """With `streaming` each chunk is sent as the model gives it, marked as partial."""
-    model = StreamingModel(turns=[["It ", "is ", "three.", "It is three."]])
+    steps = {f"~{text}": asyncio.Event() for text in ("It ", "is ", "three.")}
+    turn = [piece for text, step in steps.items() for piece in (text[1:], step)]
+    model = StreamingModel(turns=[[*turn, "It is three."]])
     async with placed(client, tmp_path, LlmAgent(name="a", model=model)) as place:
         http = await place.server()
         await session(http)
-        sent = await read(http, "/run_sse", message("add", streaming=True))
+        sent = []
+        async with streamed(http, "/run_sse", message("add", streaming=True)) as stream:
+            async for one in stream:
+                sent.append(one)
+                if step := steps.get(brief(one)):
+                    step.set()  # the model goes on once its chunk is read
     assert [brief(one) for one in sent] == ["~It ", "~is ", "~three.", "It is three."]
     name = sent[-1].data["id"]
     assert [one.id for one in sent] == [f"1:{name}:1:{n}" for n in range(3)] + ["2"]
