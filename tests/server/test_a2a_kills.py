@@ -33,7 +33,7 @@ from tests.support.receiver import Receiver, receiving
 from tests.support.streams import StreamingModel, a_call
 from tests.support.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3), pytest.mark.timeout(600)]
 PAID: list[int] = []
 
 
@@ -62,7 +62,7 @@ async def test_a_task_survives_its_servers(client, server, terminal, tmp_path):
     turns = [[a_call("pay", amount=3)], ["one ", gate, "two", "one two"]]
     tools = [FunctionTool(pay, require_confirmation=True)]
     agent = LlmAgent(name="a", model=StreamingModel(turns=turns), tools=tools)
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(2 * PATIENCE):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(4 * PATIENCE):
         (first, here), (second, there), (_, last) = [
             await started(terminal, place, server) for _ in range(3)
         ]
@@ -118,7 +118,7 @@ async def test_a_notification_survives_its_server(client, server, terminal, tmp_
         config = TaskPushNotificationConfig(url=receiver.url, token="t")  # noqa: S106 - of this test
         async with (
             placed(client, tmp_path, agent, webhooks) as place,
-            asyncio.timeout(2 * PATIENCE),
+            asyncio.timeout(4 * PATIENCE),
         ):
             task_id = ""
             servers = [await started(terminal, place, server) for _ in gates]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,7 +23,9 @@ from a2a.utils.errors import (
     TaskNotFoundError,
 )
 from google.protobuf.json_format import ParseDict
+from temporalio.client import WorkflowExecution
 
+from durable_adk.activities.webhook import delivery
 from durable_adk.agents import LlmAgent
 from durable_adk.models import ScriptedModel
 from durable_adk.settings import Webhooks
@@ -34,7 +37,7 @@ from tests.support.http_server import Place, placed
 from tests.support.receiver import Receiver, receiving
 from tests.support.scripts import call
 from tests.support.streams import StreamingModel
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 HOSTS = ["127.0.0.1"]
 CANARY = "canary-of-the-token"
@@ -92,11 +95,15 @@ async def arrived(receiver: Receiver, number: int) -> list[StreamResponse]:
     return [ParseDict(one, StreamResponse()) for one in found]
 
 
-async def deliveries(client, place: Place) -> list[str]:
-    """The histories of the workflows that tell somebody, once they have ended."""
+async def deliveries(client, place: Place, number: int) -> list[str]:
+    """The histories of the workflows that tell somebody, so many, once they have ended."""
     query = f"WorkflowType = 'DeliverWebhook' AND TaskQueue = '{place.queue}'"
-    found = [one async for one in client.list_workflows(query)]
-    handles = [client.get_workflow_handle(one.id) for one in found]
+
+    async def listed() -> list[WorkflowExecution] | None:
+        found = [one async for one in client.list_workflows(query)]
+        return found if len(found) >= number else None
+
+    handles = [client.get_workflow_handle(one.id) for one in await until(listed)]
     for handle in handles:
         await handle.result()
     shown = [(await one.describe()).raw_description for one in handles]
@@ -115,7 +122,7 @@ async def test_a_message_says_who_is_told_of_its_task(client, tmp_path, receiver
             (paused,) = await arrived(receiver, 1)
             done = await task_of(agent, said("because", task=task.id))
             _, ended = await arrived(receiver, 2)
-        texts = await deliveries(client, place)
+        texts = await deliveries(client, place, 2)
     assert card["capabilities"]["pushNotifications"]
     assert [brief(paused), brief(ended)] == ["(input-required)", "(completed)"]
     assert asked(paused.status_update) == asked(task)
@@ -160,7 +167,7 @@ async def test_configurations_are_set_read_and_deleted(client, tmp_path, receive
                 rest = await agent.list_task_push_notification_configs(wanted)
                 await task_of(agent, said("because", task=task.id))
                 (ended,) = await arrived(receiver, 1)
-            assert len(await deliveries(client, place)) == 2
+            assert len(await deliveries(client, place, 1)) == 2
     assert first == got
     assert (got.id, got.task_id, got.url) == ("one", task.id, other.url)
     assert (got.token, got.authentication) == ("", AuthenticationInfo(scheme="Bearer"))
@@ -171,9 +178,18 @@ async def test_configurations_are_set_read_and_deleted(client, tmp_path, receive
     assert other.ids == []
 
 
-async def test_a_deletion_stops_what_is_on_its_way(client, tmp_path, receiver):
+async def test_a_deletion_stops_what_is_on_its_way(client, tmp_path, receiver, monkeypatch):
     """A notification that could not be delivered yet is not sent again."""
-    receiver.responses = [(503, {"Retry-After": "1"})]
+    receiver.responses = [(503, {"Retry-After": "0"})]
+    take, deleted = receiver.take, threading.Event()
+
+    def taken(body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
+        response = take(body, headers)
+        deleted.wait(PATIENCE)
+        return response
+
+    monkeypatch.setattr(receiver, "take", taken)
+    monkeypatch.setattr(delivery, "TIMEOUT", PATIENCE)
     async with (
         told(client, tmp_path, scripted("Hello.")) as place,
         connected(await serving(place), streaming=False) as agent,
@@ -182,7 +198,8 @@ async def test_a_deletion_stops_what_is_on_its_way(client, tmp_path, receiver):
         await until(lambda: receiver.ids)
         gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="one")
         await agent.delete_task_push_notification_config(gone)
-        await deliveries(client, place)  # waits for their ends
+        deleted.set()
+        await deliveries(client, place, 1)  # waits for its end
     assert len(receiver.ids) == 1
     assert receiver.received == []
 

@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.sampled(3),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm"),
 ]
 __all__ = ["terminal"]
@@ -71,7 +71,7 @@ async def test_a_front_end_resumes_a_run_when_its_server_is_killed(
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        async with placed(client, tmp_path, agent) as place, asyncio.timeout(2 * PATIENCE):
+        async with placed(client, tmp_path, agent) as place, asyncio.timeout(4 * PATIENCE):
             (first, here), (_, there) = [await started(terminal, place, server) for _ in range(2)]
             front_end = FrontEnd(process)
             front_end.order(here, "run-1", say="Refund me.")

@@ -17,7 +17,7 @@ from tests.support.http_server import Place, Sent, brief, message, placed, read,
 from tests.support.streams import StreamingModel
 from tests.support.waiting import PATIENCE
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3), pytest.mark.timeout(600)]
 WORDS = [f"{number} " for number in range(6)]
 
 
@@ -47,7 +47,7 @@ async def test_a_reader_goes_on_when_its_server_is_killed(client, server, termin
     gate = asyncio.Event()
     turn = [*WORDS[:3], gate, *WORDS[3:], "".join(WORDS)]
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(2 * PATIENCE):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(4 * PATIENCE):
         (first, here), (_, there) = [await started(terminal, place, server) for _ in range(2)]
         before: list[Sent] = []
         async with httpx.AsyncClient(base_url=here, timeout=PATIENCE) as http:
