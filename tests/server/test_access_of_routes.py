@@ -29,7 +29,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import placed
 from tests.support.scripts import call
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, stays
 
 CARD = "/a2a/{app_name}/.well-known/agent-card.json"
 PUBLIC = {
@@ -450,7 +450,7 @@ async def test_apps_that_are_being_loaded_are_waited_for(app: FastAPI) -> None:
         "reason": "The agents are being loaded.",
     }
     asking = asyncio.create_task(send(app, "GET", "/list-apps", OTHER))
-    assert await asyncio.wait({asking}, timeout=0.1) == (set(), {asking})
+    await stays(lambda: not asking.done())
     services.apps["desk"] = None
     services.loaded.set()
     assert (await asking).json() == ["desk"]

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -30,7 +32,7 @@ from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, ses
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.sql import polling, postgres as store
 from tests.support.postgres import HAS_POSTGRES
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, stays, until
 
 KEY = SessionKey("idle-streams", "u", "s")
 NEVER = 1000.0
@@ -52,6 +54,29 @@ def unlooked(monkeypatch) -> None:
         monkeypatch.setattr(module, "IDLE", NEVER)
     for name in ("_PATIENCE", "_LONG_PATIENCE"):
         monkeypatch.setattr(store, name, NEVER)
+
+
+@dataclass
+class Waits:
+    """Counts the readers of stores that wait for a change."""
+
+    now: int = 0
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    """Those of all stores."""
+    counted, changed = Waits(), DatabaseSessionService.changed
+
+    async def counting(*given: Any, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
+        counted.now += 1
+        try:
+            await changed(*given, timeout=timeout)
+        finally:
+            counted.now -= 1
+
+    monkeypatch.setattr(DatabaseSessionService, "changed", counting)
+    return counted
 
 
 @pytest.fixture
@@ -125,17 +150,25 @@ def brief(entry: FeedEntry) -> str:
     return f"~{item.event.content.parts[0].text}"
 
 
-@contextlib.asynccontextmanager
-async def streamed(entries: AsyncGenerator[FeedEntry], *items: str) -> AsyncIterator[Stream]:
-    """A stream that has sent these items and waits."""
-    stream = Stream(entries)
-    try:
-        await stream.until(*items)
-        await asyncio.sleep(0.1)
-        yield stream
-    finally:
-        stream.task.cancel()
-        await asyncio.gather(stream.task, return_exceptions=True)
+Streamed = Callable[..., contextlib.AbstractAsyncContextManager[Stream]]
+
+
+@pytest.fixture
+def streamed(waits: Waits) -> Streamed:
+    """Have a stream that has sent these items, and waits if it has not ended."""
+
+    @contextlib.asynccontextmanager
+    async def streaming(entries: AsyncGenerator[FeedEntry], *items: str) -> AsyncIterator[Stream]:
+        stream = Stream(entries)
+        try:
+            await stream.until(*items)
+            await until(lambda: waits.now or stream.task.done())
+            yield stream
+        finally:
+            stream.task.cancel()
+            await asyncio.gather(stream.task, return_exceptions=True)
+
+    return streaming
 
 
 KINDS = ["session", "invocation"]
@@ -149,7 +182,7 @@ def of(kind: str, service: DatabaseSessionService) -> AsyncGenerator[FeedEntry]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("unlooked")
-async def test_an_abandoned_pause_is_told(stores, kind):
+async def test_an_abandoned_pause_is_told(stores, kind, streamed):
     """Though no event is committed, and no lease is given back."""
     reader, writer = stores
     await paused(writer)
@@ -161,7 +194,7 @@ async def test_an_abandoned_pause_is_told(stores, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("unlooked")
-async def test_a_change_behind_a_read_is_told(stores, kind, monkeypatch):
+async def test_a_change_behind_a_read_is_told(stores, kind, monkeypatch, streamed):
     """The stream has read all that it reads when the change comes, and has not begun to wait."""
     reader, writer = stores
     await paused(writer)
@@ -181,7 +214,7 @@ async def test_a_change_behind_a_read_is_told(stores, kind, monkeypatch):
 
 
 @pytest.mark.usefixtures("unlooked")
-async def test_an_end_in_a_busy_session_is_told(stores, monkeypatch):
+async def test_an_end_in_a_busy_session_is_told(stores, monkeypatch, streamed):
     """The status is stored at once, and the closing events only when the session is free."""
     monkeypatch.setattr(client_feed, "CLOSING_TIMEOUT", 0.1)
     reader, writer = stores
@@ -195,7 +228,7 @@ async def test_an_end_in_a_busy_session_is_told(stores, monkeypatch):
 
 
 @pytest.mark.usefixtures("unlooked")
-async def test_late_closing_events_are_told(stores):
+async def test_late_closing_events_are_told(stores, streamed):
     """In the stream of the session, with the status behind them."""
     reader, writer = stores
     await paused(writer)
@@ -214,7 +247,7 @@ async def test_late_closing_events_are_told(stores):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "created-again"])
 @pytest.mark.usefixtures("unlooked")
-async def test_a_deleted_session_ends_its_streams(stores, kind, again):
+async def test_a_deleted_session_ends_its_streams(stores, kind, again, streamed):
     """Also if another one of the same name was created at once."""
     reader, writer = stores
     await paused(writer)
@@ -230,7 +263,7 @@ async def test_a_deleted_session_ends_its_streams(stores, kind, again):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("unlooked")
-async def test_chunks_arrive_after_an_idle_time(stores, kind):
+async def test_chunks_arrive_after_an_idle_time(stores, kind, streamed):
     """Of an invocation that goes on, as soon as it has begun."""
     reader, writer = stores
     await paused(writer)
@@ -245,14 +278,16 @@ async def test_chunks_arrive_after_an_idle_time(stores, kind):
         partial = PartialEvent(
             key=KEY, invocation_id="one", event=chunk, attempt=1, index=0, revision=2
         )
-        async with asyncio.timeout(PATIENCE):  # the stream subscribes after the status
-            while stream.items[-1] != "~hi":
-                channel.publish(partial)
-                await asyncio.sleep(0.05)
+
+        def arrived() -> bool:
+            channel.publish(partial)
+            return stream.items[-1] == "~hi"
+
+        await until(arrived)  # the stream subscribes after the status
 
 
 @pytest.mark.usefixtures("unlooked")
-async def test_an_expired_lease_is_found(stores):
+async def test_an_expired_lease_is_found(stores, streamed):
     """Nothing is written when a process dies, so the clock tells."""
     reader, writer = stores
     await opened(writer, ttl=0.5)
@@ -297,8 +332,7 @@ async def test_a_reader_who_does_not_read_keeps_a_page(stores, kind, monkeypatch
     monkeypatch.setattr(reader, "read_events", None)
     async with contextlib.aclosing(of(kind, reader)) as entries:
         seen = [brief(await anext(entries))]
-        await asyncio.sleep(0.1)
-        assert len(pages) == 1
+        await stays(lambda: len(pages) == 1)
         seen += [brief(await anext(entries)) for _ in range(20)]
         assert seen == [*(f"one.{number}" for number in range(20)), "running"]
 
@@ -322,9 +356,7 @@ async def test_an_idle_stream_keeps_no_event(stores, kind):
     stream = asyncio.create_task(response({}, never.wait, send))
     try:
         await asyncio.wait_for(told.wait(), PATIENCE)
-        async with asyncio.timeout(PATIENCE):
-            while kept():  # it has sent the last item, and does not wait yet
-                await asyncio.sleep(0.02)
+        await until(lambda: not kept())  # it has sent the last item, and may not wait yet
     finally:
         stream.cancel()
         await asyncio.gather(stream, return_exceptions=True)
@@ -353,7 +385,7 @@ def hurried(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_idle_streams_run_no_statements(stores):
+async def test_idle_streams_run_no_statements(stores, waits):
     """A commit of another session costs a statement for a thousand of them, one of theirs a few."""
     reader, writer = stores
     keys = [KEY._replace(session_id=str(number)) for number in range(STREAMS)]
@@ -362,14 +394,12 @@ async def test_idle_streams_run_no_statements(stores):
     feed = SessionFeed(sessions=reader)
     streams = [Stream(feed.session(key)) for key in keys]
     try:
-        await _quiet()
+        await until(lambda: waits.now == STREAMS)
         with counted() as meanwhile:
-            await asyncio.sleep(0.5)  # 25 s for those who wait
-        assert len(meanwhile) < 5
+            await stays(lambda: len(meanwhile) < 5)  # 25 s for those who wait
         with counted() as of_another:
             await opened(writer)
-            await asyncio.sleep(0.2)
-        assert len(of_another) < STREAMS / 2
+            await stays(lambda: len(of_another) < STREAMS / 2)
         assert not any(stream.items for stream in streams)
         with counted() as of_one:
             await opened(writer, key=keys[0])
@@ -380,13 +410,3 @@ async def test_idle_streams_run_no_statements(stores):
         for stream in streams:
             stream.task.cancel()
         await asyncio.gather(*(stream.task for stream in streams), return_exceptions=True)
-
-
-async def _quiet() -> None:
-    """Wait until nothing is read for a moment."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with counted() as run:
-                await asyncio.sleep(0.3)
-            if not run:
-                return
