@@ -2,20 +2,28 @@
 
 import pytest
 
+from durable_adk.ops.codec_server import serving
+from durable_adk.server.adk import traces
 from durable_adk.server.protocols.a2a import operations
 from durable_adk.server.routes import acceptance
+from durable_adk.server.routes.model_requests import rebuilt_requests
+from tests.support import http_server
 from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server waits until a message has begun something.
+    """A server waits until a message has begun something, and its clients wait for it.
 
     A test in which a message waits for another one makes the time short, once the other has begun.
     """
     for module, names in (
         (acceptance, ("_STARTED", "_ACCEPTED", "_CHECKED")),
         (operations, ("_STARTED", "_CANCELLED")),
+        (traces, ("_REBUILDING",)),
+        (serving, ("_HEAD_TIMEOUT",)),
+        (http_server, ("TIMEOUT",)),
     ):
         for name in names:
             monkeypatch.setattr(module, name, PATIENCE)
+    monkeypatch.setitem(rebuilt_requests.__kwdefaults__, "seconds", PATIENCE)

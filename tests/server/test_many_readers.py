@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from durable_adk.agents import LlmAgent
-from tests.support.http_server import IDS, TIMEOUT, USERS, placed, read, session
+from tests.support.http_server import IDS, USERS, placed, read, session
 from tests.support.seeds import dice
 from tests.support.streams import StreamingModel
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 RUNS, STALLED = 50, 20
@@ -26,6 +27,8 @@ class CutReader:
     port: int
     path: str
     chance: random.Random
+    begun: bool = False
+    """Whether a response has begun."""
     items: list[dict[str, Any]] = field(default_factory=list)
     cuts: int = 0
     _last: str = ""
@@ -38,17 +41,16 @@ class CutReader:
                 f"GET {self.path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
                 f"Last-Event-ID: {self._last}\r\n\r\n".encode()
             )
-            data = await _some(reader, self.chance.randrange(500, 1100))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            self.begun = True
+            body = await _some(reader, self.chance.randrange(300, 900))
             writer.close()
             self.cuts += 1
-            if data.startswith(b"HTTP/1.1 404"):  # it waits for a worker
-                await asyncio.sleep(0.1)
-                continue
-            self._take(data)
+            self._take(body)
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, body: bytes) -> None:
         """Take the whole items of what has arrived; an item that was cut in two is none."""
-        body = data.partition(b"\r\n\r\n")[2]
         text = b"".join(_parts(body)).decode(errors="replace")
         *whole, _ = text.split("\n\n")
         for one in whole:
@@ -81,10 +83,11 @@ async def _some(reader: asyncio.StreamReader, most: int) -> bytes:
 
 async def test_streams_that_are_cut_anywhere_have_no_gap_and_no_repeat(client, tmp_path):
     """Of many runs at once, beside readers who never read; from either of two servers."""
-    turn = [*WORDS, "".join(WORDS)]
+    gate = asyncio.Event()
+    turn = [*WORDS[:15], gate, *WORDS[15:], "".join(WORDS)]
     agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
     chance = dice("test_many_readers")
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(4 * TIMEOUT):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(5 * PATIENCE):
         servers = [await place.server() for _ in range(2)]
         urls = [http.base_url for http in servers]
         names = [f"cut-run-{number}" for number in range(RUNS)]
@@ -95,11 +98,13 @@ async def test_streams_that_are_cut_anywhere_have_no_gap_and_no_repeat(client, t
             message = {"role": "user", "parts": [{"text": "count"}]}
             body = IDS | {"sessionId": name, "newMessage": message}
             once = {"Idempotency-Key": name}
-            while (
-                made := await servers[0].post("/invocations", json=body, headers=once)
-            ).status_code == 503:
-                await asyncio.sleep(1)  # so many at once may be more than Temporal can take
-            return made.json()["invocationId"]
+
+            async def made() -> str | None:
+                response = await servers[0].post("/invocations", json=body, headers=once)
+                # So many at once may be more than Temporal can take.
+                return None if response.status_code == 503 else response.json()["invocationId"]
+
+            return await until(made)
 
         started = await asyncio.gather(*map(start, names))
         readers = [
@@ -116,6 +121,8 @@ async def test_streams_that_are_cut_anywhere_have_no_gap_and_no_repeat(client, t
         async with asyncio.TaskGroup() as group:
             for one in readers:
                 group.create_task(one.read())
+            await until(lambda: all(one.begun for one in readers))
+            gate.set()
         for _, writer in stalled:
             writer.close()
         whole = await read(servers[1], f"/invocations/{started[0]}/events")

@@ -13,15 +13,23 @@ from durable_adk.server.app import app
 from durable_adk.server.serving import serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @pytest.fixture
-async def connection(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Streams]:
-    """One to a server that waits a moment for requests."""
-    monkeypatch.setattr(serving, "_HEAD_TIMEOUT", 0.5)
+def head_timeout() -> float:
+    """Seconds for which the server waits for a request."""
+    return PATIENCE
+
+
+@pytest.fixture
+async def connection(
+    head_timeout: float, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Streams]:
+    """One to a server."""
+    monkeypatch.setattr(serving, "_HEAD_TIMEOUT", head_timeout)
     made = app(
         session_service=InMemorySessionService(),
         client=cast("Any", None),
@@ -40,6 +48,7 @@ async def connection(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Streams]:
         await task
 
 
+@pytest.mark.parametrize("head_timeout", [0.2])
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"])
 async def test_a_connection_that_asks_nothing_is_closed(connection: Streams, sent: bytes) -> None:
     """Else anybody could hold as many as the server may have, without any token."""
@@ -60,16 +69,28 @@ async def test_a_body_that_does_not_go_on_arriving_is_not_waited_for(
     connection: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow one is, for as long as it takes."""
-    monkeypatch.setattr(serving, "_BODY_TIMEOUT", 0.2)
+    monkeypatch.setattr(serving, "_BODY_TIMEOUT", PATIENCE)
     monkeypatch.setattr(serving, "_BODY_PART", 3)
+    begin, due = serving.Protocol._start_body_timeout, list[tuple[serving.Protocol, int]]()
+
+    def begun(protocol: serving.Protocol) -> None:
+        begin(protocol)
+        due.append((protocol, protocol._received))
+
+    monkeypatch.setattr(serving.Protocol, "_start_body_timeout", begun)
     reader, writer = connection
     writer.write(upload(20))
-    for _ in range(5):
+    for number in range(1, 5):
+        await until(lambda: len(due) == number)  # noqa: B023  # it is waited for here
+        protocol, before = due[-1]
         writer.write(b"    ")
-        await asyncio.sleep(0.1)
+        await until(lambda: protocol._received == before + 4)  # noqa: B023  # as above
+        protocol._check_body(before)  # as when the time is over
+    writer.write(b"    ")
     assert (await reader.readline()).startswith(b"HTTP/1.1 422")  # no JSON
     while not reader.at_eof() and await reader.readline() != b"\r\n":
         pass
+    monkeypatch.setattr(serving, "_BODY_TIMEOUT", 0.2)
     writer.write(upload(20) + b" ")
     async with asyncio.timeout(PATIENCE):
         assert b"HTTP/1.1" not in await reader.read()

@@ -21,7 +21,7 @@ test("a request for an invocation names its session", async () => {
   ]);
 });
 
-test("a request is given up before and after it is sent", { timeout: 5000 }, async () => {
+test("a request is given up before and after it is sent", { timeout: 60_000 }, async () => {
   globalThis.fetch = (_, { signal }) =>
     new Promise((_, fail) => (signal.aborted ? fail(signal.reason) : signal.addEventListener("abort", () => fail(signal.reason))));
   const before = AbortSignal.abort();
