@@ -14,11 +14,11 @@ from campaign.schedule import HURRY, Fault, Kind
 from harness.journal import notes
 from tests.support.processes import until
 from tests.support.required import module
+from tests.support.waiting import PATIENCE
 
 clusters = module("campaign.cluster")
 nemeses = module("campaign.fault_injector")
 Cluster = clusters.Cluster
-LONG = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ async def test_a_frozen_server_stands_still_and_goes_on(cluster: Cluster) -> Non
     """F22: it is stopped for as long as the fault lasts, and no longer."""
     assert cluster.temporal.server is not None
     pid = cluster.temporal.server.pid
-    freezing = asyncio.create_task(done(cluster, Kind.FREEZE_SERVER, seconds=LONG))
+    freezing = asyncio.create_task(done(cluster, Kind.FREEZE_SERVER, seconds=PATIENCE))
     await until(lambda: state(pid) == "T")
     freezing.cancel()
     await asyncio.gather(freezing, return_exceptions=True)
@@ -64,7 +64,7 @@ async def test_a_stopped_worker_ends_in_order_and_is_replaced(cluster: Cluster) 
     assert process is not None
     line = await done(cluster, Kind.STOP_WORKER, seconds=HURRY)
     assert (line["name"], line.get("killed")) == (worker.name, None)
-    assert await asyncio.wait_for(process.wait(), LONG) == 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     await until(lambda: worker.alive and worker.process is not process)
 
 
@@ -75,7 +75,7 @@ async def test_a_worker_that_takes_too_long_to_end_is_killed(cluster: Cluster) -
     assert process is not None
     process.send_signal(signal.SIGSTOP)  # it hears of nothing
     assert (await done(cluster, Kind.STOP_WORKER, seconds=0.1))["killed"] is True
-    assert await asyncio.wait_for(process.wait(), LONG) == -signal.SIGKILL
+    assert await asyncio.wait_for(process.wait(), PATIENCE) == -signal.SIGKILL
     await until(lambda: worker.alive and worker.process is not process)
 
 

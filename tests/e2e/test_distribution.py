@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 def run(*command: str | Path, **options: object) -> str:
     """Run a command to its end; its standard output."""
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=110, check=False, **options
+        command, capture_output=True, text=True, timeout=500, check=False, **options
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -59,7 +59,7 @@ def test_the_source_distribution_makes_the_same_wheel(built, tmp_path):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_wheel_runs_the_demo_in_an_empty_environment(built, tmp_path):
     """Without the checkout, dev tools, extras or settings, `durable-adk demo` works.
 

@@ -37,14 +37,14 @@ def test_the_page_has_all_pictures() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.sampled(3)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_pictures_show_what_a_terminal_shows(tmp_path: Path) -> None:
     """Typed again, the commands print the same but for ids and times.
 
     If a change of the output is meant, run `python -m tests.support.first_hour`, and look at them.
     """
     record = [sys.executable, "-m", "tests.support.first_hour", tmp_path]
-    subprocess.run(record, cwd=ROOT, check=True, timeout=280)
+    subprocess.run(record, cwd=ROOT, check=True, timeout=850)
     assert {path.name: shown(path) for path in tmp_path.glob("*.svg")} == {
         path.name: shown(path) for path in PICTURES
     }

@@ -5,7 +5,8 @@ body. An entry is a text to say, or an object with:
 
 - `body`: the JSON (or text) of the answer; `status` (200) and `headers` go with it;
 - `chunks`: the JSON of each server-sent event, for streamGenerateContent;
-- `delay`, `chunk_delay`: seconds before the answer, and before each chunk;
+- `delay`, `chunk_delay`: seconds before the answer, and before each chunk, unless the client goes
+  away before they are over;
 - `cut`: after the answer's `chunks`, or half of its `body`, drop the line: ``reset`` or ``close``.
 
 As a program it prints its address and serves until it is killed::
@@ -17,8 +18,10 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +78,9 @@ class GeminiStub:
             self.arrived.set()
             if self.log is not None:
                 _append(self.log, request)
-            await _answer(writer, self._entry(number), streamed="stream" in request["path"])
+            silence = partial(_silence, reader)
+            streamed = "stream" in request["path"]
+            await _answer(writer, self._entry(number), silence, streamed=streamed)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client went away, which some tests do on purpose
@@ -107,10 +112,23 @@ def _append(log: Path, request: dict[str, Any]) -> None:
         file.write(json.dumps(request) + "\n")
 
 
-async def _answer(writer: asyncio.StreamWriter, entry: dict[str, Any], *, streamed: bool) -> None:
-    await asyncio.sleep(entry.get("delay", 0))
+Silence = Callable[[float], Awaitable[None]]
+
+
+async def _silence(reader: asyncio.StreamReader, seconds: float) -> None:
+    """Wait, but no longer than the client does."""
+    if seconds:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await reader.read()
+
+
+async def _answer(
+    writer: asyncio.StreamWriter, entry: dict[str, Any], silence: Silence, *, streamed: bool
+) -> None:
+    await silence(entry.get("delay", 0))
     if streamed and "body" not in entry:
-        await _answer_chunks(writer, entry)
+        await _answer_chunks(writer, entry, silence)
     else:
         body = entry.get("body", text_answer(entry.get("text", "")))
         is_page = isinstance(body, str)
@@ -120,16 +138,24 @@ async def _answer(writer: asyncio.StreamWriter, entry: dict[str, Any], *, stream
         writer.write(data[: len(data) // 2] if entry.get("cut") else data)
     await writer.drain()
     if entry.get("cut") == "reset":
-        await asyncio.sleep(0.05)  # let the client read what was sent: a reset overtakes it
-        writer.transport.abort()
+        await abort(writer)
 
 
-async def _answer_chunks(writer: asyncio.StreamWriter, entry: dict[str, Any]) -> None:
+async def abort(writer: asyncio.StreamWriter) -> None:
+    """Drop a connection whose client can read all that was written before."""
+    writer.transport.set_write_buffer_limits(0)  # else a part may still be here, and be lost
+    await writer.drain()
+    writer.transport.abort()
+
+
+async def _answer_chunks(
+    writer: asyncio.StreamWriter, entry: dict[str, Any], silence: Silence
+) -> None:
     chunks = entry.get("chunks", [text_answer(entry.get("text", ""))])
     write_head(writer, entry, {"Content-Type": "text/event-stream"})
     for chunk in chunks:
         await writer.drain()
-        await asyncio.sleep(entry.get("chunk_delay", 0))
+        await silence(entry.get("chunk_delay", 0))
         writer.write(f"data: {json.dumps(chunk)}\r\n\r\n".encode())
 
 

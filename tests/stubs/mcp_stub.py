@@ -26,7 +26,7 @@ class Stub(Server):  # type: ignore[misc, valid-type]
     async def list_tools(self, *args: Any, **kwargs: Any) -> Any:
         note("list")
         if os.environ.get("HANG") == "list":
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         return await super().list_tools(*args, **kwargs)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from tests.stubs.gemini_stub import read_request, write_head
+from tests.stubs.gemini_stub import abort, read_request, write_head
 
 Said = str | list[tuple[str, dict[str, Any]]]
 _PIECE = 5
@@ -146,8 +146,7 @@ def _answer(writer: asyncio.StreamWriter, entry: dict[str, Any]) -> None:
 async def _break_off(writer: asyncio.StreamWriter, cut: Cut) -> None:
     await writer.drain()
     if cut.how == "reset":
-        await asyncio.sleep(0.05)  # let the client read what was sent: a reset overtakes it
-        writer.transport.abort()
+        await abort(writer)
 
 
 def _write_chunk(writer: asyncio.StreamWriter, text: str) -> None:
