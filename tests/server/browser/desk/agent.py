@@ -1,7 +1,7 @@
 """A desk that does what a message names: pays, asks somebody or an expert, draws, fails, talks."""
 
-import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from anyio import Path
 from google.genai import types
@@ -12,6 +12,7 @@ from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from tests.support.waiting import until
 
 WORDS = [f"word{number} " for number in range(24)]
 PIXEL = bytes.fromhex(
@@ -33,8 +34,8 @@ class Words(BaseLlm):
         if last.function_response:
             yield whole(types.Part(text=f"{last.function_response.name} is done."))
         elif "talk" in last.text:
-            for word in WORDS if stream else ():
-                await asyncio.sleep(0.15 * last.text.count("talk"))
+            for number, word in enumerate(WORDS if stream else (), 1):
+                await until(partial(may_say, number))
                 content = types.Content(role="model", parts=[types.Part(text=word)])
                 yield LlmResponse(content=content, partial=True)
             yield whole(types.Part(text="".join(WORDS)))
@@ -45,6 +46,14 @@ class Words(BaseLlm):
             arguments = {"pay": {"amount": 3}, "expert": {"request": " ".join(more)}, "rest": {}}
             arguments = arguments.get(name, {"about": "a fish"})
             yield whole(types.Part.from_function_call(name=name, args=arguments))
+
+
+async def may_say(number: int) -> bool:
+    """Whether the file `words` lets the desk say so many words; without it all may be said."""
+    try:
+        return int(await Path("words").read_text()) >= number
+    except FileNotFoundError:
+        return True
 
 
 def whole(part: types.Part) -> LlmResponse:
@@ -73,8 +82,7 @@ async def draw(about: str, tool_context: ToolContext) -> str:
 
 async def rest() -> str:
     """Rest until the file `rested` is there."""
-    while not await Path("rested").exists():
-        await asyncio.sleep(0.02)
+    await until(Path("rested").exists)
     return "rested"
 
 
