@@ -40,8 +40,9 @@ from durable_adk.wire.converter import data_converter, encrypted
 from durable_adk.wire.run_config import Budget
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import USER, call, calls, gist, send, shape, state, stored
+from tests.support.waiting import PATIENCE, forever, until
 
-SOON = timedelta(seconds=30)
+LONG = timedelta(seconds=PATIENCE)
 
 
 class Order(BaseModel):
@@ -105,7 +106,7 @@ class Shop:
         self._note(who)
         self.inside.release()
         try:
-            await asyncio.wait_for(self.gate.wait(), 60)
+            await asyncio.wait_for(self.gate.wait(), PATIENCE)
         finally:
             self.left = True
         return who
@@ -116,9 +117,7 @@ class Shop:
         self._note()
         self.inside.release()
         try:
-            while True:
-                await asyncio.sleep(0.1)
-                activity.heartbeat()
+            await until(activity.heartbeat)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
@@ -165,12 +164,18 @@ class Shop:
         theirs = [self.charge_card, self.place, self.flaky, self.decline, self.meet]
         theirs += [self.linger, self.much, self.huge, self.half, self.odd]
         theirs += [self.unreadable, self.nothing]
-        async with Worker(Client(**config), task_queue=self.queue, activities=theirs):
+        async with Worker(
+            Client(**config),
+            task_queue=self.queue,
+            activities=theirs,
+            # A heartbeat tells them of a cancellation, however long one may be missing.
+            max_heartbeat_throttle_interval=timedelta(milliseconds=100),
+        ):
             yield
 
     def tool(self, of: Any, **options: Any) -> ActivityTool:
         """One of its activities as a tool."""
-        options = {"start_to_close_timeout": SOON, "task_queue": self.queue} | options
+        options = {"start_to_close_timeout": LONG, "task_queue": self.queue} | options
         return ActivityTool(of, **options)
 
 
@@ -223,12 +228,12 @@ _CANCEL_REQUESTED = "activity_task_cancel_requested_event_attributes"
 
 async def histories(client: Client, shop: Shop) -> list[list[Any]]:
     """The events of the agents' workflows, once the list has come to show any."""
-    found: list[Any] = []
-    while not found:
-        await asyncio.sleep(0.1)
+
+    async def found() -> list[Any]:
         runs = client.list_workflows(f"TaskQueue = '{shop.desk}'")
-        found = [client.get_workflow_handle(run.id, run_id=run.run_id) async for run in runs]
-    return [list((await handle.fetch_history()).events) for handle in found]
+        return [client.get_workflow_handle(run.id, run_id=run.run_id) async for run in runs]
+
+    return [list((await handle.fetch_history()).events) for handle in await until(found)]
 
 
 async def test_it_is_their_activity_that_temporal_shows(
@@ -237,9 +242,9 @@ async def test_it_is_their_activity_that_temporal_shows(
     """D18: scheduled by its own name, with their options and a summary; arguments by position."""
     options = {
         "retry_policy": RetryPolicy(maximum_attempts=7, non_retryable_error_types=["Declined"]),
-        "heartbeat_timeout": timedelta(seconds=9),
-        "schedule_to_start_timeout": timedelta(seconds=50),
-        "schedule_to_close_timeout": timedelta(seconds=60),
+        "heartbeat_timeout": timedelta(seconds=90),
+        "schedule_to_start_timeout": timedelta(seconds=110),
+        "schedule_to_close_timeout": timedelta(seconds=120),
         "priority": Priority(priority_key=2),
     }
     tool = shop.tool(shop.charge_card, **options)
@@ -265,7 +270,7 @@ async def test_it_is_their_activity_that_temporal_shows(
     assert attributes.priority.priority_key == 2
     limits = ("start_to_close", "heartbeat", "schedule_to_start", "schedule_to_close")
     seconds = [getattr(attributes, f"{limit}_timeout").ToSeconds() for limit in limits]
-    assert seconds == [30, 9, 50, 60]
+    assert seconds == [100, 90, 110, 120]
 
 
 async def test_a_model_of_pydantic_goes_as_its_json(shop: Shop, make_desk: MakeDesk) -> None:
@@ -359,7 +364,7 @@ async def test_calls_of_a_turn_run_side_by_side(shop: Shop, make_desk: MakeDesk)
     async with shop.open():
         sending = asyncio.ensure_future(send(runner))
         for _ in range(2):
-            await asyncio.wait_for(shop.inside.acquire(), 60)
+            await asyncio.wait_for(shop.inside.acquire(), PATIENCE)
         shop.gate.set()
         events = await sending
     assert responses(events[1:2]) == [{"result": "a"}, {"result": "b"}]
@@ -370,15 +375,15 @@ async def test_cancelling_the_invocation_cancels_it(
     client: Client, shop: Shop, make_desk: MakeDesk
 ) -> None:
     """CAN-3: it is told by its next heartbeat, and the session does not wait for it."""
-    tool = shop.tool(shop.linger, heartbeat_timeout=timedelta(seconds=5))
+    tool = shop.tool(shop.linger, heartbeat_timeout=timedelta(seconds=60))
     runner = await make_desk(tool, replies=[call("linger"), "never"])
     name = f"e-{uuid.uuid4()}"
     async with shop.open():
         sending = asyncio.ensure_future(send(runner, invocation_id=name))
-        await asyncio.wait_for(shop.inside.acquire(), 60)
+        await asyncio.wait_for(shop.inside.acquire(), PATIENCE)
         assert await runner.cancel(**USER, invocation_id=name)
         await asyncio.gather(sending, return_exceptions=True)
-        await asyncio.wait_for(shop.cancelled.wait(), 60)
+        await asyncio.wait_for(shop.cancelled.wait(), PATIENCE)
     ((_, record),) = await runner.session_service.page_invocations(app_name="app")
     assert record.status is Status.CANCELLED
     assert len(responses(await stored(runner))) == 1  # the call is sealed
@@ -395,7 +400,7 @@ async def test_cancelling_does_not_wait_for_what_never_hears_of_it(
     name = f"e-{uuid.uuid4()}"
     async with shop.open():
         sending = asyncio.ensure_future(send(runner, invocation_id=name))
-        await asyncio.wait_for(shop.inside.acquire(), 60)
+        await asyncio.wait_for(shop.inside.acquire(), PATIENCE)
         assert await runner.cancel(**USER, invocation_id=name)
         await asyncio.gather(sending, return_exceptions=True)
         ((_, record),) = await runner.session_service.page_invocations(app_name="app")
@@ -416,8 +421,11 @@ async def test_a_call_waits_for_their_worker(shop: Shop, make_desk: MakeDesk) ->
     replies = [call("now", **given), call("charge_card", **given), "done"]
     runner = await make_desk(*tools, replies=replies)
     sending = asyncio.ensure_future(send(runner))
-    while not responses(await stored(runner)):
-        await asyncio.sleep(0.05)
+
+    async def told_first() -> list[Any]:
+        return responses(await stored(runner))
+
+    await until(told_first)
     assert not shop.seen
     async with shop.open():
         told, charged = responses(await sending)
@@ -534,8 +542,11 @@ async def test_a_new_run_of_the_workflow_runs_nothing_twice(
     assert responses(events) == [{"result": "charged 1 EUR"}] * 4
     ids = [seen for _, _, seen in shop.seen]
     assert len(ids) == len(set(ids)) == 4
-    while len(await histories(client, shop)) < 2:
-        await asyncio.sleep(0.1)
+
+    async def has_gone_on() -> bool:
+        return len(await histories(client, shop)) > 1
+
+    await until(has_gone_on)
 
 
 async def test_what_cannot_be_stored_is_told_and_not_run_again(
@@ -594,7 +605,7 @@ async def test_another_worker_goes_on_though_the_tool_is_gone(
     async with shop.open():
         async with worker(client, apps=[before], session_service=store, options=options):
             sending = asyncio.ensure_future(send(runner))
-            await asyncio.wait_for(shop.inside.acquire(), 60)
+            await asyncio.wait_for(shop.inside.acquire(), PATIENCE)
         shop.gate.set()
         after = app(replies=["unused", "done"])
         async with worker(client, apps=[after], session_service=store, options=options):
@@ -682,7 +693,7 @@ async def who_am_i() -> str:
 @activity.defn
 async def dawdle() -> None:
     """Take too long."""
-    await asyncio.sleep(60)
+    await forever()
 
 
 async def in_process(*tools: Any, replies: list[Any], **options: Any) -> list[Any]:
@@ -695,7 +706,7 @@ async def in_process(*tools: Any, replies: list[Any], **options: Any) -> list[An
 
 def tool(of: Any, **options: Any) -> ActivityTool:
     """A tool whose task queue means nothing here."""
-    return ActivityTool(of, **{"start_to_close_timeout": SOON} | options)
+    return ActivityTool(of, **{"start_to_close_timeout": LONG} | options)
 
 
 async def test_in_process_the_function_is_called_directly() -> None:

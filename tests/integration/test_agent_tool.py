@@ -22,6 +22,7 @@ from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
 from tests.support.gates import until_set
 from tests.support.scripts import USER, call, calls, gist, send, state, stored
+from tests.support.waiting import forever
 
 KEY = SessionKey("app", "u", "s")
 
@@ -389,7 +390,7 @@ async def test_cancelling_the_caller_cancels_the_child(make_runner: MakeRunner) 
 
     async def slow() -> None:
         begun.set()
-        await asyncio.sleep(60)
+        await forever()
 
     runner = await make_runner(asking(AgentTool(expert(call("slow"), tools=[slow]))))
     name = f"e-{uuid.uuid4()}"  # of one server, which remembers

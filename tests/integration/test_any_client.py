@@ -41,6 +41,7 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.support.packages import install_packages, run_command
 from tests.support.required import has_program
 from tests.support.scripts import call, gist
+from tests.support.waiting import PATIENCE, until
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "temporal-clients.md"
@@ -73,7 +74,7 @@ GOES_ON.set()
 
 def held(callback_context: CallbackContext, llm_request: LlmRequest) -> None:
     """Hold a model call."""
-    GOES_ON.wait(60)
+    GOES_ON.wait(PATIENCE)
 
 
 def desk() -> App:
@@ -101,8 +102,8 @@ def desk() -> App:
 async def task_queue(client: Client, sessions: SqliteSessionService) -> AsyncIterator[str]:
     """The task queue of a worker that serves the geographer."""
     options = WorkerOptions(task_queue=f"test-{uuid.uuid4().hex}")
-    sleepy = LlmAgent(name="sleepy", model=ScriptedModel(replies=["late"], delay=5))
-    apps = [geographer(), desk(), App(name="slow", root_agent=sleepy)]
+    silent = LlmAgent(name="silent", model=ScriptedModel(replies=["never"], delay=3600))
+    apps = [geographer(), desk(), App(name="slow", root_agent=silent)]
     async with worker(client, apps=apps, session_service=sessions, options=options):
         yield options.task_queue
 
@@ -222,7 +223,7 @@ async def test_a_bad_request_fails_the_workflow_with_its_reason(
             request_,
             id=uuid.uuid4().hex,
             task_queue=task_queue,
-            execution_timeout=timedelta(seconds=20),
+            execution_timeout=timedelta(seconds=PATIENCE),
         )
     cause = caught.value.cause
     assert isinstance(cause, ApplicationError)
@@ -259,7 +260,7 @@ async def test_an_argument_that_cannot_be_read_fails_the_workflow(
         "Invocation", args=raw, id=uuid.uuid4().hex, task_queue=task_queue
     )
     with pytest.raises(WorkflowFailureError) as caught:
-        await asyncio.wait_for(handle.result(), 10)
+        await asyncio.wait_for(handle.result(), PATIENCE)
     assert isinstance(caught.value.cause, ApplicationError)
 
 
@@ -274,8 +275,7 @@ async def test_an_invocation_started_elsewhere_can_be_followed(
     runner = Runner(
         app=geographer(), session_service=sessions, client=client, task_queue=task_queue
     )
-    while await sessions.get_invocation(SessionKey("geo", "u", "s"), "e-own") is None:
-        await asyncio.sleep(0.02)
+    await until(lambda: sessions.get_invocation(SessionKey("geo", "u", "s"), "e-own"))
     events = runner.run_async(user_id="u", session_id="s", invocation_id="e-own")
     assert [gist(event) async for event in events] == [
         "g call get_capital",
@@ -308,15 +308,14 @@ async def test_an_invocation_whose_workflow_is_gone_is_ended_by_its_next_start(
         "Invocation", request, id=uuid.uuid4().hex, task_queue=task_queue
     )
     key = SessionKey("slow", "u", "s")
-    while await sessions.get_invocation(key, "e-own") is None:
-        await asyncio.sleep(0.02)
+    await until(lambda: sessions.get_invocation(key, "e-own"))
     await first.terminate()
     with pytest.raises(WorkflowFailureError) as caught:
         await asyncio.wait_for(
             client.execute_workflow(
                 "Invocation", request, id=uuid.uuid4().hex, task_queue=task_queue
             ),
-            10,
+            PATIENCE,
         )
     assert isinstance(caught.value.cause, ApplicationError)
     assert caught.value.cause.type == "InvocationTerminatedError"
@@ -424,16 +423,18 @@ async def waiting_invocation(
         id=uuid.uuid4().hex,
         task_queue=task_queue,
     )
-    while not (waiting := await handle.query("pending")):
-        await asyncio.sleep(0.02)
+    waiting = await until(lambda: handle.query("pending"))
     return handle, waiting[0]
 
 
 async def outcomes(handle: WorkflowHandle[Any, Any], count: int) -> dict[str, str | None]:
     """What became of so many answers."""
-    while len(known := await handle.query("answers")) < count:
-        await asyncio.sleep(0.02)
-    return known
+
+    async def known() -> dict[str, str | None] | None:
+        answers = await handle.query("answers")
+        return answers if len(answers) >= count else None
+
+    return await until(known)
 
 
 async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_queue: str) -> None:
@@ -472,10 +473,14 @@ async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_
     assert all(name.startswith("malformed-") for name in unnamed)
     assert len(json.dumps(refused)) < 2_000
     assert all(refused.values())
+
     # So many bytes make the workflow continue as new, whose next run shows the details in a moment.
-    while (shown := await handle.query("pending")) != [waiting]:
+    async def shows_details() -> bool:
+        shown = await handle.query("pending")
         assert [call["callId"] for call in shown] == [asked]
-        await asyncio.sleep(0.02)
+        return shown == [waiting]
+
+    await until(shows_details)
     for confirmed in (True, True, False):  # the same again, and another under its name (S22)
         await handle.signal(
             "answer", {"call_id": asked, "confirmed": confirmed, "answer_id": "right"}
@@ -526,7 +531,7 @@ async def test_an_update_returns_when_its_invocation_ends(client: Client, task_q
         "answer", answer, wait_for_stage=WorkflowUpdateStage.ACCEPTED
     )
     await handle.cancel()
-    told = await asyncio.wait_for(update.result(), 20)
+    told = await asyncio.wait_for(update.result(), PATIENCE)
     ended = "The invocation has ended without it."
     assert told == {"answerId": "a-1", "accepted": False, "reason": ended}
 
@@ -546,7 +551,7 @@ async def test_an_update_returns_when_its_invocation_cannot_open(
     answer = {"callId": "any", "confirmed": True, "answerId": "a-1"}
     told = await asyncio.wait_for(
         client.execute_update_with_start_workflow("answer", answer, start_workflow_operation=start),
-        20,
+        PATIENCE,
     )
     assert (told["answerId"], told["accepted"]) == ("a-1", False)
     with pytest.raises(WorkflowFailureError):

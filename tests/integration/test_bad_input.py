@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from durable_adk.agents import BaseAgent, LlmAgent, ParallelAgent
 from durable_adk.apps import App
-from durable_adk.client import Invocations, connect
+from durable_adk.client import Invocations, connect, workflow_id
 from durable_adk.errors import (
     AlreadyExistsError,
     CallbackError,
@@ -50,6 +50,7 @@ from durable_adk.wire.run_config import RunConfig
 from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, ensure_session, gist, send, shape, stored
+from tests.support.waiting import PATIENCE, forever, until
 
 
 def agent_with(tool: Any, *replies: Any, **fields: Any) -> LlmAgent:
@@ -62,7 +63,7 @@ def agent_with(tool: Any, *replies: Any, **fields: Any) -> LlmAgent:
 async def fails(runner: Runner, error: type[Exception], message: str = "hello") -> str:
     """The run raises `error` and leaves exactly one error event, the last; returns its message."""
     with pytest.raises(error) as caught:
-        await asyncio.wait_for(send(runner, message), 30)
+        await asyncio.wait_for(send(runner, message), PATIENCE)
     log = await stored(runner)
     errors = [event for event in log if event.error_code]
     assert errors == log[-1:]
@@ -162,7 +163,7 @@ async def test_an_exception_of_any_size_and_content_ends_the_run(
 
     runner = await make_runner(agent_with(broken))
     try:
-        await asyncio.wait_for(send(runner), 30)
+        await asyncio.wait_for(send(runner), PATIENCE)
     except RuntimeError as error:  # no `raises`: a report cannot have the message either
         caught = error
     assert caught is not None
@@ -238,13 +239,13 @@ async def test_a_model_callback_that_hangs_ends_the_run(make_runner: MakeRunner)
 
     async def endless(callback_context: Any, llm_response: Any) -> None:
         runs.append(1)
-        await asyncio.sleep(60)
+        await forever()
 
     model = ScriptedModel(replies=["hi"])
     agent = LlmAgent(name="a", model=model, after_model_callback=endless)
-    limits = Limits(model_timeout=0.5, callback_timeout=0.5)
+    limits = Limits(model_timeout=2, callback_timeout=1)
     runner = await make_runner(agent, limits=limits)
-    assert "did not finish in 1 s" in await fails(runner, CallbackError)
+    assert "did not finish in 3 s" in await fails(runner, CallbackError)
     assert (runs, len(model.requests)) == ([1], 1)
 
 
@@ -263,25 +264,47 @@ async def test_calls_that_together_are_too_large_end_the_run(make_runner: MakeRu
     assert "6 calls at once" in await fails(await make_runner(agent), PayloadTooLargeError)
 
 
-async def test_one_failing_call_keeps_the_others_results(make_runner: MakeRunner) -> None:
-    """FLW-46, TRAP-25: completed results are committed before the error is raised."""
+async def open_steps(client: Client, runner: Runner) -> int | None:
+    """How many activities the active invocation's workflow waits for; None: it runs in process."""
+    key = SessionKey(runner.app_name, *USER.values())
+    record = await runner.session_service.active_invocation(key)
+    assert record is not None
+    if record.lease_owner.startswith("local:"):
+        return None
+    described = await client.get_workflow_handle(workflow_id(key, record.invocation_id)).describe()
+    return len(described.raw_description.pending_activities)
 
-    def good() -> str:
+
+async def test_one_failing_call_keeps_the_others_results(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """FLW-46, TRAP-25: completed results are committed before the error is raised."""
+    returned, fail = asyncio.Event(), asyncio.Event()
+
+    async def good() -> str:
         """Return."""
+        returned.set()
         return "kept"
 
     async def broken() -> None:
-        """Raise, a little later."""
-        await asyncio.sleep(0.3)
+        """Raise, later."""
+        await until(fail.is_set)
         raise ValueError("late")
 
     async def slow() -> None:
         """Take too long for a test."""
-        await asyncio.sleep(20)
+        await forever()
+
+    async def is_completed() -> bool:
+        # In process it ends before any code that the same event loop runs later.
+        return returned.is_set() and await open_steps(client, runner) in (None, 2)
 
     model = ScriptedModel(replies=[calls(("good", {}), ("slow", {}), ("broken", {}))])
     runner = await make_runner(LlmAgent(name="a", model=model, tools=[good, slow, broken]))
-    await fails(runner, ValueError)
+    failing = asyncio.create_task(fails(runner, ValueError))
+    await until(is_completed)
+    fail.set()
+    await failing
     responses = (await stored(runner))[-2].get_function_responses()
     assert [item.name for item in responses] == ["good", "slow", "broken"]
     assert responses[0].response == {"result": "kept"}
@@ -296,10 +319,10 @@ async def test_a_tool_that_takes_too_long_is_ended(make_runner: MakeRunner) -> N
     async def endless() -> None:
         """Never return."""
         runs.append(1)
-        await asyncio.sleep(60)
+        await forever()
 
-    runner = await make_runner(agent_with(FunctionTool(endless, timeout=0.5)))
-    assert "0.5 s" in await fails(runner, ToolTimeoutError)
+    runner = await make_runner(agent_with(FunctionTool(endless, timeout=2.5)))
+    assert "2.5 s" in await fails(runner, ToolTimeoutError)
     assert runs == [1]
 
 
@@ -497,7 +520,7 @@ async def test_an_app_nobody_serves_is_refused(
         )
         handle = await Invocations(client, options.task_queue).start(request)
         with pytest.raises(UnknownAppError, match=r"'other' is not served here.*: served"):
-            await asyncio.wait_for(handle.result(), 10)
+            await asyncio.wait_for(handle.result(), PATIENCE)
 
 
 async def test_an_unknown_invocation_is_refused(make_runner: MakeRunner) -> None:
@@ -517,7 +540,7 @@ async def test_without_a_worker_the_message_is_kept(
     queue = f"test-{uuid.uuid4().hex}"
     runner = Runner(app=app, session_service=sessions, client=client, task_queue=queue)
     with pytest.raises(NoWorkerError, match=queue):
-        await asyncio.wait_for(send(runner, invocation_id="e-kept"), 15)
+        await asyncio.wait_for(send(runner, invocation_id="e-kept"), PATIENCE)
     options = WorkerOptions(task_queue=queue)
     async with worker(client, apps=[app], session_service=sessions, options=options):
         events = [event async for event in runner.run_async(**USER, invocation_id="e-kept")]
@@ -527,7 +550,7 @@ async def test_without_a_worker_the_message_is_kept(
 async def test_without_temporal_the_address_is_named() -> None:
     """The message says where it looked and what to start."""
     with pytest.raises(TemporalUnavailableError, match=r"127\.0\.0\.1:1.*durable-adk dev"):
-        await asyncio.wait_for(connect("127.0.0.1:1"), 30)
+        await asyncio.wait_for(connect("127.0.0.1:1"), PATIENCE)
 
 
 async def test_the_same_id_with_another_message_is_refused(make_runner: MakeRunner) -> None:
@@ -595,7 +618,7 @@ async def test_limits_can_be_set_in_process() -> None:
 
     async def endless() -> None:
         """Never return."""
-        await asyncio.sleep(60)
+        await forever()
 
     async with InMemoryRunner(agent_with(endless), limits=Limits(tool_timeout=0.2)) as runner:
         await fails(runner, ToolTimeoutError)
@@ -616,7 +639,7 @@ async def test_attaching_to_a_run_whose_process_is_gone_says_so() -> None:
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["never", "next"]))
     async with Runner(app=App(name="app", root_agent=agent), session_service=sessions) as runner:
         with pytest.raises(InvocationTerminatedError, match="Send the message again"):
-            await asyncio.wait_for(anext(runner.run_async(**USER, invocation_id="e-1")), 15)
+            await asyncio.wait_for(anext(runner.run_async(**USER, invocation_id="e-1")), PATIENCE)
         await send(runner, "next")
         with pytest.raises(InvocationTerminatedError):
             await anext(runner.run_async(**USER, invocation_id="e-1"))

@@ -15,6 +15,7 @@ from durable_adk.tools import AgentTool, FunctionTool
 from durable_adk.wire.run_config import Budget
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, calls, gist, send, stored
+from tests.support.waiting import PATIENCE, forever
 
 RUNS: list[int] = []
 
@@ -25,10 +26,9 @@ def work(n: int = 0) -> int:
     return n
 
 
-async def doze() -> str:
+async def doze() -> None:
     """A tool that takes its time."""
-    await asyncio.sleep(60)
-    return "rested"
+    await forever()
 
 
 def runaway(**fields: object) -> LlmAgent:
@@ -104,7 +104,7 @@ async def test_time_is_a_budget_too(make_runner: MakeRunner) -> None:
     """S17, F11: a step that takes longer than what is left is ended with the run."""
     model = ScriptedModel(replies=[call("doze"), "done"])
     runner = await make_runner(LlmAgent(name="a", model=model, tools=[doze]))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(BudgetExceededError, match=r"0\.5 seconds"):
             await send(runner, run_config=RunConfig(budget=Budget(seconds=0.5)))
     assert gist((await stored(runner))[-1]) == "a error BudgetExceededError"
@@ -118,7 +118,7 @@ async def test_a_tools_own_timeout_is_not_taken_for_the_end_of_the_time(
     slow = FunctionTool(doze, timeout=0.2)
     runner = await make_runner(LlmAgent(name="a", model=model, tools=[slow]))
     with pytest.raises(ToolTimeoutError):
-        await send(runner, run_config=RunConfig(budget=Budget(seconds=60)))
+        await send(runner, run_config=RunConfig(budget=Budget(seconds=600)))
 
 
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)

@@ -26,6 +26,7 @@ from durable_adk.planners import PlanReActPlanner
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send, state, stored
+from tests.support.waiting import PATIENCE
 
 
 def code(text: str, before: str = "Let me see. ") -> str:
@@ -220,7 +221,7 @@ async def test_an_execution_that_takes_too_long_is_given_up(make_runner: MakeRun
     agent = coding(code("x"), code_executor=Hanging())
     runner = await make_runner(agent, limits=Limits(tool_timeout=0.3))
     with pytest.raises(CodeExecutorError, match=r"did not come back in 0\.3 s"):
-        await asyncio.wait_for(send(runner), 30)
+        await asyncio.wait_for(send(runner), PATIENCE)
 
 
 async def test_calls_beside_code_wait_for_its_result(make_runner: MakeRunner) -> None:

@@ -18,6 +18,7 @@ from durable_adk.sessions import SessionKey
 from tests.conftest import MakeRunner
 from tests.support.scripts import gist, send, stored
 from tests.support.summaries import Teller, summed
+from tests.support.waiting import PATIENCE, until
 
 
 def echo(request: LlmRequest) -> str:
@@ -106,12 +107,12 @@ async def test_the_next_message_cannot_overtake_the_summary(
     agent, teller = talker(), Teller()
     runner = await make_runner(agent, events_compaction_config=every(1, teller))
     teller.go.clear()
-    async with asyncio.timeout(40):
+    sessions = runner.session_service
+    async with asyncio.timeout(PATIENCE):
         first = asyncio.ensure_future(send(runner, "one"))
-        while not teller.asked:
-            await asyncio.sleep(0.02)
+        await until(lambda: teller.asked)
         second = asyncio.ensure_future(send(runner, "two"))
-        await asyncio.sleep(0.3)
+        await until(lambda: sessions.waiting(SessionKey("app", "u", "s")))
         assert not first.done()
         teller.go.set()
         assert [gist(event) for event in await first] == ["talker text re:one"]
@@ -133,9 +134,7 @@ async def test_a_failing_summarizer_fails_nothing(
     with caplog.at_level(logging.WARNING):
         events = await send(runner, "one")
         assert [gist(event) for event in events] == ["talker text re:one"]
-        async with asyncio.timeout(20):
-            while "compaction.failed" not in caplog.text:
-                await asyncio.sleep(0.02)
+        await until(lambda: "compaction.failed" in caplog.text)
     said = str([vars(record) for record in caplog.records])
     assert "RuntimeError" in said or "ValueError" in said
     assert "no words for it" not in said

@@ -19,6 +19,7 @@ from durable_adk.errors import (
 from durable_adk.events import Event, EventActions
 from tests.conftest import MakeRunner
 from tests.support.scripts import gist, send, state
+from tests.support.waiting import forever
 
 RUNS: list[str] = []
 
@@ -148,7 +149,7 @@ class Wrong(BaseAgent):
 
 async def nap() -> None:
     """Take too long."""
-    await asyncio.sleep(30)
+    await forever()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -189,8 +188,9 @@ def test_code_that_waits_while_it_is_imported_is_replaced(dev):
     dev.serve()
     code = dev.code("till").read_text()
     before = dev.workers()
-    dev.code("till").write_text(f"import time\ntime.sleep(1000)\n{code}")
-    time.sleep(6)
+    begin = "import pathlib, time\npathlib.Path('importing').touch()\ntime.sleep(1000)\n"
+    dev.code("till").write_text(begin + code)
+    until((dev.folder / "importing").exists)
     assert dev.ask("weather", "What is the weather in Rome?")[-1].text.endswith("sunny in Rome.")
     dev.code("till").write_text(code.replace("v1", "v3"))
     until(lambda: dev.workers() == before + 2)
@@ -236,4 +236,4 @@ def test_nothing_is_left_running(dev, number):
     assert len(dev.processes("cli.dev.worker")) == 1
     os.kill(running.pid, signal.SIGKILL)
     dev.stop(dev.dev, number)
-    until(lambda: not dev.processes(), seconds=20)
+    until(lambda: not dev.processes())

@@ -33,6 +33,7 @@ from tests.support.clinic import Clinic
 from tests.support.own_server import own_client
 from tests.support.processes import until
 from tests.support.scripts import call, gist
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.thorough
 
@@ -72,7 +73,7 @@ async def gated(clinic: Clinic) -> "asyncio.Task[list[Event]]":
 
 async def ended(run: "asyncio.Task[list[Event]]") -> None:
     """Take the end of a run as it comes."""
-    await asyncio.wait([run], timeout=20)
+    await asyncio.wait([run], timeout=PATIENCE)
     assert run.done()
     run.exception()
 
@@ -118,7 +119,7 @@ async def test_a_message_that_no_worker_has_taken_is_left_alone(alone: Clinic) -
     """I12: a workflow that has not opened its invocation yet is no orphan."""
     await alone.store.create_session(app_name="tool", user_id=alone.user, session_id="s")
     run = asyncio.create_task(alone.run("tool", "one"))
-    await asyncio.sleep(0.5)
+    await until(lambda: _is_known(alone, "tool", "one"))
     assert await alone.findings(missing=Missing.DELETED) == []
     alone.traces.open_gate()
     async with alone.working():
@@ -139,7 +140,7 @@ async def test_a_message_for_later_is_left_alone(clinic: Clinic) -> None:
         start_delay=timedelta(hours=1),
     )
     await clinic.run("charge", "one")
-    assert await asyncio.wait_for(clinic.findings(), 30) == []
+    assert await asyncio.wait_for(clinic.findings(), PATIENCE) == []
     await handle.terminate()
 
 
@@ -195,7 +196,11 @@ async def _busy(clinic: Clinic) -> InvocationRecord:
     """Another invocation that is active in the session of the one that waits for an approval."""
     message = Event(id="b.0", invocation_id="b", author="user", content=user_content("go"))
     return await clinic.store.open_invocation(
-        clinic.key("approval"), invocation_id="b", lease_owner="local:b", user_event=message, ttl=60
+        clinic.key("approval"),
+        invocation_id="b",
+        lease_owner="local:b",
+        user_event=message,
+        ttl=600,
     )
 
 

@@ -35,7 +35,7 @@ from tests.support.private_place import (
     key_file,
     placed,
 )
-from tests.support.processes import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.thorough
 
@@ -194,10 +194,7 @@ async def test_a_client_without_keys_is_told_so_and_wedges_nothing(
         answer = {"callId": pending.call_id, "confirmed": True}
         await plain.get_workflow_handle(workflow).signal("answer", answer)
         waiting = place.client.get_workflow_handle(workflow)
-        outcomes: dict[str, str] = {}
-        async with asyncio.timeout(60):
-            while not outcomes:
-                outcomes = await waiting.query("answers")
+        outcomes = await until(lambda: waiting.query("answers"))
         assert "is not encrypted" in str(outcomes)
         with pytest.raises(EncryptionKeyError, match="no keys"):  # the reason is encrypted
             await plain.get_workflow_handle(workflow).execute_update("answer", answer)

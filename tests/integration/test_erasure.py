@@ -13,6 +13,7 @@ from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttributes
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -36,6 +37,7 @@ from durable_adk.wire.messages import InvocationRequest
 from tests.support.commands import Terminal
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.thorough
 
@@ -156,11 +158,11 @@ async def test_schedules_that_send_the_persons_messages_are_removed(
             request = InvocationRequest(app="private", user=user, message=canary("message"))
             await create_schedule(place.client, name, request, cron="0 9 1 1 *")
 
-        async def listed() -> list[str]:
-            return sorted([line.name async for line in list_schedules(place.client)])
+        async def listed(*names: str) -> bool:
+            found = [line.name async for line in list_schedules(place.client)]
+            return sorted(found) == [*names]
 
-        while await listed() != ["mine", "theirs"]:  # the list is behind by a moment
-            await asyncio.sleep(0.1)
+        await until(lambda: listed("mine", "theirs"))  # the list is behind by a moment
         erasure = await erasure_at(place, stack)
         monkeypatch.delenv("DURABLE_ADK_ENCRYPTION_KEYS", raising=False)
         address = place.client.service_client.config.target_host
@@ -170,8 +172,7 @@ async def test_schedules_that_send_the_persons_messages_are_removed(
         found = await survey(erasure)
         assert (found.schedules.names, found.schedules.unread, found.empty) == (["mine"], 0, False)
         await erase(erasure)
-        while await listed() != ["theirs"]:
-            await asyncio.sleep(0.1)
+        await until(lambda: listed("theirs"))
         assert (await erase(erasure)).schedules.names == []
 
 
@@ -195,14 +196,22 @@ async def test_a_schedule_that_fires_meanwhile_leaves_nothing(
 
         monkeypatch.setattr(erasure, "survey", fires)
         sessions = SqliteSessionService(tmp_path / "s.db")
-        while not [line async for line in list_schedules(client)]:
-            await asyncio.sleep(0.1)
+
+        async def listed() -> list[Any]:
+            return [line async for line in list_schedules(client)]
+
+        await until(listed)
         found = await erase(
             Erasure(app="shop", user="anna", client=client, session_service=sessions)
         )
         assert found.schedules.names == ["digest"]
-        await asyncio.sleep(1)  # what was started would be seen by then
-        assert [run.id async for run in client.list_workflows()] == []
+
+        async def runs() -> list[str]:
+            return [run.id async for run in client.list_workflows()]
+
+        # What the schedule has started is seen before what is started now.
+        await client.start_workflow("Any", id="later", task_queue="where nobody listens")
+        assert await until(runs) == ["later"]
         await sessions.close()
 
 
@@ -222,6 +231,11 @@ class Foreign:
                 await workflow.wait_condition(lambda: False)
             case _:
                 return
+
+
+async def _are_seen(client: Client, runs: int) -> bool:
+    """Whether Temporal's list, which is behind by a moment, has so many runs."""
+    return (await client.count_workflows()).count >= runs
 
 
 async def test_nobody_else_loses_a_workflow(tmp_path: Path) -> None:
@@ -247,8 +261,7 @@ async def test_nobody_else_loses_a_workflow(tmp_path: Path) -> None:
                 await client.get_workflow_handle("daily").result()
             sessions = SqliteSessionService(tmp_path / "s.db")
             erasure = Erasure(app="shop", user="anna", client=client, session_service=sessions)
-            while (await client.count_workflows()).count < 7:
-                await asyncio.sleep(0.05)
+            await until(lambda: _are_seen(client, 7))
             found = (await survey(erasure)).runs
             assert sorted(run.id for run in found.found) == ["daily", "mine", "mine"]
             assert "daily" in found.shared
@@ -277,9 +290,19 @@ async def test_of_workflows_that_are_marked_as_others_nothing_is_read(
     async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
         client = await connect(server.address)
         await register_search_attributes(client)
-        await asyncio.sleep(1)
         anna, bob = {"app": "shop", "user": "anna"}, {"app": "shop", "user": "bob"}
-        for number in range(20):
+
+        async def is_marked() -> bool:
+            marked = f"{search_attributes.USER.name} = 'bob'"
+            try:
+                with suppress(WorkflowAlreadyStartedError):
+                    await start("bob-0", bob, user="bob")
+                return (await client.count_workflows(marked)).count == 1
+            except RPCError:  # the attributes are not known everywhere yet
+                return False
+
+        await until(is_marked)
+        for number in range(1, 20):
             await start(f"bob-{number}", bob, user="bob")
         await start("marked", anna, user="anna")
         await start("zoo", {**anna, "app": "zoo"}, user="anna", app="zoo")
@@ -300,8 +323,7 @@ async def test_of_workflows_that_are_marked_as_others_nothing_is_read(
             user_event=Event(id="e.0", invocation_id="e", author="user"),
             create_session=True,
         )
-        while (await client.count_workflows()).count < 25:
-            await asyncio.sleep(0.05)
+        await until(lambda: _are_seen(client, 25))
         read: list[str] = []
         real = client.workflow_service.get_workflow_execution_history
 

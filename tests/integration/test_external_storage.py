@@ -42,6 +42,7 @@ from durable_adk.workflows.invocation import InvocationWorkflow
 from durable_adk.workflows.runner import workflow_runner
 from tests.support.s3 import S3
 from tests.support.scripts import USER, call, calls, gist, send, stored
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.thorough
 
@@ -228,9 +229,7 @@ async def test_a_forged_reference_is_refused_and_its_run_goes_on(place: Place, k
     ours = workflow_id(KEY, events[0].invocation_id)
     handle = place.client.get_workflow_handle(ours)
     await handle.signal("answer", reference(claim))
-    async with asyncio.timeout(10):
-        while not (outcomes := await handle.query("answers")):
-            await asyncio.sleep(0.05)
+    outcomes = await until(lambda: handle.query("answers"))
     assert kind in str(outcomes)
     assert CANARY not in str([event.model_dump() for event in await stored(runner)])
     assert [item.call_id for item in await runner.pending(**USER)] == [pending.call_id]
@@ -246,7 +245,7 @@ async def test_a_start_by_a_bad_reference_fails_with_the_reason(
         "Invocation", reference(claim), id=uuid.uuid4().hex, task_queue=place.queue
     )
     with pytest.raises(Exception, match="Workflow execution failed") as caught:
-        await asyncio.wait_for(handle.result(), 10)
+        await asyncio.wait_for(handle.result(), PATIENCE)
     assert "forged" in str(caught.value.__cause__)
 
 
@@ -279,7 +278,7 @@ async def test_a_blob_that_is_gone_ends_the_run_with_an_error_event(
     model = scripted(calls(*[("long", {})] * count))
     runner = await place.runner(LlmAgent(name="a", model=model, tools=[tool]))
     with pytest.raises(PayloadLostError):
-        await asyncio.wait_for(send(runner), 20)
+        await asyncio.wait_for(send(runner), PATIENCE)
     log = await stored(runner)
     assert [gist(event) for event in log[2:]] == [
         f"a response {','.join(['long'] * count)}",
@@ -288,7 +287,8 @@ async def test_a_blob_that_is_gone_ends_the_run_with_an_error_event(
     assert damage in (log[-1].error_message or "")
     assert runs == [1] * count
     monkeypatch.undo()
-    assert gist((await asyncio.wait_for(send(runner, "again"), 20))[-1]) == "a text next"
+    events = await asyncio.wait_for(send(runner, "again"), PATIENCE)
+    assert gist(events[-1]) == "a text next"
 
 
 RUNS: list[int] = []
@@ -325,7 +325,7 @@ async def test_a_store_that_is_away_runs_nothing_again(
 
     monkeypatch.setattr(Blobs, "put", failing)
     agent = speaker(call("long"), "50000", tools=[long]) if kind == "tool" else Stepping(name="a")
-    events = await asyncio.wait_for(send(await place.runner(agent)), 40)
+    events = await asyncio.wait_for(send(await place.runner(agent)), PATIENCE)
     assert gist(events[-1]) == "a text 50000"
     assert (len(RUNS), len(away)) == (1, 6)
 
@@ -346,7 +346,7 @@ async def test_a_store_that_stays_away_ends_the_run(
     monkeypatch.setattr(result_upload, "RESERVE", timedelta(days=1))
     runner = await place.runner(Stepping(name="a"))
     with pytest.raises(PayloadLostError, match="the disk is away"):
-        await asyncio.wait_for(send(runner), 20)
+        await asyncio.wait_for(send(runner), PATIENCE)
     assert RUNS == [1]
     assert [gist(event) for event in await stored(runner)][1:] == ["a error PayloadLostError"]
 
@@ -384,10 +384,9 @@ async def test_what_closed_invocations_kept_is_swept(place: Place) -> None:
     await send(done, "y" * 50_000)
     assert len(place.blobs()) > len(kept)
     blobs = blobs_at(place.folder / "payloads")
-    assert await sweep(place.client, blobs, older_than=60) == 0
-    async with asyncio.timeout(10):
-        while not await sweep(place.client, blobs, older_than=-1):
-            await asyncio.sleep(0.05)  # its workflow ends a moment after its last event
+    assert await sweep(place.client, blobs, older_than=3600) == 0
+    # Its workflow ends a moment after its last event.
+    await until(lambda: sweep(place.client, blobs, older_than=-1))
     assert place.blobs() == kept
 
 
@@ -401,9 +400,8 @@ async def test_what_is_large_can_be_in_a_bucket(tmp_path: Path, s3: S3) -> None:
         blobs = blobs_at(bucket)
         assert len(await blobs.expired(-60)) == 1
         assert not place.blobs()
-        async with asyncio.timeout(20):
-            while not await sweep(place.client, blobs, older_than=-60):
-                await asyncio.sleep(0.05)  # its workflow ends a moment after its last event
+        # Its workflow ends a moment after its last event.
+        await until(lambda: sweep(place.client, blobs, older_than=-60))
         assert await blobs.expired(-60) == []
 
 

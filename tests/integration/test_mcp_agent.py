@@ -12,6 +12,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.tools.mcp_tool import McpToolset, StdioConnectionParams
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, calls, gist, send
+from tests.support.waiting import PATIENCE, until
 
 STUB = Path(__file__).parents[1] / "stubs" / "mcp_stub.py"
 
@@ -21,7 +22,7 @@ async def test_an_agent_uses_a_servers_tools(make_runner: MakeRunner, tmp_path: 
     log = tmp_path / "server.log"
     server = StdioServerParameters(command=sys.executable, args=[str(STUB), str(log)])
     toolset = McpToolset(
-        connection_params=StdioConnectionParams(server_params=server, timeout=20.0)
+        connection_params=StdioConnectionParams(server_params=server, timeout=PATIENCE)
     )
     model = ScriptedModel(replies=[calls(("add", {"a": 1}), ("fail", {"why": "me"})), "three"])
     runner = await make_runner(LlmAgent(name="a", model=model, tools=[toolset]))
@@ -48,14 +49,17 @@ async def test_a_call_waits_for_a_server_that_this_worker_has_not_reached_yet(
     command = tmp_path / "server"
     server = StdioServerParameters(command=str(command), args=[str(STUB), str(tmp_path / "log")])
     toolset = McpToolset(
-        connection_params=StdioConnectionParams(server_params=server, timeout=20.0)
+        connection_params=StdioConnectionParams(server_params=server, timeout=PATIENCE)
     )
     model = ScriptedModel(replies=[call("add", a=1, b=2), "three"])
     runner = await make_runner(LlmAgent(name="a", model=model, tools=[toolset]))
     sending = asyncio.create_task(send(runner))
-    while "toolset.unavailable" not in [record.message for record in caplog.records]:
+
+    def is_missed() -> bool:
         assert not sending.done(), sending.result()
-        await asyncio.sleep(0.05)
+        return "toolset.unavailable" in [record.message for record in caplog.records]
+
+    await until(is_missed)
     command.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     command.chmod(0o700)
     events = await sending

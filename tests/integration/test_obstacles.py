@@ -29,6 +29,7 @@ from durable_adk.tools.mcp_tool import McpToolset, StreamableHTTPConnectionParam
 from durable_adk.worker import Versioning, WorkerOptions, worker
 from tests.stubs.gemini_stub import GeminiStub
 from tests.support.scripts import USER, call, gist, send
+from tests.support.waiting import PATIENCE, until
 
 SOON = 3.0  # seconds within which it is said
 QUOTA = {
@@ -70,16 +71,15 @@ async def test_a_queue_without_workers_is_said_first(
     app = app_of(ScriptedModel(replies=["x"]))
     runner = Runner(app=app, session_service=sessions, client=client, task_queue=queue)
     waits = asyncio.create_task(send(runner, invocation_id="e-1"))
-    async with asyncio.timeout(30):
-        while not (said := lines(caplog, "invocation.waits")):
-            await asyncio.sleep(0.05)
-    assert not waits.done()
+    before: list[Any] = []
+    waits.add_done_callback(lambda _: before.extend(lines(caplog, "invocation.waits")))
     with pytest.raises(NoWorkerError, match=queue):
-        await asyncio.wait_for(waits, 30)
-    assert said[0].invocation_id == "e-1"
-    assert f"No worker polls task queue {queue!r}" in said[0].reason
-    assert "durable-adk worker" in said[0].reason
-    assert len(lines(caplog, "invocation.waits")) == 1
+        await asyncio.wait_for(waits, PATIENCE)
+    (said,) = before
+    assert said.invocation_id == "e-1"
+    assert f"No worker polls task queue {queue!r}" in said.reason
+    assert "durable-adk worker" in said.reason
+    assert lines(caplog, "invocation.waits") == before
 
 
 async def test_an_answer_to_a_queue_without_workers_is_said_first(
@@ -90,7 +90,6 @@ async def test_an_answer_to_a_queue_without_workers_is_said_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So is an answer that no worker can take, once the worker that left is forgotten."""
-    monkeypatch.setattr(invocations, "POLLER_MAX_AGE", 0.5)
     tool = LongRunningFunctionTool(order)
     app = app_of(ScriptedModel(replies=[call("order"), "thanks"]), tools=[tool])
     options = WorkerOptions(task_queue=queue)
@@ -100,15 +99,17 @@ async def test_an_answer_to_a_queue_without_workers_is_said_first(
     (waiting,) = await runner.pending(user_id=USER["user_id"], session_id=USER["session_id"])
     answer = types.FunctionResponse(id=waiting.call_id, name="order", response={"tea": 1})
     message = types.Content(role="user", parts=[types.Part(function_response=answer)])
+    monkeypatch.setattr(invocations, "POLLER_MAX_AGE", 0.5)
+    caplog.clear()
     answers = asyncio.create_task(send(runner, message))
-    async with asyncio.timeout(60):
-        while not lines(caplog, "invocation.waits") and not answers.done():
-            await asyncio.sleep(0.05)
-    assert not answers.done()
+    before: list[Any] = []
+    answers.add_done_callback(lambda _: before.extend(lines(caplog, "invocation.waits")))
+    await until(lambda: lines(caplog, "invocation.waits") or answers.done())
     (said,) = lines(caplog, "invocation.waits")
     assert f"No worker polls task queue {queue!r}" in said.reason
     async with worker(client, apps=[app], session_service=sessions, options=options):
         await asyncio.gather(answers, return_exceptions=True)
+    assert said in before
 
 
 async def test_versions_without_a_current_one_are_said(
@@ -126,7 +127,7 @@ async def test_versions_without_a_current_one_are_said(
             match=f"have {queue}.b1, but .* workers with no version.*"
             f"set-current-version --deployment-name {queue} --build-id b1",
         ):
-            await asyncio.wait_for(send(runner, invocation_id="e-2"), 60)
+            await asyncio.wait_for(send(runner, invocation_id="e-2"), PATIENCE)
         await make_current(client, queue, "b1")
         async with aclosing(runner.run_async(**USER, invocation_id="e-2")) as events:
             assert [gist(event) async for event in events] == ["a text here"]
@@ -137,14 +138,15 @@ async def make_current(client: Client, deployment: str, build: str) -> None:
     request = SetWorkerDeploymentCurrentVersionRequest(
         namespace="default", deployment_name=deployment, build_id=build, identity="test"
     )
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.workflow_service.set_worker_deployment_current_version(request)
-            except RPCError:  # the server has not heard of its workers yet
-                await asyncio.sleep(0.2)
-            else:
-                return
+
+    async def is_made() -> bool:
+        try:
+            await client.workflow_service.set_worker_deployment_current_version(request)
+        except RPCError:  # the server has not heard of its workers yet
+            return False
+        return True
+
+    await until(is_made)
 
 
 @pytest.fixture
@@ -160,7 +162,7 @@ async def gemini_stub() -> AsyncIterator[GeminiStub]:
 def quota(gemini_stub: GeminiStub) -> Gemini:
     """A model whose provider says twice that the quota is used up."""
     gemini_stub.script = [QUOTA, QUOTA, "at last"]
-    return Gemini(base_url=gemini_stub.url, api_key=SecretStr("key"), timeout=5)
+    return Gemini(base_url=gemini_stub.url, api_key=SecretStr("key"), timeout=PATIENCE)
 
 
 async def test_a_quota_is_said_in_process(quota: Gemini, caplog: pytest.LogCaptureFixture) -> None:
@@ -193,11 +195,12 @@ async def test_a_quota_is_said_by_workers_and_clients(
     )
     runner = Runner(app=app, session_service=sessions, client=elsewhere, task_queue=queue)
     async with worker(client, apps=[app], session_service=sessions, options=options):
-        events = await asyncio.wait_for(send(runner, invocation_id="e-4"), 120)
+        events = await asyncio.wait_for(send(runner, invocation_id="e-4"), PATIENCE)
     assert [gist(event) for event in events] == ["a text at last"]
     assert len(lines(caplog, "model.unavailable")) == 2
-    said = lines(caplog, "invocation.waits")[0].reason
-    assert said.startswith("call_model failed with ModelUnavailableError and is tried again")
+    reasons = [line.reason for line in lines(caplog, "invocation.waits")]
+    begin = "call_model failed with ModelUnavailableError and is tried again"
+    (said,) = [reason for reason in reasons if reason.startswith(begin)]
     assert "durable-adk show e-4" in said
 
 

@@ -10,20 +10,21 @@ from durable_adk.agents import LlmAgent
 from durable_adk.errors import SessionBusyError
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey
 from durable_adk.tools import FunctionTool
 from tests.conftest import MakeRunner
+from tests.support.gates import until_set
 from tests.support.scripts import USER, call, ensure_session, gist, send, stored
+from tests.support.waiting import PATIENCE, until
 
 
 def slow_agent(gate: asyncio.Event | None = None) -> LlmAgent:
-    """An agent whose tool takes a moment, or until the gate opens."""
+    """An agent whose tool waits until the gate opens, if there is one."""
 
     async def think() -> str:
         """Take a moment."""
-        if gate is None:
-            await asyncio.sleep(0.1)
-        while gate is not None and not gate.is_set():
-            await asyncio.sleep(0.02)  # the gate belongs to the test's event loop
+        if gate is not None:
+            await until_set(gate)
         return "thought"
 
     model = ScriptedModel(replies=[call("think"), "done"] * 10)
@@ -38,10 +39,19 @@ async def collect(runner: Runner, message: str) -> list[str]:
 
 async def test_messages_at_once_are_serialised(make_runner: MakeRunner) -> None:
     """F28, I6: six messages at the same moment, and their events never interleave."""
-    runner = await make_runner(slow_agent())
+    gate = asyncio.Event()
+    runner = await make_runner(slow_agent(gate))
     await ensure_session(runner)
     messages = [f"message {number}" for number in range(6)]
-    answers = await asyncio.gather(*(collect(runner, message) for message in messages))
+    sending = [asyncio.create_task(collect(runner, message)) for message in messages]
+    key = SessionKey(runner.app_name, *USER.values())
+
+    async def others_wait() -> bool:
+        return len(await runner.session_service.waiting(key)) == 5
+
+    await until(others_wait)
+    gate.set()
+    answers = await asyncio.gather(*sending)
     assert answers == [["a call think", "a response think", "a text done"]] * 6
     log = await stored(runner)
     turns = [log[start : start + 4] for start in range(0, len(log), 4)]
@@ -63,7 +73,7 @@ async def test_reject_refuses_at_once_and_stores_nothing(make_runner: MakeRunner
     second = {"when_busy": "reject", "invocation_id": f"e-{uuid.uuid4()}"}
     for _ in range(2):
         with pytest.raises(SessionBusyError, match="active"):
-            await asyncio.wait_for(send(runner, "second", **second), 10)
+            await asyncio.wait_for(send(runner, "second", **second), PATIENCE)
     gate.set()
     assert [gist(event) async for event in first] == ["a response think", "a text done"]
     assert [gist(event) for event in await stored(runner)][0::3] == [
@@ -88,7 +98,7 @@ async def test_sessions_do_not_wait_for_each_other(make_runner: MakeRunner) -> N
     other = {"user_id": "u", "session_id": f"other-{uuid.uuid4().hex}"}
     await runner.session_service.create_session(app_name=runner.app_name, **other)
     second = runner.run_async(**other, new_message="second")
-    assert gist(await asyncio.wait_for(anext(second), 10)) == "a call think"
+    assert gist(await asyncio.wait_for(anext(second), PATIENCE)) == "a call think"
     gate.set()
     assert len([event async for event in first]) == 2
     assert len([event async for event in second]) == 2
@@ -106,7 +116,7 @@ async def test_leaving_cancels_nothing_and_attaching_misses_nothing(
     await anext(events)
     await events.aclose()
     attached = runner.run_async(**USER, invocation_id=name)
-    assert gist(await asyncio.wait_for(anext(attached), 10)) == "a call think"
+    assert gist(await asyncio.wait_for(anext(attached), PATIENCE)) == "a call think"
     gate.set()
     rest = [gist(event) async for event in attached]
     assert rest == ["a response think", "a text done"]
@@ -122,7 +132,7 @@ async def test_the_sync_run_yields_the_same_events(make_runner: MakeRunner) -> N
     def in_a_thread() -> list[str]:
         return [gist(event) for event in runner.run(**USER, new_message="sync")]
 
-    answers = await asyncio.wait_for(asyncio.to_thread(in_a_thread), 20)
+    answers = await asyncio.wait_for(asyncio.to_thread(in_a_thread), PATIENCE)
     assert answers == ["a call think", "a response think", "a text done"]
 
 
@@ -147,13 +157,13 @@ async def test_a_sync_run_answers_what_an_earlier_one_waits_for(make_runner: Mak
     def answered(call_id: str | None) -> list[str]:
         return [gist(event) for event in runner.run(**USER, new_message=approval(call_id))]
 
-    first = await asyncio.wait_for(asyncio.to_thread(asked), 20)
-    told = await asyncio.wait_for(asyncio.to_thread(answered, first), 20)
+    first = await asyncio.wait_for(asyncio.to_thread(asked), PATIENCE)
+    told = await asyncio.wait_for(asyncio.to_thread(answered, first), PATIENCE)
     assert told == ["a response buy", "a text done"]
-    second = await asyncio.wait_for(asyncio.to_thread(asked), 20)
+    second = await asyncio.wait_for(asyncio.to_thread(asked), PATIENCE)
     here = runner.run_async(**USER, new_message=approval(second))
     assert [gist(event) async for event in here] == ["a response buy", "a text done"]
-    await asyncio.wait_for(asyncio.to_thread(asked), 20)  # closed while it waits
+    await asyncio.wait_for(asyncio.to_thread(asked), PATIENCE)  # closed while it waits
 
 
 def buy() -> str:
@@ -176,4 +186,4 @@ async def test_the_sync_run_raises_what_the_run_raised(make_runner: MakeRunner) 
         list(runner.run(**USER, new_message="sync"))
 
     with pytest.raises(ValueError, match="no"):
-        await asyncio.wait_for(asyncio.to_thread(in_a_thread), 20)
+        await asyncio.wait_for(asyncio.to_thread(in_a_thread), PATIENCE)

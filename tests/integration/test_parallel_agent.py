@@ -1,7 +1,6 @@
 """Agents side by side (semantics AGT-33, AGT-34, DUR-15)."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -13,16 +12,17 @@ from durable_adk.models import ScriptedModel
 from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send, state, stored
+from tests.support.waiting import PATIENCE, forever, until
 
 
-def researcher(name: str, *, delay: float = 0, **fields: Any) -> LlmAgent:
+def researcher(name: str, **fields: Any) -> LlmAgent:
     """An agent that looks something up with a tool, then says what it found."""
 
     async def look(tool_context: ToolContext) -> str:
         tool_context.state[f"seen_{name}"] = True
         return f"facts of {name}"
 
-    model = ScriptedModel(replies=[call("look"), f"report of {name}"], delay=delay)
+    model = ScriptedModel(replies=[call("look"), f"report of {name}"])
     return LlmAgent(name=name, model=model, tools=[look], **fields)
 
 
@@ -69,30 +69,26 @@ async def test_a_child_that_fails_cancels_the_others_and_leaves_no_call_open(
     make_runner: MakeRunner,
 ) -> None:
     """AGT-33: the failure is raised; the sibling's call is answered by the sealing (I9)."""
+    begun = asyncio.Event()
 
-    async def slow() -> str:
-        await asyncio.sleep(30)
-        return "late"
+    async def slow() -> None:
+        begun.set()
+        await forever()
 
-    async def broken() -> str:
+    async def broken() -> None:
+        await until(begun.is_set)
         raise ValueError("broken")
 
     agent = ParallelAgent(
         name="par",
         sub_agents=[
             LlmAgent(name="a", model=ScriptedModel(replies=[call("slow"), "x"]), tools=[slow]),
-            LlmAgent(
-                name="b",
-                model=ScriptedModel(replies=[call("broken"), "x"], delay=0.3),
-                tools=[broken],
-            ),
+            LlmAgent(name="b", model=ScriptedModel(replies=[call("broken"), "x"]), tools=[broken]),
         ],
     )
     runner = await make_runner(agent)
-    begun = time.monotonic()
     with pytest.raises(ValueError, match="broken"):
         await send(runner)
-    assert time.monotonic() - begun < 20
     events = await stored(runner)
     asked = {c.id for event in events for c in event.get_function_calls()}
     assert asked == {r.id for event in events for r in event.get_function_responses()}
@@ -113,13 +109,18 @@ async def test_a_child_that_escalates_stops_and_cancels_the_others(
     make_runner: MakeRunner,
 ) -> None:
     """AGT-33, TRAP-31: its body does not go on; the loop round it ends, the run succeeds."""
+    begun = asyncio.Event()
 
-    async def slow() -> str:
-        await asyncio.sleep(30)
-        return "late"
+    async def slow() -> None:
+        begun.set()
+        await forever()
+
+    async def later(**_: Any) -> None:
+        await until(begun.is_set)
 
     waiting = LlmAgent(name="w", model=ScriptedModel(replies=[call("slow"), "x"]), tools=[slow])
-    first = LlmAgent(name="first", model=ScriptedModel(replies=lambda _: "hi", delay=0.5))
+    model = ScriptedModel(replies=lambda _: "hi")
+    first = LlmAgent(name="first", model=model, before_model_callback=later)
     second = SequentialAgent(name="second", sub_agents=[first, Escalating(name="e")])
     agent = LoopAgent(
         name="loop",
@@ -127,13 +128,10 @@ async def test_a_child_that_escalates_stops_and_cancels_the_others(
             ParallelAgent(name="par", sub_agents=[waiting, Direct(name="d", wait=second)]),
         ],
     )
-    runner = await make_runner(agent)
-    begun = time.monotonic()
-    events = await send(runner)
+    events = await send(await make_runner(agent))
     assert "d delta" in [gist(event) for event in events]
     assert "d text done" not in [gist(event) for event in events]
     assert "w text x" not in [gist(event) for event in events]
-    assert time.monotonic() - begun < 20
     asked = {c.id for event in events for c in event.get_function_calls()}
     assert asked == {r.id for event in events for r in event.get_function_responses()}
 
@@ -159,10 +157,22 @@ class Direct(BaseAgent):
 
 async def test_an_inner_escalation_does_not_cancel_siblings(make_runner: MakeRunner) -> None:
     """AGT-33: only a direct child's does; a loop inside a child ends itself and nothing else."""
+    escalated = asyncio.Event()
+
+    async def later(**_: Any) -> None:
+        await until(escalated.is_set)
+
     inner = LoopAgent(name="inner", sub_agents=[Escalating(name="e")])
-    agent = ParallelAgent(name="par", sub_agents=[inner, researcher("a", delay=0.2)])
-    events = await send(await make_runner(agent))
-    assert "a text report of a" in [gist(event) for event in events]
+    sibling = researcher("a", before_model_callback=later)
+    runner = await make_runner(ParallelAgent(name="par", sub_agents=[inner, sibling]))
+
+    async def has_escalated() -> bool:
+        return "e delta" in [gist(event) for event in await stored(runner)]
+
+    sending = asyncio.create_task(send(runner))
+    await until(has_escalated)
+    escalated.set()
+    assert "a text report of a" in [gist(event) for event in await sending]
 
 
 class Meeting:
@@ -208,5 +218,5 @@ async def test_ten_children_are_under_way_at_once(make_runner: MakeRunner) -> No
 
     agent = ParallelAgent(name="par", sub_agents=[child(f"r{i}") for i in range(number)])
     runner = await make_runner(agent)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert len(await send(runner)) == 3 * number

@@ -3,6 +3,7 @@
 import asyncio
 import time
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from durable_adk.tools.tool_context import ToolContext
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, gist, send, stored
+from tests.support.waiting import PATIENCE, until
 
 KEY = SessionKey("app", "u", "s")
 
@@ -52,9 +54,11 @@ async def status(runner: Runner, invocation_id: str) -> Status:
 
 async def closed(runner: Runner, invocation_id: str) -> None:
     """Wait until the invocation has ended."""
-    async with asyncio.timeout(30):
-        while not (await status(runner, invocation_id)).closed:
-            await asyncio.sleep(0.05)
+
+    async def is_closed() -> bool:
+        return (await status(runner, invocation_id)).closed
+
+    await until(is_closed)
 
 
 async def attached(runner: Runner, invocation_id: str) -> list[Event]:
@@ -158,16 +162,29 @@ async def test_other_messages_run_while_an_invocation_waits(make_runner: MakeRun
 
 async def test_branches_run_on_while_one_waits(make_runner: MakeRunner) -> None:
     """AGT-33, D9: the invocation pauses when every branch waits; each answer wakes its own."""
+    both_wait = asyncio.Event()
+
+    async def last(**_: Any) -> None:
+        await until(both_wait.is_set)
+
+    model = ScriptedModel(replies=lambda _: "c is done")
     agent = ParallelAgent(
         name="par",
         sub_agents=[
             buyer(LongRunningFunctionTool(order), "a came", name="a"),
             buyer(LongRunningFunctionTool(order), "b came", name="b"),
-            LlmAgent(name="c", model=ScriptedModel(replies=lambda _: "c is done", delay=0.3)),
+            LlmAgent(name="c", model=model, before_model_callback=last),
         ],
     )
     runner = await make_runner(agent)
-    events = await send(runner)
+
+    async def are_asked() -> bool:
+        return len(await stored(runner)) == 3
+
+    sending = asyncio.create_task(send(runner))
+    await until(are_asked)
+    both_wait.set()
+    events = await sending
     assert sorted(gist(event) for event in events) == [
         "a call order",
         "b call order",
@@ -405,10 +422,12 @@ async def test_a_deadline_may_fail_the_run_or_tell_the_model(make_runner: MakeRu
     """D9: `fail` raises for whoever attaches; `tell` is a response with an error."""
     tool = LongRunningFunctionTool(order, deadline=0.3, on_deadline="fail")
     runner = await make_runner(buyer(tool, "never"))
-    events = await send(runner)
-    await closed(runner, events[0].invocation_id)
+    name = f"late-{uuid.uuid4()}"
+    with suppress(ToolTimeoutError):  # it may have ended before the client saw it pause
+        await send(runner, invocation_id=name)
+    await closed(runner, name)
     with pytest.raises(ToolTimeoutError):
-        await attached(runner, events[0].invocation_id)
+        await attached(runner, name)
     told = buyer(LongRunningFunctionTool(order, deadline=0.3, on_deadline="tell"), "then not")
     runner = await make_runner(told)
     events = await send(runner)
@@ -496,24 +515,32 @@ async def test_an_answer_is_told_that_its_first_sending_was_taken_meanwhile(
     assert refunds.made == [5]
 
 
+async def is_refused(runner: Runner, invocation_id: str, answer: InvocationAnswer) -> bool:
+    """Whether an answer is refused; one that comes too late is not."""
+    record = await runner.session_service.get_invocation(KEY, invocation_id)
+    assert record is not None
+    try:
+        await runner._client.backend.answer(KEY, record, answer)
+    except InvalidRequestError:
+        return True
+    return False
+
+
 async def test_no_answers_name_switches_a_deadline_off(make_runner: MakeRunner) -> None:
     """I16: names that the loop gives to its own answers keep it from nothing."""
-    refunds = Refunds()
-    runner = await make_runner(refunder(refunds, deadline=1.0, on_deadline="reject"))
-    events = await send(runner)
-    (pending,) = await runner.pending(**USER)
-    key, name = (
-        SessionKey(runner.app_name, USER["user_id"], USER["session_id"]),
-        events[0].invocation_id,
-    )
-    record = await runner.session_service.get_invocation(key, name)
-    assert record is not None
-    for asked in ("no-such-call", pending.call_id):
-        forged = InvocationAnswer(
-            call_id=asked, confirmed=True, answer_id=f"{pending.call_id}.expired"
-        )
-        with pytest.raises(InvalidRequestError):
-            await runner._client.backend.answer(key, record, forged)
+    for deadline in (1.0, 8.0, 64.0):  # the first that leaves the time to forge answers
+        refunds = Refunds()
+        runner = await make_runner(refunder(refunds, deadline=deadline, on_deadline="reject"))
+        events = await send(runner)
+        name, asked = events[0].invocation_id, events[1].get_function_calls()[0].id
+        forged = [
+            InvocationAnswer(call_id=call_id, confirmed=True, answer_id=f"{asked}.expired")
+            for call_id in ("no-such-call", asked)
+        ]
+        refused = [await is_refused(runner, name, answer) for answer in forged]
+        if await status(runner, name) is Status.PAUSED:
+            assert refused == [True, True]
+            break
     await closed(runner, name)
     assert await status(runner, name) is Status.COMPLETED
     assert refunds.made == []
@@ -533,7 +560,7 @@ async def test_no_message_waits_for_an_invocation_of_a_deleted_session(
     await runner.session_service.delete_session(**named)
     await runner.session_service.create_session(**named)
     monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(InvocationNotFoundError, match="session was deleted"):
             await send(runner, "buy", invocation_id=one)
     assert list(map(gist, await send(runner, "hi"))) == ["buyer call order"]

@@ -22,7 +22,6 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.messages import workflow_id
 from tests.support.payload_matrix import (
     FINE,
-    PATIENCE,
     RAISED,
     RUNS,
     TEXTS,
@@ -35,6 +34,7 @@ from tests.support.payload_matrix import (
     scripted,
 )
 from tests.support.scripts import USER, call, calls, send
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 
@@ -253,9 +253,12 @@ async def test_a_bad_answer_is_refused_and_the_run_goes_on(client: Client, tmp_p
             data = payload.payload.data.replace(b"CALL", pending.call_id.encode())
             encoding = payload.payload.metadata["encoding"]
             await handle.signal("answer", raw(data, encoding))
-            async with asyncio.timeout(PATIENCE):
-                while len(outcomes := await handle.query("answers")) < number:
-                    await asyncio.sleep(0.02)
+
+            async def refused(number: int = number) -> dict[str, str | None] | None:
+                known = await handle.query("answers")
+                return known if len(known) >= number else None
+
+            outcomes = await until(refused)
             assert all(outcomes.values()), list(SENT)[number - 1]
         assert len(str(outcomes)) < 20_000
         with pytest.raises(RPCError, match="exceeds"):

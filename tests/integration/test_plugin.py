@@ -1,6 +1,5 @@
 """One plugin makes a worker that is there already serve agents (design D18)."""
 
-import asyncio
 import uuid
 import warnings
 from collections.abc import AsyncGenerator
@@ -31,6 +30,7 @@ from durable_adk.wire.converter import stored_in
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import call, gist
+from tests.support.waiting import PATIENCE, until
 
 
 def get_capital(country: str) -> str:
@@ -71,7 +71,7 @@ class Theirs:
     async def run(self, text: str) -> str:
         """Shout."""
         return await workflow.execute_activity(
-            shout, text, start_to_close_timeout=timedelta(seconds=10)
+            shout, text, start_to_close_timeout=timedelta(seconds=PATIENCE)
         )
 
 
@@ -152,8 +152,11 @@ async def test_the_replayer_replays_with_the_plugin(
     fresh = DurableAdkPlugin(apps=[geographer(), herald()], session_service=plugin_store(plugin))
     replayer = Replayer(workflows=[Theirs], plugins=[fresh])
     query = f"TaskQueue = '{task_queue}'"
-    while await count(client, query) < 2:
-        await asyncio.sleep(0.05)
+
+    async def are_seen() -> bool:
+        return await count(client, query) == 2
+
+    await until(are_seen)
     results = await replayer.replay_workflows(client.list_workflows(query).map_histories())
     assert not results.replay_failures
 

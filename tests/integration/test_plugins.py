@@ -47,6 +47,7 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.support.gates import until_set
 from tests.support.scripts import USER, call, calls, gist, send, shape, state, stored
+from tests.support.waiting import PATIENCE, forever, until
 
 KEY = SessionKey("app", "u", "s")
 
@@ -147,9 +148,7 @@ async def plain(agent: BaseAgent, invocation_id: str) -> list[Event]:
 
 async def until_seen(spy: Spy, what: str) -> None:
     """Wait for a notice, which may come after its run has ended for the client."""
-    async with asyncio.timeout(10):
-        while what not in spy.seen:
-            await asyncio.sleep(0.02)
+    await until(lambda: what in spy.seen)
 
 
 # ----- places and order
@@ -831,9 +830,7 @@ async def test_agents_and_run_are_told_of_an_error_from_the_inside_out(
         "on_agent_error team ModelError",
         "on_run_error ModelError",
     ]
-    async with asyncio.timeout(10):
-        while not found:
-            await asyncio.sleep(0.02)
+    await until(lambda: found)
     assert found == ["team error ModelError"]
 
 
@@ -872,7 +869,7 @@ async def test_a_hook_that_hangs_is_given_up(make_runner: MakeRunner) -> None:
     """D11: nothing hangs; the hooks have the time that callbacks have."""
 
     async def hang(**_: Any) -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     limits = {"limits": Limits(callback_timeout=0.2)}
     for hook in ("before_run", "on_event"):
@@ -885,11 +882,11 @@ async def test_a_notice_that_fails_changes_no_outcome(make_runner: MakeRunner) -
     """PLG-2: nobody waits for it for ever, and the caller gets the error it was about."""
 
     async def hang(**_: Any) -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     agent = LlmAgent(name="a", model=ScriptedModel(replies=[ModelError("refused")]))
     spy = only("on_agent_error", "on_run_error", on_agent_error=hang, on_run_error=hang)
-    limits = Limits(callback_timeout=0.2)
+    limits = Limits(callback_timeout=2.0)
     error, events = await failed(await make_runner(agent, plugins=[spy], limits=limits))
     assert isinstance(error, ModelError)
     assert [gist(event) for event in events] == ["a error ModelError"]
@@ -902,7 +899,7 @@ async def cancelled(runner: Runner, name: str, reached: asyncio.Event) -> None:
     await until_set(reached)
     assert await runner.cancel(**USER, invocation_id=name)
     # Of an invocation that was never opened there is nothing to show but that.
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         with suppress(InvocationCancelledError, asyncio.CancelledError):
             await run
 
@@ -914,7 +911,7 @@ async def test_a_run_is_cancelled_in_a_hook(make_runner: MakeRunner, hook: str) 
 
     async def hang(**_: Any) -> None:
         reached.set()
-        await asyncio.sleep(60)
+        await forever()
 
     name = uuid.uuid4().hex
     runner = await make_runner(Speaker(name="a"), plugins=[only(hook, **{hook: hang})])
