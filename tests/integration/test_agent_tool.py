@@ -22,7 +22,7 @@ from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
 from tests.support.gates import until_set
 from tests.support.scripts import USER, call, calls, gist, send, state, stored
-from tests.support.waiting import forever
+from tests.support.waiting import forever, until
 
 KEY = SessionKey("app", "u", "s")
 
@@ -117,9 +117,15 @@ async def test_state_goes_in_without_temp_and_comes_back(make_runner: MakeRunner
 
 async def test_several_agents_are_asked_side_by_side(make_runner: MakeRunner) -> None:
     """TOL-21, FLW-43: their responses are one event, in the order of the calls."""
-    slow = LlmAgent(name="slow", model=ScriptedModel(replies=["late"], delay=0.3))
-    runner = await make_runner(asking(AgentTool(slow), AgentTool(expert())))
-    events = await send(runner)
+    ended = asyncio.Event()
+
+    async def later(**_: Any) -> None:
+        await until(ended.is_set)
+
+    model = ScriptedModel(replies=["late"])
+    slow = LlmAgent(name="slow", model=model, before_model_callback=later)
+    quick = expert(after_agent_callback=lambda **_: ended.set())
+    events = await send(await make_runner(asking(AgentTool(slow), AgentTool(quick))))
     results = [item.response for item in events[1].get_function_responses()]
     assert results == [{"result": "late"}, {"result": "forty-two"}]
 

@@ -150,7 +150,7 @@ def test_a_reader_that_goes_ends_a_command_in_silence(terminal, command, lines):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_can_be_attached_to(terminal, number, code):
     """Ctrl-C in the middle of a tool loses nothing: the printed command shows all of it."""
-    running = terminal.start("run", EXAMPLE, TRIP, DURABLE_ADK_DEMO_SECONDS="30")
+    running = terminal.start("run", EXAMPLE, TRIP, DURABLE_ADK_DEMO_SECONDS="600")
     until(lambda: ledger(terminal.folder) == ["started"])
     _, stderr = terminal.stop(running, number)
     assert running.returncode == code

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.worker._workflow import _WorkflowWorker
 
 from durable_adk.activities import attempt
 from durable_adk.agents import LlmAgent
@@ -25,6 +26,7 @@ from tests.support.deploy_apps import Gate, Version
 from tests.support.deploy_places import AT_ONCE, Place
 from tests.support.processes import until
 from tests.support.scripts import call
+from tests.support.waiting import PATIENCE, forever
 
 pytestmark = pytest.mark.thorough
 
@@ -93,7 +95,7 @@ CHANGES = {
         at=at_first("error of", ["first call work", "first error of work", *OLD[4:]]),
     ),
     "tool added": Change(after={"tools": ("work", "more")}),
-    "tool given less time": Change(before={"timeout": 60.0}, after={"timeout": 0.001}),
+    "tool given less time": Change(before={"timeout": 600.0}, after={"timeout": 0.001}),
     "tool at most once": Change(after={"contract": "at_most_once"}),
     "tool at least once": Change(
         before={"contract": "at_most_once"},
@@ -154,6 +156,8 @@ class Case:
     moment: str
     grace: timedelta = AT_ONCE
     """0: what the old release had under way is lost."""
+    left: asyncio.Event | None = None
+    """Set once the old release takes no more workflow tasks: then its tool may end."""
 
     async def check(self) -> None:
         """Deploy while it runs; it ends as documented, and replays over both releases."""
@@ -162,13 +166,14 @@ class Case:
         new = old.changed(**self.change.after)
         often = self.moment == "continued"
         async with Place.opened(self.client, self.folder) as place:
-            async with place.worker(
-                old.app(), self.grace, limits=old.limits(often=often)
-            ) as runner:
+            async with (
+                asyncio.TaskGroup() as group,
+                place.worker(old.app(), self.grace, limits=old.limits(often=often)) as runner,
+            ):
                 await place.start(runner)
                 await (place.waits(runner) if old.asks else gate.reached())
-                if self.grace:
-                    asyncio.get_running_loop().call_later(0.3, gate.open)
+                if self.left is not None:
+                    group.create_task(_open_after(self.left, gate))
             gate.open()
             async with place.worker(new.app(), limits=new.limits(often=often)) as runner:
                 if old.asks:
@@ -180,6 +185,8 @@ class Case:
                     assert await place.end() == "completed", self.moment
                 self._check_log(await place.log(runner))
                 self._check_marks(await place.marks(runner))
+            if self.moment == "continued":
+                await until(lambda: _has_gone_on(place))
             await place.replay(old.app(), new.app())
             assert (len(await place.histories()) > 1) == (self.moment == "continued")
 
@@ -201,6 +208,16 @@ class Case:
             assert "b" in found
 
 
+async def _has_gone_on(place: Place) -> bool:
+    """Whether Temporal's list, which is behind by a moment, has the workflow's next run."""
+    return len(await place.histories()) > 1
+
+
+async def _open_after(event: asyncio.Event, gate: Gate) -> None:
+    await event.wait()
+    gate.open()
+
+
 def _author(line: str) -> str:
     return line.split(maxsplit=1)[0]
 
@@ -218,13 +235,21 @@ async def test_a_deploy_in_mid_flight_has_the_documented_outcome(
 
 @pytest.mark.parametrize("name", ["prompt", "tool removed", "running agent renamed"])
 async def test_what_ends_in_the_grace_of_the_old_release_is_its_own(
-    name: str, client: Client, tmp_path: Path
+    name: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D6, I20: a worker that is told to end lets its tool end; only what follows is new."""
+    left, run = asyncio.Event(), _WorkflowWorker.run
+
+    async def noted(polling: _WorkflowWorker) -> None:
+        await run(polling)
+        left.set()
+
+    monkeypatch.setattr(_WorkflowWorker, "run", noted)
     change = CHANGES[name]
     log = change.at.get("model", change.log)
     graceful = replace(change, at={"tool": log})
-    await Case(client, tmp_path, graceful, "tool", timedelta(seconds=10)).check()
+    grace = timedelta(seconds=PATIENCE)
+    await Case(client, tmp_path, graceful, "tool", grace, left).check()
 
 
 async def test_a_step_that_comes_to_a_worker_without_its_agent_is_given_back(
@@ -256,7 +281,8 @@ async def test_a_tool_outlives_more_deploys_than_workers_that_may_be_lost(
     async def long() -> str:
         """Take longer than a release."""
         runs.append(len(runs))
-        await asyncio.sleep(0 if len(runs) > 5 else 600)
+        if len(runs) <= 5:
+            await forever()
         return "done"
 
     agent = LlmAgent(name="a", model=ScriptedModel(replies=[call("long"), "end"]), tools=[long])

@@ -5,6 +5,7 @@ import textwrap
 
 import pytest
 from google.genai import types
+from temporalio.client import WorkflowExecution
 
 from durable_adk.agents import LlmAgent
 from durable_adk.client import connect
@@ -16,6 +17,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.tool_context import ToolContext
 from tests.support.scripts import USER, call, send
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.thorough
 
@@ -91,7 +93,11 @@ async def test_nothing_is_left_open_by_a_process_that_sends_one_message(
         await follow(runner)
     async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
         client = await connect(server.address)
-        (run,) = [run async for run in client.list_workflows()]
+
+        async def listed() -> list[WorkflowExecution]:
+            return [run async for run in client.list_workflows()]
+
+        (run,) = await until(listed)
         described = await client.get_workflow_handle(run.id).describe()
         assert described.status
         assert described.status.name == status
