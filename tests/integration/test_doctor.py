@@ -442,7 +442,7 @@ async def test_so_is_a_message_that_no_worker_can_begin_with(alone: Clinic) -> N
 async def test_a_workflow_that_goes_while_the_doctor_looks_is_nobodys(alone: Clinic) -> None:
     """Retention deletes what has ended between a listing and the next question."""
     handle = await alone.client.start_workflow(
-        "Invocation", id=alone.user, task_queue=alone.user, execution_timeout=timedelta(minutes=1)
+        "Invocation", id=alone.user, task_queue=alone.user, execution_timeout=timedelta(hours=1)
     )
     assert (known := await if_exists(handle.describe()))
     assert known.run_id == handle.first_execution_run_id
