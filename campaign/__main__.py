@@ -44,7 +44,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="of faults, over all stores")
     parser.add_argument("--gap", type=float, default=GAP, help="seconds between two faults")
     parser.add_argument(
-        "--quiet", type=float, default=QUIET, help="seconds after the faults in which all must end"
+        "--quiet", type=float, default=QUIET, help="seconds it may stand still after the faults"
     )
     parser.add_argument("--size", type=Size, choices=list(Size), default=Size.USUAL)
     parser.add_argument(

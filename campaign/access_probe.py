@@ -7,6 +7,7 @@ ids taken from journals. The outcome of each is written down.
 import asyncio
 import random
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from temporalio.service import RPCError
 from campaign.run_folder import RunFolder
 from campaign.tools import REPORT, code_of
 from campaign.worker_main import QUEUE
-from campaign.workload import PREFIX, Turn
+from campaign.workload import CLEARED, PREFIX, Turn
 from durable_adk.artifacts import BaseArtifactService
 from durable_adk.errors import DurableAdkError, InvalidRequestError, TransientError
 from durable_adk.memory import BaseMemoryService
@@ -30,8 +31,10 @@ from harness.journal import note, notes
 
 EVERY = 2.0
 """Seconds between two rounds."""
-PATIENCE = 10.0
+PATIENCE = 20.0
 """Seconds until an attempt is abandoned."""
+OWED = 3
+"""Rounds in which a client has tried all ways in vain, in any case."""
 _UNKNOWN = (TransientError, RPCError, TimeoutError, OSError)
 
 
@@ -48,10 +51,15 @@ class AccessProbe:
     memory: BaseMemoryService
     client: Client
 
-    async def run(self) -> None:
-        """Try all ways on one foreign turn after another, until cancelled."""
+    async def run(self, over: asyncio.Event, owed: int) -> None:
+        """Try all ways on one foreign turn after another.
+
+        Args:
+            over: Set when there is nothing else to do.
+            owed: How often each way has to have been in vain in any case.
+        """
         dice = random.Random(self.slot)  # noqa: S311 - dice are no secrets
-        while True:
+        while not (over.is_set() and self._in_vain() >= owed):
             await asyncio.sleep(EVERY)
             turns = self._foreign()
             if turns:
@@ -67,6 +75,16 @@ class AccessProbe:
             if line["type"] == "event"
         }
         return sorted(turn for turn in found if turn.user not in (self.user, PREFIX))
+
+    def _in_vain(self) -> int:
+        """How often the rarest way was in vain, at what stays there."""
+        tries = notes(self.folder.tries(self.slot))
+        known = Counter(
+            line["way"]
+            for line in tries
+            if line["type"] in ("refused", "nothing") and line["app"] != CLEARED
+        )
+        return min(known[way] for way in WAYS)
 
     async def _round(self, turn: Turn) -> None:
         for way, attempt in WAYS.items():

@@ -1,7 +1,7 @@
 """Client actions after the last fault: cancellations, repeated messages, a crowded session.
 
-Under faults there is no bound for the time of a cancellation or of another user's turn. Here
-nothing else goes wrong (I15, I22).
+Under faults nobody can say what a cancellation, or another user's turn, has waited for. Here
+nothing else goes wrong (I15, I22). Everything waits for states: a slow machine takes longer.
 """
 
 import asyncio
@@ -9,73 +9,79 @@ import contextlib
 import random
 import signal
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count, cycle, islice
+from pathlib import Path
 from typing import Any
 
 from google.genai import types
 from temporalio.client import Client
 
 from campaign.apps import make_apps
-from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR, USER, is_slowed
+from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR, USER
 from campaign.checks.clients import AFTERMATH
 from campaign.cluster import Cluster, until
 from campaign.player import UNKNOWN, Player
 from campaign.run_folder import RunFolder
 from campaign.stores import shared
 from campaign.worker_main import QUEUE
-from campaign.workload import BURST, CROWD, DENIED, NAP, SLOW, Turn
+from campaign.workload import BURST, CROWD, DENIED, FOR_EVER, NAP, SLOW, Turn
 from durable_adk.errors import DurableAdkError
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
+from harness.journal import notes
 
-CANCELLED = 12
-"""Invocations that are cancelled."""
+CANCELLED, RACING = 12, 4
+"""Invocations that are cancelled: those that would never end by themselves, and others."""
 MOMENTS = (0.1, NAP + 0.2)
-"""Seconds after which they are; undisturbed they would take somewhat longer."""
+"""Seconds after which the others are; undisturbed they would take somewhat longer."""
 AT_ONCE = 3
 """Of them run at a time, and nothing beside them: what is measured is not our own load."""
 TIMES = 3
 """How often each message, answer and cancellation is sent at once (F26)."""
 SENT_AGAIN = ("plain", "approval")
 """Apps that get each message several times."""
-MEASURED, ROUNDS = 20, 3
-"""Turns of the neighbour alone, and as many beside a crowd; and how often that is measured."""
-GATHERING = 1.5
-"""Seconds in which the messages of a crowd have come."""
+MEASURED = 20
+"""Turns of the neighbour alone, and as many beside a crowd."""
 QUIET_APP, QUIET_TURNS = "plain", 2
 """What the neighbour plays, and for how many turns in a session."""
-ASKING = 1.0
-"""Seconds in which calls have been asked about."""
 DEPLOYS, ASKED = 2, 8
 """How often all workers are replaced while so many calls wait to be denied."""
-PATIENCE = 150.0
-"""Seconds for all actions; a message without an outcome by then is a violation (I11)."""
+AGAIN = 6
+"""How often at most, until one of them has come back to a release that asks nobody."""
+PAUSE = 0.1
+"""Seconds between two looks at a state, and between two tries to cancel."""
+PATIENCE = 500.0
+"""Seconds for each kind of actions; a message without an outcome by then is a violation (I11).
+Fewer than the timeout of a tool, which would end what a cancellation has not."""
 
 
 @dataclass(frozen=True)
 class _Cancelling(Player):
     """A client that cancels its own messages."""
 
-    async def cancel(self, turn: Turn, attempt: int) -> None:
-        """Cancel, and write down the reply."""
+    async def cancel(self, turn: Turn, attempt: int) -> bool:
+        """Cancel, and write down the reply; whether it has reached the invocation."""
         self._note(turn, "cancel", "invoke", attempt)
         with contextlib.suppress(*UNKNOWN, DurableAdkError):
             reached = await self.runner.cancel(
                 user_id=turn.user, session_id=turn.session, invocation_id=turn.invocation
             )
             self._note(turn, "cancel", "ok", attempt, reached=reached)
+            return reached
+        return False
 
 
 async def act_after_faults(cluster: Cluster, client: Client, healed: float) -> None:
     """Run all actions, once the last fault can have no effect any more."""
     await asyncio.sleep(max(0.0, healed + AFTERMATH - time.time()))
     async with local_runners(cluster, client, (SLOW, CROWD, DENIED, *SENT_AGAIN)) as runners:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                await _all(cluster, runners)
+        for actions in (_cancellations, _repeats, _crowded, _denied):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await actions(cluster, runners)
 
 
 @asynccontextmanager
@@ -98,25 +104,48 @@ async def local_runners(
         await service.close()
 
 
-async def _all(cluster: Cluster, runners: dict[str, Runner]) -> None:
+async def _cancellations(cluster: Cluster, runners: dict[str, Runner]) -> None:
+    """Cancel invocations at the moments that matter, and some at any moment."""
     dice = random.Random(f"{cluster.seed}/calm")  # noqa: S311 - dice are no secrets
     player = _Cancelling(runners[SLOW], cluster.folder.journal(USER))
-    some = asyncio.Semaphore(AT_ONCE)
+    some, moments = asyncio.Semaphore(AT_ONCE), cycle((_at_once, _once_seen, _once_begun))
+    endless, racing = islice(_slow(FOR_EVER), CANCELLED), islice(_slow(f"{SLOW}-{USER}-"), RACING)
     async with asyncio.TaskGroup() as group:
-        for number, turn in enumerate(islice(_slow(), CANCELLED)):
+        for number, turn in enumerate((*endless, *racing)):
             times = 1 if number % 2 else TIMES
             if number % 4 < 2:  # the others create their sessions themselves
                 await player.runner.session_service.create_session(
                     app_name=turn.app, user_id=turn.user, session_id=turn.session
                 )
-            group.create_task(_cancelled(player, turn, dice.uniform(*MOMENTS), times, some))
+            after = dice.uniform(*MOMENTS)
+            moment = next(moments)(cluster.folder, turn) if number < CANCELLED else None
+            group.create_task(_cancelled(player, turn, moment or asyncio.sleep(after), times, some))
+
+
+async def _at_once(_: RunFolder, turn: Turn) -> None:
+    """The moment at which it is sent."""
+
+
+async def _once_seen(folder: RunFolder, turn: Turn) -> None:
+    """The moment at which its client has seen an event."""
+    await _until_noted(folder.journal(USER), turn, type="event")
+
+
+async def _once_begun(folder: RunFolder, turn: Turn) -> None:
+    """The moment at which its tool has begun."""
+    await _until_noted(folder.ledger, turn, phase="begun")
+
+
+async def _until_noted(path: Path, turn: Turn, **fields: str) -> None:
+    wanted = {"invocation": turn.invocation, **fields}.items()
+    await until(lambda: any(wanted <= line.items() for line in notes(path)), PATIENCE)
+
+
+async def _repeats(cluster: Cluster, runners: dict[str, Runner]) -> None:
+    """Send messages several times at once."""
     async with asyncio.TaskGroup() as group:
         for app in SENT_AGAIN:
             group.create_task(_sent_again(cluster.folder, runners[app], cluster.scale.turns))
-    if cluster.scale.everything:
-        journal = cluster.folder.journal(USER)
-        await _crowded(Player(runners[CROWD], journal), Player(runners[QUIET_APP], journal))
-        await _denied(cluster, runners[DENIED])
 
 
 @dataclass(frozen=True)
@@ -124,74 +153,109 @@ class _Hesitating(Player):
     """A client that answers only after an event is set."""
 
     let: asyncio.Event
+    asked: set[Turn]
+    """The turns that have come so far."""
 
     async def _pending(self, turn: Turn) -> types.FunctionResponse | None:
+        self.asked.add(turn)
         await self.let.wait()
         return await super()._pending(turn)
 
 
-async def _denied(cluster: Cluster, runner: Runner) -> None:
+async def _denied(cluster: Cluster, runners: dict[str, Runner]) -> None:
     """Have calls denied that have waited while all workers were replaced.
 
     Each is of the other release than the one that started before it, so there are both of them,
-    and what one has asked about is refused by the other (I16).
+    and what one has asked about is refused by the other (I16). Which worker is given which call is
+    the engine's choice, so it is done until that has happened.
     """
-    for deploy in range(DEPLOYS):
-        player = _Hesitating(runner, cluster.folder.journal(USER), asyncio.Event())
+    if not cluster.scale.everything:
+        return
+    for deploy in range(AGAIN):
+        if deploy >= DEPLOYS and _was_denied_elsewhere(cluster.folder):
+            return
+        let, asked = asyncio.Event(), set[Turn]()
+        player = _Hesitating(runners[DENIED], cluster.folder.journal(USER), let, asked)
         sessions = (f"{DENIED}-{USER}-{deploy}-{number}" for number in range(ASKED))
         turns = [Turn(DENIED, USER, session, 1) for session in sessions]
         playing = [asyncio.create_task(player.play(turn)) for turn in turns]
-        await asyncio.sleep(ASKING)
+        await until(lambda: len(asked) == ASKED, PATIENCE)  # noqa: B023 - used at once
         old = {worker.pid for worker in cluster.workers}
         for worker in cluster.workers:
             if worker.process is not None:
                 worker.process.send_signal(signal.SIGTERM)
-        await until(lambda: all(one.alive and one.pid not in old for one in cluster.workers))  # noqa: B023 - used at once
-        player.let.set()
+        await until(
+            lambda: all(one.alive and one.pid not in old for one in cluster.workers),  # noqa: B023 - used at once
+            PATIENCE,
+        )
+        let.set()
         await asyncio.gather(*playing)
 
 
-async def _crowded(crowd: Player, quiet: Player) -> None:
+def _was_denied_elsewhere(folder: RunFolder) -> bool:
+    """Whether a call of the calm has been decided on a worker whose release asks nobody."""
+    later = {line["pid"] for line in notes(folder.starts) if (line["release"] or 0) > 1}
+    return any(
+        line["pid"] in later and str(line.get("decided", "")).startswith(f"{DENIED}-{USER}-")
+        for line in notes(folder.tasks)
+    )
+
+
+async def _crowded(cluster: Cluster, runners: dict[str, Runner]) -> None:
     """Play a quiet user's turns alone, then as many while another session is crowded."""
-    for number in range(ROUNDS):
-        alone = await _quiet(quiet, f"{ALONE}-{number}")
-        session = f"{CROWD}-{USER}-{number}"
-        turns = [Turn(CROWD, USER, session, place + 1) for place in range(BURST)]
-        crowding = asyncio.gather(*map(crowd.play, turns))
-        await asyncio.sleep(GATHERING)
-        beside = await _quiet(quiet, f"{BESIDE}-{number}")
-        await crowding
-        if not is_slowed(alone, beside):
-            return
+    if not cluster.scale.everything:
+        return
+    journal = cluster.folder.journal(USER)
+    crowd, quiet = Player(runners[CROWD], journal), Player(runners[QUIET_APP], journal)
+    await _quiet(quiet, ALONE)
+    over, numbers = asyncio.Event(), count(BURST + 1)
+    first = [Turn(CROWD, USER, f"{CROWD}-{USER}-0", place + 1) for place in range(BURST)]
+
+    async def send(turn: Turn) -> None:
+        # Each that is answered is followed by another one, so the crowd is there until the end.
+        while await crowd.play(turn) == "ok" and not over.is_set():
+            turn = turn._replace(number=next(numbers))
+
+    crowding = [asyncio.create_task(send(turn)) for turn in first]
+    # Those that a full queue refuses are told at once: then all have come.
+    await until(lambda: any(one.done() for one in crowding), PATIENCE)
+    await _quiet(quiet, BESIDE)
+    over.set()
+    await asyncio.gather(*crowding)
 
 
-async def _quiet(player: Player, name: str) -> list[float]:
-    """A session after the other, of as many turns as the control has; seconds that each took."""
-    times: list[float] = []
+async def _quiet(player: Player, name: str) -> None:
+    """Play a session after the other, of as many turns as the control has."""
     for number in range(MEASURED):
         session, turn = divmod(number, QUIET_TURNS)
-        began = time.monotonic()
         await player.play(Turn(QUIET_APP, NEIGHBOUR, f"{QUIET_APP}-{name}-{session}", turn + 1))
-        times.append(time.monotonic() - began)
-    return times
 
 
-def _slow() -> Iterator[Turn]:
+def _slow(prefix: str) -> Iterator[Turn]:
     """Turns that `Player` does not cancel by itself, each in a session of its own."""
-    turns = (Turn(SLOW, USER, f"{SLOW}-{USER}-{number}", 1) for number in count())
+    turns = (Turn(SLOW, USER, f"{prefix}{number}", 1) for number in count())
     return (turn for turn in turns if turn.cancelled_after is None)
 
 
 async def _cancelled(
-    player: _Cancelling, turn: Turn, after: float, times: int, some: asyncio.Semaphore
+    player: _Cancelling,
+    turn: Turn,
+    moment: Awaitable[None],
+    times: int,
+    some: asyncio.Semaphore,
 ) -> None:
-    """Play a turn, cancel it, and cancel it again when it has ended."""
+    """Play a turn, cancel it until that has reached it, and once more when it has ended."""
     async with some:
+        numbers = count()
         playing = asyncio.create_task(player.play(turn))
-        await asyncio.sleep(after)
-        await asyncio.gather(*(player.cancel(turn, number) for number in range(times)))
+        await moment
+        while not playing.done():
+            tries = (player.cancel(turn, next(numbers)) for _ in range(times))
+            if any(await asyncio.gather(*tries)):
+                break
+            await asyncio.sleep(PAUSE)  # it may not have been accepted yet
         await playing
-        await player.cancel(turn, times)
+        await player.cancel(turn, next(numbers))
 
 
 async def _sent_again(folder: RunFolder, runner: Runner, turns: int) -> None:

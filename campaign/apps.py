@@ -5,13 +5,16 @@ are two releases of them, between which everybody may be moved at any time (I20)
 """
 
 import asyncio
+import os
 import uuid
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from google.genai import types
 from pydantic import SecretStr
+from temporalio import activity
 
 from campaign.run_folder import RunFolder
 from campaign.tools import KeepingTools, PoisonTools, Tools, pause
@@ -31,7 +34,7 @@ from campaign.workload import (
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
 from durable_adk.events import Event, EventActions
-from durable_adk.models import Gemini
+from durable_adk.models import Gemini, LlmRequest, LlmResponse
 from durable_adk.tools import FunctionTool
 from durable_adk.wire.run_config import Budget
 from harness.journal import note
@@ -44,8 +47,38 @@ MODEL_CALLS = 4
 """That the app with a budget has."""
 MODEL_KEY = f"{SECRET}of-the-model"
 """Text that workers show to the model only (I23)."""
+ASKER = "x-asker"
+"""The header of a model's request that says which process asks, in which attempt; see `task`."""
+MODEL_TIMEOUT = 30.0
+"""Seconds until a model that does not answer is asked again; only a dead connection takes as long.
+"""
 SECOND = "Release 2."
 """What prompts say besides in the second release."""
+
+
+class Asking(Gemini):
+    """A model that is told which attempt asks it."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """See the base class."""
+        request = llm_request.snapshot()
+        request.config.http_options = types.HttpOptions(headers={ASKER: f"{os.getpid()}:{task()}"})
+        async with aclosing(super().generate_content_async(request, stream)) as responses:
+            async for response in responses:
+                yield response
+
+
+def task() -> str:
+    """The attempt of a step that runs here: workflow run, activity and number; empty for controls.
+
+    Another worker may have one of the same name, if it is a local activity.
+    """
+    if not activity.in_activity():
+        return ""
+    info = activity.info()
+    return f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}"
 
 
 class Counter(BaseAgent):
@@ -68,7 +101,7 @@ class Drawer(BaseAgent):
         await asyncio.sleep(pause(f"{invocation}/{step}"))
         nonce = f"~{uuid.uuid4().hex[:8]}"
         what: dict[str, Any] = {"agent": self.name, "invocation": invocation, "step": step}
-        note(self.asked, nonce=nonce, paired=True, **what)
+        note(self.asked, nonce=nonce, paired=True, task=task(), **what)
         return nonce
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
@@ -86,7 +119,7 @@ def make_apps(folder: Path, release: int = 1) -> dict[str, App]:
     """The apps by name; the model's stub must have said where it is."""
     run = RunFolder(folder)
     url = (folder / "model.url").read_text()
-    model = Gemini(base_url=url, api_key=SecretStr(MODEL_KEY), timeout=10)
+    model = Asking(base_url=url, api_key=SecretStr(MODEL_KEY), timeout=MODEL_TIMEOUT)
     roots = {
         **_roots(run, _agents(model, release, Tools(run)), asks=release == 1),
         "steps": Drawer(name="drawer", asked=run.asked),

@@ -68,7 +68,6 @@ CHECKS = (
     Check("no_re_asking", "I10", model_calls.no_re_asking, lasting=True),
     Check("repeats", "I10", model_calls.repeats),
     Check("liveness", "I11", clients.liveness),
-    Check("in_time", "I11", after_faults.in_time),
     Check("accepted_is_durable", "I12", clients.accepted_is_durable, lasting=True),
     Check("replayable", "I13", engine.replayable),
     Check("bounds", "I14", engine.bounds),

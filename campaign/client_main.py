@@ -19,7 +19,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from campaign.access_probe import AccessProbe
+from campaign.access_probe import OWED, AccessProbe
 from campaign.apps import make_apps
 from campaign.player import PAUSE, Player
 from campaign.run_folder import RunFolder
@@ -65,7 +65,7 @@ class SessionSequence:
     @property
     def owed(self) -> int:
         """How many groups are played in any case: on a busy machine a run is soon over."""
-        return 1 if self.app else len(self._dealt())
+        return 1 if self.app else sum(turns for _, turns in self._dealt())
 
     def _turns(self) -> Iterator[Turn]:
         user, sequence = f"user-{self.slot}", f"{self.slot}-{self.number}"
@@ -132,7 +132,8 @@ async def main(  # noqa: PLR0917 - as the command line has them
             stores.memory_service,
             options["client"],
         )
-        probing = asyncio.create_task(probe.run())
+        over = asyncio.Event()
+        probing = asyncio.create_task(probe.run(over, owed=OWED if scale.everything else 0))
         async with asyncio.TaskGroup() as group:
             besides = BESIDE[int(slot) % len(BESIDE)] if scale.everything else ()
             for number, app in enumerate((*[None] * scale.sequences, *besides)):
@@ -143,8 +144,8 @@ async def main(  # noqa: PLR0917 - as the command line has them
                     folder, slot, PartialAnswerer(runners[CLEARED], journal), folder.stop
                 )
                 group.create_task(deleter.go_on(notes(journal)))
-        probing.cancel()
-        await asyncio.gather(probing, return_exceptions=True)
+        over.set()
+        await probing
     # Not by the usual way: a client's connection may abort the process at exit (reliability 1g).
     os._exit(0)
 

@@ -21,8 +21,8 @@ from durable_adk.embedded.process import Process
 from durable_adk.errors import DurableAdkError
 
 ROOT = Path(__file__).parents[1]
-START = 60.0
-"""Seconds until a process must be ready."""
+START = 300.0
+"""Seconds until a process must be ready; only one that hangs takes as long."""
 
 
 async def until(condition: Callable[[], bool], patience: float = START) -> bool:

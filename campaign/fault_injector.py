@@ -23,16 +23,19 @@ from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
 from harness.journal import latest, note
 
-EVERY = 3
-"""Number of faults after which a commit must have succeeded before the next fault."""
-PATIENCE = 30.0
-"""Seconds that a fault waits for a target."""
+EVERY, COMMITS = 3, 6
+"""Number of faults after which so many commits must have succeeded before the next fault: on a slow
+machine the faults are as far apart, in what is done between them."""
+PATIENCE = 300.0
+"""Seconds that a fault waits for a target, and the next one for the commits."""
 BRIEF = 0.5
 """Seconds; longer than any write of a running worker."""
-TAKEOVER = 40.0
-"""Seconds that a usurped worker is frozen at most."""
-ALONE = 4.0
+TAKEOVER = 120.0
+"""Seconds that a usurped worker is frozen at most, until its session was taken over."""
+ALONE = 20.0
 """Seconds that a usurped worker is without a network after it wakes, unless it has been refused."""
+UNHEARD = 15.0
+"""Seconds for which workers that are cut off may take to commit something."""
 REPORTED = 0.1
 """Seconds in which a commit from before a black hole is reported to Temporal."""
 _LOCKING = 5.0
@@ -66,18 +69,18 @@ class FaultInjector:
         self.heal()
 
     async def _progress(self, since: float) -> float:
-        """Wait until something has been committed, so that a slow machine makes progress.
+        """Wait until some events have been committed, so that a slow machine makes progress.
 
         Returns the seconds that this took; the faults that follow are delayed by as much.
         """
         began = time.monotonic()
-        await until(lambda: self._committed(since), PATIENCE)
+        await until(lambda: self._committed(since) >= COMMITS, PATIENCE)
         return time.monotonic() - began
 
-    def _committed(self, since: float) -> bool:
-        """Whether a worker's commit has been acknowledged after a point in time."""
+    def _committed(self, since: float) -> int:
+        """How many of the latest commits have been acknowledged after a point in time."""
         lines = latest(self.cluster.folder.commits)
-        return any(line["at"] > since and line["phase"] == "ok" for line in lines)
+        return sum(line["at"] > since and line["phase"] == "ok" for line in lines)
 
     def heal(self) -> None:
         """Continue stopped workers and repair the network."""
@@ -93,19 +96,21 @@ class FaultInjector:
         end = time.monotonic() + PATIENCE
         while True:
             began = time.time()
-            done = await act(fault)
-            if done is not None or time.monotonic() > end:
-                break
+            done, late = await act(fault), time.monotonic() > end
+            in_vain = bool(done and done.get("in_vain"))
+            if done is not None or late:
+                note(
+                    self.cluster.folder.faults,
+                    number=number,
+                    kind=fault.kind.value,
+                    done=done is not None,
+                    began=began,
+                    **({"link": fault.link} if fault.link else {}),
+                    **(done or {}),
+                )
+            if late or (done is not None and not in_vain):
+                return
             await asyncio.sleep(0.1)
-        note(
-            self.cluster.folder.faults,
-            number=number,
-            kind=fault.kind.value,
-            done=done is not None,
-            began=began,
-            **({"link": fault.link} if fault.link else {}),
-            **(done or {}),
-        )
 
     async def _kill_worker(self, fault: Fault) -> Done:
         worker = _one_of(self.cluster.workers, fault.pick)
@@ -206,12 +211,12 @@ class FaultInjector:
             for proxy in proxies:
                 proxy.black_hole()
             since = time.time() + REPORTED
-            await until(lambda: self._committed(since), 2 * fault.seconds)
+            unheard = await until(lambda: self._committed(since) > 0, UNHEARD)
             done = await self._kill_all_workers(fault)
             for proxy in proxies:
                 proxy.cut()  # else what was on its way would arrive after all
                 proxy.heal()
-            return done
+            return done if unheard else done and {**done, "in_vain": True}
 
     async def _usurp(self, fault: Fault) -> Done:
         for worker in self.cluster.workers:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from campaign.access_probe import WAYS
+from campaign.access_probe import OWED, WAYS
 from campaign.checks import after_faults
 from campaign.checks.clients import FULL, REFUSED, undisturbed
 from campaign.checks.containment import beside_poison, poisons, served_by_both
@@ -15,7 +15,7 @@ from campaign.checks.restored import left_alone, lost_events
 from campaign.evidence import Evidence
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
-from campaign.scale import SCALES, Size
+from campaign.scale import SCALES, Scale, Size
 from campaign.schedule import Kind, least, least_links
 from campaign.workload import CLEARED, FREE, KINDS, Poison
 from durable_adk.wire.messages import WhenBusy
@@ -24,15 +24,14 @@ PUT_BACK = 0.8
 """Of the sessions that have lost events; the doctor leaves the others alone, and says why."""
 SUCCESS = 0.95
 """Least share of messages that end as they do without faults."""
-TURNS_PER_SECOND = 0.25
+TURNS, TASKS = 30, 60
+"""Least number of messages and of activities: fewer than what clients send in any case."""
 CANCELLED = 8
 """Least number of cancellations after the faults; some come too late to reach anything."""
 LOST = 20
 """Least number of events that a copy of the store lacks; the session for it alone has four."""
 REPEATED = 6
 """Least number of messages that are sent several times at once."""
-TRIES_PER_SECOND = 0.1
-"""Of each way to reach what is another's."""
 BESIDE = 10
 """Least number of a neighbour's turns beside a crowd."""
 
@@ -53,15 +52,16 @@ class Guard(NamedTuple):
 def guards(found: Evidence) -> list[Guard]:
     """All figures of a run that have a lower bound."""
     seconds = float(found.meta["seconds"])
-    kinds = Counter(line["kind"] for line in found.faults if line["done"])
-    links = Counter(line["link"] for line in found.faults if line["done"] and "link" in line)
+    done = [line for line in found.faults if line["done"] and not line.get("in_vain")]
+    kinds = Counter(line["kind"] for line in done)
+    links = Counter(line["link"] for line in done if "link" in line)
     figures = measured(found)
     scale = SCALES[Size(found.meta.get("size", Size.USUAL))]
     restores = bool(found.meta.get("restores"))
     faults = least(seconds, [k for k in scale.faults if not (restores and k is Kind.DELETE)])
     broken = least_links(seconds, links_of(found.meta["store"]), scale.faults)
     common = [
-        Guard("messages answered", figures["turns"], scale.messages or seconds * TURNS_PER_SECOND),
+        Guard("messages answered", figures["turns"], scale.messages or TURNS),
         Guard("share that ended as undisturbed", figures["success"], SUCCESS),
         Guard(
             "cancellations judged after the faults", figures["cancelled_after_faults"], CANCELLED
@@ -82,7 +82,7 @@ def guards(found: Evidence) -> list[Guard]:
         Guard("zombies refused", figures["refused"], 1),
         Guard("histories continued as new", figures["continued"], 1),
         *(_of_restore(figures) if restores else _of_deletion(found)),
-        *_widths(found, seconds),
+        *_widths(found, scale),
     ]
 
 
@@ -97,7 +97,7 @@ def _of_deletion(found: Evidence) -> Iterator[Guard]:
     yield Guard("sessions cleared with something under way", cleared_under_way(found), 2)
 
 
-def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:
+def _widths(found: Evidence, scale: Scale) -> Iterator[Guard]:
     """How much of what there is was played, tried and looked at."""
     outcomes, turns = found.outcomes(), found.turns
     played = Counter(
@@ -110,22 +110,21 @@ def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:
             yield Guard(f"played: {kind}", played[kind], 1)
     yield Guard("messages refused by a full queue", list(outcomes.values()).count(FULL), 1)
     yield Guard("denied after a deploy", denied_after_deploy(found), 1)
-    beside = sum(len(beside) for _, beside in after_faults.rounds(found))
+    beside = len(after_faults.times(found, after_faults.BESIDE))
     yield Guard("a neighbour's turns beside a crowd", beside, BESIDE)
-    yield Guard("tasks that workers have ended", _tasks(found, "ended"), seconds)
+    yield Guard("tasks that workers have ended", _tasks(found, "ended"), TASKS)
     off = {line["pid"] for line in found.starts if line.get("clock")}
     by_them = {line["pid"] for line in found.commits if line["phase"] == "ok"}
     yield Guard("workers whose clock was off, and who committed", len(off & by_them), 1)
     older = {line["pid"] for line in found.starts if line["release"] == 1}
     newer = [line for line in found.commits if line["phase"] == "newer" and line["pid"] in older]
     yield Guard("places of a newer release that an older one went on from", len(newer), 1)
-    # One is dealt in any case. Each turn may take 15 s, so more of them take a longer campaign.
-    yield Guard("kinds of poison", len(poisons(found)), min(len(Poison) / 2, max(1, seconds / 30)))
+    yield Guard("kinds of poison", len(poisons(found)), len(Poison))
     yield Guard("invocations beside a poison", len(beside_poison(found)), 1)
     yield Guard("invocations that two releases ran", len(served_by_both(found)), 1)
     tried = Counter(trespasses(found))
     for way in WAYS:
-        yield Guard(f"tried in vain: {way}", tried[way], max(1, seconds * TRIES_PER_SECOND))
+        yield Guard(f"tried in vain: {way}", tried[way], OWED * scale.clients)
     keyed = sum(line.get("keyed", False) for line in found.asked)
     yield Guard("keys used", min(signed_in(found), keyed), 1)
     yield Guard("words found where they may be", found.searched.get(SEEN, 0), 1)
@@ -172,9 +171,10 @@ def measured(found: Evidence) -> dict[str, Any]:
         "cleared": cleared_under_way(found),
         "denied": sum(1 for _ in denials(found)),
         "neighbour": [
-            [round(after_faults.slowest(some), 3) for some in one]
-            for one in after_faults.rounds(found)
+            round(after_faults.slowest(after_faults.times(found, name)), 3)
+            for name in (after_faults.ALONE, after_faults.BESIDE)
         ],
+        "overtaken": max(after_faults.overtaking(found), default=0),
         "settled_in": _settled_in(found),
         "lost_by_restore": _lost(found),
         "put_back": _put_back(found),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaign.apps import MODEL_KEY, SECOND
+from campaign.apps import ASKER, MODEL_KEY, SECOND
 from campaign.run_folder import RunFolder
 from campaign.workload import MARK, NONCE, WORD
 from harness.journal import note
@@ -68,8 +68,11 @@ class CampaignModel(GeminiStub):
         nonce = f"~{uuid.uuid4().hex[:8]}"
         dice = random.Random(f"{invocation}/{agent}/{step}")  # noqa: S311 - dice are no secrets
         text, calls = SCRIPTS[agent][step]
+        pid, _, task = headers[ASKER].partition(":")
         note(
             self.folder.asked,
+            pid=int(pid),
+            task=task,
             agent=agent,
             invocation=invocation,
             step=step,

@@ -16,8 +16,8 @@ from campaign.proxy import HOST
 from durable_adk.embedded.process import Process
 from durable_adk.embedded.server import PORTS
 
-READY = 30.0
-"""Seconds a server may take to recover."""
+READY = 300.0
+"""Seconds a server may take to recover; only one that hangs takes as long."""
 
 
 def free_port() -> int:

@@ -42,8 +42,8 @@ MOST = 4
 """Sessions that get one."""
 NUMBER = 1000
 """Of that message in its session."""
-PATIENCE = 60.0
-"""Seconds until a message is refused or answered."""
+PATIENCE = 300.0
+"""Seconds until a message is refused or answered; only one that is stuck takes as long."""
 ROUNDS = 3
 """How often the doctor mends at most, as the command does."""
 

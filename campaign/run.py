@@ -9,11 +9,12 @@ from pathlib import Path
 from temporalio.client import Client
 
 from campaign.after_faults import act_after_faults
-from campaign.cluster import Cluster, running, until, with_clients
+from campaign.cluster import Cluster, running, with_clients
 from campaign.controls import write_controls
 from campaign.export import export
 from campaign.fault_injector import FaultInjector
 from campaign.links import links_of
+from campaign.patience import Patience
 from campaign.restore import back_up, keep, restore
 from campaign.run_folder import RunFolder
 from campaign.scale import SCALES, Scale, Size
@@ -22,7 +23,8 @@ from campaign.stores import converter
 from campaign.worker_main import QUEUE
 from durable_adk.client import connect
 
-QUIET = 30.0
+QUIET = 60.0
+"""Seconds for which a run may stand still, once the faults are over."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Plan:
     seconds: float
     gap: float = GAP
     quiet: float = QUIET
-    """Seconds after the last fault in which every message must be answered (I11)."""
+    """Seconds after the last fault for which it may stand still before all is answered (I11)."""
     size: Size = Size.USUAL
     restores: bool = False
     """Whether the store is put back to a copy in the end (I21)."""
@@ -87,12 +89,13 @@ async def run(plan: Plan, path: Path) -> RunFolder:
                 await injector.inject(faults, plan.seconds)
             healed = time.time()
             client = await _connected(cluster)
-            await _settle(cluster, client, plan.quiet)
+            patience = Patience(folder, plan.quiet)
+            await _settle(cluster, client, patience)
             settled = time.time()
             await act_after_faults(cluster, client, healed)
             if plan.restores:
                 await keep(cluster, client, 2)
-            await _ended(client, plan.quiet)  # clients know of an end before its workflow is over
+            await _ended(client, patience)  # clients know of an end before its workflow is over
         ended = time.time()
         await export(cluster, client)
         if plan.restores:
@@ -126,20 +129,23 @@ def _made(path: Path) -> RunFolder:
     return RunFolder(path)
 
 
-async def _settle(cluster: Cluster, client: Client, quiet: float) -> None:
+async def _settle(cluster: Cluster, client: Client, patience: Patience) -> None:
     """Wait until all clients have their outcomes and all workflows have closed."""
     if cluster.scale.messages is None:
         cluster.folder.stop.touch()
-    end = time.monotonic() + quiet
-    await until(lambda: all(one.ended for one in cluster.clients), quiet)
-    await _ended(client, end - time.monotonic())
+
+    async def clients_ended() -> bool:
+        return all(one.ended for one in cluster.clients)
+
+    await patience.until(clients_ended)
+    await _ended(client, patience)
 
 
-async def _ended(client: Client, quiet: float) -> None:
-    """Wait until no workflow runs, for `quiet` seconds at most."""
-    end = time.monotonic() + quiet
-    while time.monotonic() < end:
+async def _ended(client: Client, patience: Patience) -> None:
+    """Wait until no workflow runs."""
+
+    async def none_runs() -> bool:
         running = await client.count_workflows("ExecutionStatus = 'Running'")
-        if not running.count:
-            return
-        await asyncio.sleep(0.2)
+        return not running.count
+
+    await patience.until(none_runs)

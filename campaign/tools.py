@@ -12,7 +12,7 @@ from typing import Any
 from google.genai import types
 
 from campaign.run_folder import RunFolder
-from campaign.workload import ADDED, NAP, Poison, Turn, is_control
+from campaign.workload import ADDED, ENDLESS, FOR_EVER, NAP, Poison, Turn, is_control
 from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
 from durable_adk.auth.auth_schemes import APIKey
 from durable_adk.context.activity import ToolContext
@@ -91,7 +91,8 @@ class Tools:
 
     async def nap(self, nonce: str, tool_context: ToolContext) -> str:
         """Take long."""
-        await self._work(tool_context, "nap", nonce, NAP)
+        ends = not tool_context.session.id.startswith(FOR_EVER)
+        await self._work(tool_context, "nap", nonce, NAP if ends else ENDLESS)
         tool_context.state["rested"] = nonce
         return "rested"
 

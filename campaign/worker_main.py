@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from temporalio import activity, client as clients, worker as workers
 
-from campaign.apps import make_apps
+from campaign.apps import make_apps, task
 from campaign.journaled_store import ADDED, JournaledSessionService
 from campaign.run_folder import RunFolder
 from campaign.stores import converter, shared
@@ -117,12 +117,12 @@ class _Noted(workers.ActivityInboundInterceptor):
 
     async def execute_activity(self, input: workers.ExecuteActivityInput) -> Any:  # noqa: A002 - the same
         info = activity.info()
-        task = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}"
-        note(self._journal, phase="taken", task=task, name=info.activity_type)
+        whose = {"task": task(), "workflow": info.workflow_id}
+        note(self._journal, phase="taken", name=info.activity_type, **whose)
         try:
             return await self.next.execute_activity(input)
         finally:
-            note(self._journal, phase="ended", task=task, decided=_decided(input.args))
+            note(self._journal, phase="ended", decided=_decided(input.args), **whose)
 
 
 @contextmanager

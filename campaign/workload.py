@@ -59,8 +59,12 @@ NONCE = r"~[0-9a-f]{8}\b"
 """The numbers in what models say; see `model_stub`."""
 SECRET = "sk-campaign-"  # noqa: S105 - a prefix that no file may contain
 """How each secret begins."""
-NAP = 1.5
-"""Seconds that the tool of ``slow`` takes."""
+NAP, ENDLESS = 1.5, 3600.0
+"""Seconds that the tool of ``slow`` takes, and in a session of `FOR_EVER`."""
+CALM = "calm"
+"""Who sends and cancels when the faults are over."""
+FOR_EVER = f"{SLOW}-{CALM}-for-ever-"
+"""How sessions begin whose tool does not end by itself: their invocations end if cancelled."""
 RIVALS = (
     *(WhenBusy.STEER, WhenBusy.STEER, WhenBusy.INTERRUPT, WhenBusy.INTERRUPT),
     *(WhenBusy.ENQUEUE, WhenBusy.REJECT),

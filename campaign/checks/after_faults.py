@@ -1,28 +1,27 @@
 """Checks of what clients did after the faults: I12, I15, I16, I17 (F26)."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 from campaign.checks.clients import no_loss, stream
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence
-from campaign.workload import CROWD
+from campaign.workload import CALM, CROWD, QUEUED
 from harness.journal import Line
 
-CANCELLED_WITHIN = 3.0
-"""Seconds, if nothing else goes wrong."""
-USER = "calm"
+USER = CALM
 """Who sends and cancels when the faults are over."""
 NEIGHBOUR = f"{USER}-neighbour"
 """Who sends one message after the other then: first alone, and then beside many of another user."""
 ALONE, BESIDE = "alone", "beside"
-"""How the neighbour's sessions are called, second; third comes the number of the round."""
-TIMES, NOISE = 2.0, 0.4
-"""How much longer a neighbour may wait beside a crowd: so many times, or so many seconds more."""
+"""How the neighbour's sessions are called, second; third comes their number."""
+OVERTAKEN = QUEUED
+"""Turns of a crowd that may end during one of a neighbour: by so many its session is overtaken only
+if it waits for theirs. All of them take longer on a slow machine, so that changes nothing."""
 SHARE = 0.95
-"""Of the neighbour's turns, of which the slowest counts."""
+"""Of the neighbour's turns, of which the slowest counts, and the one that most overtake."""
 
 
 def is_after_faults(user: str) -> bool:
@@ -31,11 +30,11 @@ def is_after_faults(user: str) -> bool:
 
 
 def cancel_after_faults(found: Evidence) -> Iterator[Violation]:
-    """I15: what is cancelled ends within 3 s of the acknowledgement; what has ended stays so."""
+    """I15: what is cancelled ends, as by itself it would not; what has ended stays so."""
     ends = _ends(found)
     for name, seconds in cancelled_in(found):
-        if seconds is None or seconds > CANCELLED_WITHIN:
-            yield Violation("a cancelled run went on", name, seconds)
+        if seconds is None:
+            yield Violation("a cancelled run went on", name)
     asked: dict[tuple[str, int], float] = {}
     for line in _cancels(found):
         name = line["invocation"]
@@ -80,52 +79,49 @@ def _ends(found: Evidence) -> dict[str, float]:
 
 
 def noisy_neighbour(found: Evidence) -> Iterator[Violation]:
-    """I22: many messages in one session leave the turns of another user nearly as fast.
+    """I22: many messages in one session do not hold up the turns of another user.
 
-    It is measured again if they do not, for the machine may have had other things to do: what is
-    slow for a reason of ours is so each time.
+    A turn of another session may take as long as some of theirs, but it does not wait for a queue
+    of them. What they cost in time is a figure (`measured`), and a benchmark's business.
     """
-    measured = rounds(found)
-    if measured and all(is_slowed(*one) for one in measured):
-        figures = [tuple(map(slowest, one)) for one in measured]
-        yield Violation("a crowd slows its neighbours down", BESIDE, figures)
+    overtaken = sorted(overtaking(found))
+    if overtaken and _most(overtaken) >= OVERTAKEN:
+        yield Violation("a crowd holds its neighbours up", BESIDE, overtaken)
 
 
-def is_slowed(alone: list[float], beside: list[float]) -> bool:
-    """Whether turns beside a crowd have taken longer than they may, by those without one."""
-    undisturbed = slowest(alone)
-    return slowest(beside) > max(TIMES * undisturbed, undisturbed + NOISE)
+def overtaking(found: Evidence) -> list[int]:
+    """How many turns of the crowd ended during each turn of the neighbour beside it."""
+    crowd = [line["at"] for line in found.journal if _ends_turn_of_crowd(line)]
+    return [
+        sum(began <= end <= ended for end in crowd) for began, ended in _neighbours(found, BESIDE)
+    ]
 
 
-def rounds(found: Evidence) -> list[tuple[list[float], list[float]]]:
-    """Seconds that the neighbour's turns took alone, and while there was a crowd, each time."""
-    own = [line for line in found.journal if line["operation"] == "run"]
-    began = {line["invocation"]: line["at"] for line in own if line["type"] == "invoke"}
-    times: dict[tuple[str, int], list[float]] = defaultdict(list)
-    until: dict[int, float] = defaultdict(float)
-    for line in own:
-        if line["user"] == USER and line["app"] == CROWD:
-            number = int(line["session"].rpartition("-")[2])
-            until[number] = max(until[number], line["at"])
-    for line in own:
-        if line["user"] == NEIGHBOUR and line["type"] in ("ok", "fail"):
-            _, name, number, _ = line["session"].split("-")
-            if name == ALONE or line["at"] <= until[int(number)]:
-                times[name, int(number)].append(line["at"] - began[line["invocation"]])
-    numbers = sorted({number for _, number in times})
-    measured = [(times[ALONE, number], times[BESIDE, number]) for number in numbers]
-    return [(alone, beside) for alone, beside in measured if alone and beside]
+def times(found: Evidence, name: str) -> list[float]:
+    """Seconds that the neighbour's turns took, alone or beside a crowd."""
+    return [ended - began for began, ended in _neighbours(found, name)]
 
 
 def slowest(times: list[float]) -> float:
-    """The time within which so large a share of turns was over."""
-    return sorted(times)[ceil(SHARE * len(times)) - 1]
+    """The time within which so large a share of turns was over; 0: there were none."""
+    return _most(sorted(times)) if times else 0.0
 
 
-def in_time(found: Evidence) -> Iterator[Violation]:
-    """I11: the sender of a message under faults gets its outcome within the given time."""
-    end = found.meta["healed"] + found.meta["quiet"]
+def _most(ordered: list[Any]) -> Any:
+    return ordered[ceil(SHARE * len(ordered)) - 1]
+
+
+def _ends_turn_of_crowd(line: Line) -> bool:
+    """Whether a message of the crowd was answered; those that a full queue refuses end at once."""
+    ends = (line["operation"], line["type"]) == ("run", "ok")
+    return ends and (line["user"], line["app"]) == (USER, CROWD)
+
+
+def _neighbours(found: Evidence, name: str) -> Iterator[tuple[float, float]]:
+    """When each of the neighbour's turns began and ended."""
+    ends = _ends(found)
     for line in found.journal:
-        ends = line["operation"] == "run" and line["type"] in ("ok", "fail")
-        if ends and not is_after_faults(line["user"]) and line["at"] > end:
-            yield Violation("an outcome came late", line["invocation"], line)
+        first = (line["operation"], line["type"], line["attempt"]) == ("run", "invoke", 1)
+        own = line["user"] == NEIGHBOUR and line["session"].split("-")[1] == name
+        if first and own and line["invocation"] in ends:
+            yield line["at"], ends[line["invocation"]]

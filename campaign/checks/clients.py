@@ -7,6 +7,7 @@ from itertools import dropwhile, zip_longest
 from typing import Any
 
 from campaign.checks.log import CLOSED
+from campaign.checks.tasks import Tasks
 from campaign.checks.violation import Violation
 from campaign.controls import normalized, plain
 from campaign.evidence import Evidence, Row, message_of
@@ -202,6 +203,8 @@ def cancel(found: Evidence) -> Iterator[Violation]:
     How soon is looked at after the faults; see `checks.after_faults`.
     """
     by_invocation, ends = found.by_invocation(), _ends(found)
+    stopped = {line["invocation"] for line in found.faults if "invocation" in line}
+    tasks = Tasks(found)
     for name, line in found.invocations.items():
         rows = by_invocation.get(name, [])
         if line["status"] == "cancelled" and not (rows and rows[-1].body.get("error_code")):
@@ -210,8 +213,26 @@ def cancel(found: Evidence) -> Iterator[Violation]:
         end = ends.get(line["invocation"])
         late = line["phase"] == "begun" and end is not None and line["at"] > end
         # A worker that was frozen, or cut off, between its task and the tool knows of no end.
-        if late and not _faults(found, line["at"], line["at"], _ZOMBIES):
+        if late and not (
+            _faults(found, line["at"], line["at"], _ZOMBIES)
+            or _is_zombie(tasks, line, ends[line["invocation"]], stopped)
+        ):
             yield Violation("a tool began after the end", line["invocation"], line)
+
+
+def _is_zombie(tasks: Tasks, line: Line, end: float, stopped: set[str]) -> bool:
+    """Whether a tool's worker had its task before the end, and nobody waited for it any more.
+
+    The engine has given the task to another worker, as this one had no time to say that it lives,
+    or somebody has terminated the workflow.
+    """
+    own = (task for task in tasks.of(line["invocation"]) if task.pid == line["pid"])
+    return any(
+        task.taken <= end
+        and task.ended >= line["at"]
+        and (line["invocation"] in stopped or tasks.given_to_another(task))
+        for task in own
+    )
 
 
 def stream(found: Evidence) -> Iterator[Violation]:

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 from campaign.checks.clients import foreseen, undisturbed
 from campaign.checks.log import CLOSED
+from campaign.checks.tasks import Tasks
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence
 from campaign.workload import POISON, Poison, Turn
 from harness.journal import Line
 
-BESIDE = 2.0
-"""Seconds before and after a poison in which its worker's other invocations may feel it."""
-STUCK = 15
-"""Seconds in which a worker takes and ends others, after which a task of it is not ended any more.
-Longer than any step takes here, and than one waits in place for its session."""
+STUCK, OTHERS = 15, 40
+"""Seconds in which a worker takes others, and how many it takes and ends, after which a task of it
+is not ended any more. No step takes so long here, nor waits in place for its session; and on a
+machine on which one does, so do the others."""
 LARGEST = 64 * 1024
 """Characters of what a poisonous invocation may leave as its last event."""
 SURVIVED = (Poison.BLOCK, Poison.EXIT)
@@ -59,29 +59,29 @@ def tasks_ended(found: Evidence) -> Iterator[Violation]:
     Told by the worker's own clock of lines: a frozen one notes nothing, and so grows no older.
     """
     ended = {(line["pid"], line["task"]) for line in found.tasks if line["phase"] == "ended"}
-    seconds: dict[int, list[int]] = defaultdict(list)
+    own: dict[int, list[Line]] = defaultdict(list)
     for line in found.tasks:
-        seconds[line["pid"]].append(int(line["at"]))
+        own[line["pid"]].append(line)
     for line in found.tasks:
         if line["phase"] == "taken" and (line["pid"], line["task"]) not in ended:
-            lived = {second for second in seconds[line["pid"]] if second > line["at"]}
-            if len(lived) > STUCK:
+            since = [one for one in own[line["pid"]] if one["at"] > line["at"]]
+            lived = {int(one["at"]) for one in since}
+            taken = {one["task"] for one in since if one["phase"] == "taken"}
+            others = taken & {one["task"] for one in since if one["phase"] == "ended"}
+            if len(lived) > STUCK and len(others) >= OTHERS:
                 yield Violation("a worker has taken a task and not ended it", line["task"], line)
 
 
 def beside_poison(found: Evidence) -> set[str]:
     """The invocations that a worker was busy with when one of its tools did harm."""
-    acts: dict[int, list[Line]] = defaultdict(list)
-    for line in (*found.ledger, *found.commits):
-        if line.get("invocation"):
-            acts[line["pid"]].append(line)
-    poisonous = _poisonous(found)
+    poisonous, tasks = _poisonous(found), Tasks(found)
     harms = [line for line in found.ledger if line["tool"] == "poison" and line["phase"] == "begun"]
     return {
-        line["invocation"]
+        name
+        for name in found.turns.keys() - poisonous.keys()
+        for task in tasks.of(name)
         for harm in harms
-        for line in acts[harm["pid"]]
-        if abs(line["at"] - harm["at"]) <= BESIDE and line["invocation"] not in poisonous
+        if task.pid == harm["pid"] and task.taken <= harm["at"] <= task.ended
     }
 
 

@@ -4,25 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from campaign.checks.tasks import NEVER, Tasks
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Row
 from campaign.links import Link
-from durable_adk.worker import WorkerOptions
 from harness.journal import Line
 
-IN_FLIGHT = 2.0
-"""Seconds that a second question may be on its way while the answer to the first is stored."""
-LEAD = 1.0
-"""Seconds from a fault that hits a question on its way to the note of the model that has it."""
-FREEZES = ("freeze_worker", "usurp")
-HOLDS = (Link.WORKER_MODEL, Link.WORKER_STORE)
-"""Links on which a black hole holds a question up, or what is asked before it."""
 HARMLESS = ("kill_client", "terminating", "forge")
 """Faults that no worker, and no answer to it, is lost by; `terminating` announces one."""
 OF_CLIENTS = (Link.CLIENT_TEMPORAL, Link.CLIENT_STORE)
 """Nor when these links are broken: clients only listen."""
-GRACE = {"stop_worker": WorkerOptions.graceful_shutdown.total_seconds()}
-"""Seconds after a fault in which what a worker still does may be cut short by it."""
+STOPS = "stop_worker"
+"""What cuts short whatever its worker still does, until that has ended."""
 
 Question = tuple[Any, ...]
 """Invocation, agent, and how many answers it has had there."""
@@ -36,7 +29,11 @@ class Span(NamedTuple):
 
 
 def no_re_asking(found: Evidence) -> Iterator[Violation]:
-    """I10, F2: a question has one response; once it is stored the model is not called again."""
+    """I10, F2: a question has one response; once it is stored the model is not called again.
+
+    An attempt that had begun before may still ask, however long its question is on its way: who
+    begins afterwards finds the response.
+    """
     used: dict[Question, set[str]] = defaultdict(set)
     questions = {line["nonce"]: question_of(line) for line in found.asked}
     for rows in found.events.values():
@@ -50,24 +47,26 @@ def no_re_asking(found: Evidence) -> Iterator[Violation]:
     for question, nonces in used.items():
         if len(nonces) > 1:
             yield Violation("two answers to one question are used", str(question), sorted(nonces))
-    stored_at = _stored_at(found, questions)
+    stored_at, tasks = _stored_at(found, questions), Tasks(found)
     for line in found.asked:
-        stored = stored_at.get(question_of(line))
-        if stored is not None and not _was_in_flight(found, stored, line["at"]):
+        stored = stored_at.get(question_of(line), NEVER)
+        if line["at"] > stored and tasks.began(line) > stored:
             yield Violation("the model was asked for a stored answer", line["invocation"], line)
 
 
 def repeats(found: Evidence) -> Iterator[Violation]:
     """I10: a question is repeated no more often than something went wrong while it was open.
 
-    It is open from when it is asked first to when it is asked last. What went wrong are the faults
-    that can lose an answer, or the worker that waits for it, and tools that end their worker.
+    It is open from when its first attempt begins to when it is asked last. What went wrong are the
+    faults that can lose an answer, or the worker that waits for it, tools that end their worker,
+    and workers that were held for lost because the machine had no time for them.
     """
-    lost = _losses(found)
+    lost, tasks = _losses(found), Tasks(found)
     for question, lines in _asked(found).items():
-        times = [line["at"] for line in lines]
-        first, last = min(times) - LEAD, max(times)
+        first = min(map(tasks.began, lines))
+        last = max(line["at"] for line in lines)
         hits = sum(span.began <= last and span.ended >= first for span in lost)
+        hits += sum(map(tasks.was_given_away, lines))
         if len(lines) - 1 > hits:
             yield Violation("a question was repeated for no reason", str(question), [hits, lines])
 
@@ -85,8 +84,11 @@ def _asked(found: Evidence) -> dict[Question, list[Line]]:
 
 
 def _losses(found: Evidence) -> list[Span]:
+    lasts: dict[int, float] = {}
+    for line in found.tasks:
+        lasts[line["pid"]] = max(line["at"], lasts.get(line["pid"], line["at"]))
     faults = [
-        Span(line["began"], line["at"] + GRACE.get(line["kind"], 0.0))
+        Span(line["began"], max(line["at"], _until(line, lasts)))
         for line in found.faults
         if line["done"] and line["kind"] not in HARMLESS and line.get("link") not in OF_CLIENTS
     ]
@@ -94,9 +96,17 @@ def _losses(found: Evidence) -> list[Span]:
     return faults + exits
 
 
+def _until(fault: Line, lasts: dict[int, float]) -> float:
+    """Until when a fault may cut something short: one that stops a worker, until that has ended."""
+    return lasts.get(fault.get("pid", 0), 0.0) if fault["kind"] == STOPS else 0.0
+
+
 def _stored_at(found: Evidence, questions: dict[str, Question]) -> dict[Question, float]:
     """When it was first acknowledged that an answer is stored, by question."""
-    acknowledged = {line["event"]: line["at"] for line in found.commits if line["phase"] == "ok"}
+    acknowledged: dict[str, float] = {}
+    for line in found.commits:
+        if line["phase"] == "ok":
+            acknowledged.setdefault(line["event"], line["at"])
     stored: dict[Question, float] = {}
     for rows in found.events.values():
         for row in rows:
@@ -105,23 +115,6 @@ def _stored_at(found: Evidence, questions: dict[str, Question]) -> dict[Question
                     first = acknowledged[row.id]
                     stored[question] = min(first, stored.get(question, first))
     return stored
-
-
-def _was_in_flight(found: Evidence, stored: float, asked: float) -> bool:
-    """Whether who asked may have begun to before the answer was stored, and was held up since."""
-    delays = filter(None, map(_delay, found.faults))
-    held = max((min(asked, one.ended) - max(stored, one.began) for one in delays), default=0.0)
-    return asked - stored - max(held, 0.0) <= IN_FLIGHT
-
-
-def _delay(fault: Line) -> Span | None:
-    """When a fault held up what was under way without losing it."""
-    if fault["kind"] in FREEZES:
-        return Span(fault["began"], fault["at"])
-    if fault["kind"] == "blackhole" and fault.get("link") in HOLDS:
-        # It may have begun later than it was to: one link is broken at a time.
-        return Span(fault["at"] - fault["seconds"], fault["at"])
-    return None
 
 
 def _nonces(row: Row) -> set[str]:

@@ -38,8 +38,6 @@ GONE = frozenset(
 `InvocationNotFoundError`: its invocation is paused, and a session of the same name was created,
 which lacks it.
 """
-UNDER_WAY = 5.0
-"""Seconds after which a deletion is over whose client was killed before it was acknowledged."""
 
 
 def denied(found: Evidence) -> Iterator[Violation]:
@@ -107,11 +105,13 @@ class _Generations:
     def __init__(self, found: Evidence, key: Key) -> None:
         lines = [line for line in found.clears if Key(*three(line)) == key]
         ended = {line["generation"]: line["at"] for line in lines if line["type"] == "deleted"}
-        self._deletions = sorted(
-            _Deletion(line["at"], ended.get(number, line["at"] + UNDER_WAY), number)
-            for line in lines
-            if line["type"] == "deleting" and (number := line["generation"])
-        )
+        # One whose client was killed before it was acknowledged may go on until the next one.
+        asked = sorted((one["at"], one["generation"]) for one in lines if one["type"] == "deleting")
+        nexts = [*(at for at, _ in asked[1:]), float("inf")]
+        self._deletions = [
+            _Deletion(at, ended.get(number, after), number)
+            for (at, number), after in zip(asked, nexts, strict=True)
+        ]
         self.last = self._deletions[-1].generation if self._deletions else 0
         self.kept: dict[int, set[str]] = defaultdict(set)
         """By generation, the events that its user has put into it."""

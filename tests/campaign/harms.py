@@ -155,26 +155,25 @@ def left_over(found: Evidence) -> None:
     found.heads[CLEARED]["revision"] = 4
 
 
-def slowed(seconds: float) -> Harm:
-    """Each of the neighbour's turns beside a crowd takes so long."""
+def overtaken(times: int) -> Harm:
+    """So many of a crowd's turns end during each of the neighbour's turns beside it."""
 
     def harm(found: Evidence) -> None:
-        for line in found.journal:
-            if line["session"].startswith("crowd-beside") and line["type"] == "ok":
-                line["at"] = 30.0 + seconds
+        (end,) = lines(found, "journal", invocation="crowd-calm-0.1", type="ok")
+        found.journal += [{**end, "at": 30.1} for _ in range(times)]
 
     return harm
 
 
-def hung(seconds: int) -> Harm:
-    """A worker takes tasks for so long beside one that it does not end."""
+def hung(seconds: int, *, others: int = 40) -> Harm:
+    """A worker takes and ends other tasks for so long beside one that it does not end."""
 
     def harm(found: Evidence) -> None:
         found.tasks.append({"pid": 1, "at": 50.0, "phase": "taken", "task": "run/hung/1"})
         found.tasks += [
-            {"pid": 1, "at": 50.5 + second, "phase": phase, "task": f"run/{second}/1"}
-            | {"decided": ""}
-            for second in range(seconds)
+            {"pid": 1, "at": 50.5 + number * seconds / others, "phase": phase}
+            | {"task": f"run/{number}/1", "decided": ""}
+            for number in range(others)
             for phase in ("taken", "ended")
         ]
 

@@ -13,7 +13,7 @@ OLD, NEW = Turn(*CLEARED, 11), Turn(*CLEARED, 21)
 """What was sent to the session before it was cleared for the last time, and afterwards."""
 OLD_NONCE, NEW_NONCE = "~00000021", "~00000022"
 CROWD = Key("crowd", "calm", "crowd-calm-0")
-QUIET = {name: Key("crowd", NEIGHBOUR, f"crowd-{name}-0-0") for name in (ALONE, BESIDE)}
+QUIET = {name: Key("crowd", NEIGHBOUR, f"crowd-{name}-0") for name in (ALONE, BESIDE)}
 TOOK = 0.3
 """Seconds of each of the neighbour's turns."""
 

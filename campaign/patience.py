@@ -1,0 +1,47 @@
+"""Waits as long as a run gets on: a slow machine takes longer, and what is stuck is given up."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from campaign.run_folder import RunFolder
+from harness.journal import notes
+
+LOOK = 0.5
+"""Seconds between two looks."""
+MOST = 20
+"""How many times as long as it may stand still a run may take: what gets on for ever is stuck too.
+"""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a run may stand still.
+
+    It is counted in looks, so that time in which the machine does not run us either is none.
+    """
+
+    folder: RunFolder
+    seconds: float
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> bool:
+        """Wait until a condition holds; return False if nothing has been done for too long."""
+        allowed = round(self.seconds / LOOK)
+        known, still, looks = -1, 0, 0
+        while not await condition():
+            done = self._done()
+            known, still, looks = done, still + 1 if done == known else 0, looks + 1
+            if still > allowed or looks > MOST * allowed:
+                return False
+            await asyncio.sleep(LOOK)
+        return True
+
+    def _done(self) -> int:
+        """How much has been stored, told to clients, and refused to them."""
+        stored = sum(line["phase"] == "ok" for line in notes(self.folder.commits))
+        told = (*self.folder.journals, *self.folder.all_tries)
+        return stored + sum(
+            line["type"] in ("event", "ok", "fail", "refused", "nothing")
+            for path in told
+            for line in notes(path)
+        )
