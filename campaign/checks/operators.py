@@ -107,7 +107,7 @@ class _Generations:
         ended = {line["generation"]: line["at"] for line in lines if line["type"] == "deleted"}
         # One whose client was killed before it was acknowledged may go on until the next one.
         asked = sorted((one["at"], one["generation"]) for one in lines if one["type"] == "deleting")
-        nexts = [*(at for at, _ in asked[1:]), float("inf")]
+        nexts = [*(at for at, _ in asked), float("inf")][1:]
         self._deletions = [
             _Deletion(at, ended.get(number, after), number)
             for (at, number), after in zip(asked, nexts, strict=True)

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 
 from campaign.evidence import Evidence, Key
-from tests.campaign.made import APPROVAL, ONCE, PLAIN, changed
-from tests.campaign.made_outside import CLEARED
+from tests.campaign.made import APPROVAL, ONCE, PLAIN, TURNS, changed
+from tests.campaign.made_outside import CLEARED, workflow_of
 from tests.campaign.parts import response, row
 
 Harm = Callable[[Evidence], object]
@@ -126,7 +126,9 @@ def left(found: Evidence) -> None:
 
 def noisy_neighbour(found: Evidence) -> None:
     """An invocation beside the poison comes out wrong."""
-    repeat("ledger", key="p.1:c1", phase="done", other={"pid": 2, "at": 9.4})(found)
+    task = {"pid": 2, "task": "run/beside/1", "workflow": workflow_of(TURNS["p.1"])}
+    found.tasks.append({**task, "phase": "taken", "at": 9.4})
+    found.tasks.append({**task, "phase": "ended", "at": 9.6, "decided": ""})
     store(PLAIN, 3, author="another")(found)
 
 

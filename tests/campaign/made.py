@@ -3,9 +3,12 @@
 import json
 from copy import deepcopy
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from campaign.access_probe import WAYS
+from campaign.checks.containment import SURVIVED
+from campaign.controls import normalized
 from campaign.evidence import Evidence, Key, Row, Rows
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.schedule import Kind
@@ -156,8 +159,8 @@ def good(*, quiet: int = 1) -> Evidence:
             for phase, at in (("begun", 2.1), ("done", 2.2))
         ],
         asked=[
-            {**_question(nonce), "at": seconds, "paired": True}
-            for seconds, nonce in enumerate(STEPS)
+            {**_question(nonce), "at": number / 2, "paired": True}
+            for number, nonce in enumerate(STEPS)
         ],
         workflows=[
             {
@@ -218,6 +221,14 @@ def busy() -> Evidence:
         found.events[key] = [*rows, row(2, f"{app}-9.1.1", "talker", {"text": "Heard."})]
         found.heads[key] = {"revision": 2, "lease_invocation_id": None}
         added(found, key, found.events[key])
+    for number in range(10):
+        _talk(found, f"plenty-{number}")
+    _poison(found)
+    found.tasks += [
+        {"pid": 2, "at": 9.0, "phase": phase, "task": f"run/plenty-{number}/1", "decided": ""}
+        for number in range(60)
+        for phase in ("taken", "ended")
+    ]
     long_ago = {"done": True, "began": -100.0, "at": -99.0}
     found.faults += [{"kind": kind.value, **long_ago} for kind in Kind for _ in range(6)]
     found.workflows.append({**found.workflows[0], "status": "CONTINUED_AS_NEW"})
@@ -228,9 +239,39 @@ def busy() -> Evidence:
         {**told, "phase": "ok", "event": "", "operation": "resume"},
         {**told, "phase": "newer", "event": "", "pid": 1},
     ]
-    found.tries = [{**found.tries[0], "way": way} for way in WAYS]
+    beside = {"pid": 1, "task": "run/beside/1", "workflow": workflow_of(TURNS["p.1"])}
+    found.tasks.append({**beside, "phase": "taken", "at": 8.9})
+    found.tries = [{**found.tries[0], "way": way} for way in WAYS for _ in range(6)]
     _add_after_faults(found)
     return found
+
+
+def _talk(found: Evidence, session: str) -> None:
+    """A message and an answer, of an app that may end in any way."""
+    key = Key("slow", "u9", session)
+    rows = [row(1, f"{session}.1.0", "user", {"text": Turn(*key, 1).message})]
+    added(found, key, [*rows, row(2, f"{session}.1.1", "talker", {"text": "Heard."})])
+
+
+def _poison(found: Evidence) -> None:
+    """The other kinds of poison, which end as they do in the control."""
+    turns: list[Any] = found.controls[POISON.app]["turns"]
+    turns = [*turns, *[{}] * (len(Poison) - len(turns))]
+    for kind in {*Poison} - {Poison.EXIT}:
+        sessions = (POISON._replace(user="u9", session=f"k{number}") for number in count())
+        key = next(key for key in sessions if Turn(*key, 1).poison is kind)
+        name, survives = f"{key.session}.1", kind in SURVIVED
+        error = {} if survives else {"error_code": "ToolError"}
+        rows = [row(1, f"{name}.0", "user", {"text": Turn(*key, 1).message})]
+        added(found, key, [*rows, row(2, f"{name}.1", "poisoner", {"text": "Felt."}, **error)])
+        outcome = "ok"
+        if not survives:
+            outcome = "ToolError"
+            found.journal[-1] |= {"type": "fail", "error": outcome}
+            found.invocations[name]["status"] = "failed"
+        events = [normalized(one.body, Turn(*key, 1)) for one in found.events[key]]
+        turns[Turn(*key, 1).course] = {"outcome": outcome, "events": events}
+    found.controls[POISON.app]["turns"] = turns
 
 
 def _add_after_faults(found: Evidence) -> None:

@@ -27,11 +27,11 @@ from tests.campaign.harms import (
     lines,
     lose,
     noisy_neighbour,
+    overtaken,
     ran,
     repeat,
     restored,
     second_answer,
-    slowed,
     state,
     store,
     stores,
@@ -202,7 +202,6 @@ CASES: dict[str, list[Harm]] = {
         invocation("p.1", status="paused"),
         change("workflows")(status="RUNNING"),
     ],
-    "in_time": [change("journal", invocation="p.1", type="ok")(at=39.1)],
     "accepted_is_durable": [
         lose(PLAIN, 0),
         lambda found: found.events[PLAIN].append(row(5, "p.1.9", "user", {"text": "do p.1"})),
@@ -224,7 +223,6 @@ CASES: dict[str, list[Harm]] = {
         repeat("ledger", key="z.1:c5", other={"at": 30.0}),
     ],
     "cancel_after_faults": [
-        change("journal", invocation="k.1", type="fail")(at=13.6),
         drop("journal", invocation="k.1", type="fail"),
         cancel_late,
     ],
@@ -258,7 +256,7 @@ CASES: dict[str, list[Harm]] = {
         lambda found: found.repeats[0][-1].update(type="fail", error="InvocationTerminatedError"),
         lambda found: found.events[PLAIN].extend(row(n, "p.1.end", "a") for n in (5, 6)),
     ],
-    "noisy neighbour": [slowed(0.9)],
+    "noisy neighbour": [overtaken(12)],
     "tasks_ended": [hung(17)],
     "stream": [
         drop("journal", invocation="p.1", event="p.1.2"),
@@ -312,40 +310,87 @@ def test_a_tool_that_was_given_up_is_no_violation() -> None:
     assert not judge(found).violations["foreseen"]
 
 
-@pytest.mark.parametrize(("held_from", "is_wrong"), [(9.0, False), (11.0, False), (13.0, True)])
-@pytest.mark.parametrize(
-    ("kind", "link"),
-    [
-        ("usurp", None),
-        ("blackhole", "worker-model"),
-        ("blackhole", "worker-store"),
-    ],
-)
-def test_a_question_that_was_held_up_is_no_violation(
-    kind: str, link: str | None, held_from: float, is_wrong: bool
-) -> None:
-    """I10: it was on its way before the answer was stored, by whoever took over."""
+def ask_again(found: Evidence, *, taken: float, ended: float | None = None, pid: int = 2) -> None:
+    """Ask the second question of `PLAIN` again, long after its answer was stored at 10.0."""
+    again = {"nonce": "~00000009", "at": 60.0, "pid": pid, "task": "run/9/1"}
+    repeat("asked", nonce="~00000002", other=again)(found)
+    task = {"pid": 2, "task": "run/9/1", "workflow": workflow_of(TURNS["p.1"])}
+    found.tasks.append({**task, "phase": "taken", "at": taken})
+    if ended is not None:
+        found.tasks.append({**task, "phase": "ended", "at": ended, "decided": ""})
+
+
+@pytest.mark.parametrize("ended", [None, 30.0, 61.0])
+def test_a_question_that_was_on_its_way_is_no_violation(ended: float | None) -> None:
+    """I10: its attempt began before the answer was stored, by whoever took over."""
     found = good()
-    repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
+    ask_again(found, taken=9.0, ended=ended)
+    assert not judge(found).violations["no_re_asking"]
+
+
+@pytest.mark.parametrize(("taken", "pid"), [(11.0, 2), (59.9, 2), (9.0, 3)])
+def test_an_attempt_that_begins_after_the_answer_asks_nothing(taken: float, pid: int) -> None:
+    """I10: it finds the answer; that another worker had begun before is no excuse."""
+    found = good()
+    ask_again(found, taken=taken, pid=pid)
     assert judge(found).violations["no_re_asking"]
-    begun = {"kind": kind, "link": link, "done": True, "began": held_from}
-    found.faults.append({**begun, "at": 59.5, "seconds": 59.5 - held_from})
-    assert bool(judge(found).violations["no_re_asking"]) is is_wrong
 
 
-def test_a_question_that_nothing_held_up_is_a_violation() -> None:
-    """I10: who was cut off has to look again before asking; clients only listen."""
+@pytest.mark.parametrize(("ended", "is_wrong"), [(55.0, False), (None, True), (20.0, True)])
+def test_a_worker_that_was_held_for_lost_is_a_reason(ended: float | None, is_wrong: bool) -> None:
+    """I10: its step was given away while it went on; one that had ended before was not slow."""
     found = good()
-    repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
-    found.faults += [
-        {"kind": kind, "link": link, "done": True, "began": 9.0, "at": 59.5, "seconds": seconds}
-        for kind, link, seconds in (
-            ("cut", "worker-model", 0.0),
-            ("blackhole", "client-temporal", 50.0),
-            ("blackhole", "worker-model", 2.0),  # it had to wait for the other one's end
+    drop("ledger", phase="exit")(found)
+    lines(found, "asked", nonce="~00000002")[0].update(pid=1, task="run/9/1")
+    found.tasks.append({"pid": 1, "task": "run/9/1", "phase": "taken", "at": 0.5})
+    if ended is not None:
+        found.tasks.append(
+            {"pid": 1, "task": "run/9/1", "phase": "ended", "at": ended, "decided": ""}
         )
-    ]
-    assert judge(found).violations["no_re_asking"]
+    repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 40.0})(found)
+    found.tasks.append({"pid": 2, "task": "run/9/2", "phase": "taken", "at": 30.0})
+    assert bool(judge(found).violations["repeats"]) is is_wrong
+
+
+@pytest.mark.parametrize(("at", "is_wrong"), [(5.0, True), (0.9, False)])
+def test_a_question_is_open_from_the_beginning_of_its_attempt(at: float, is_wrong: bool) -> None:
+    """I10: what went wrong before the first attempt has cut nothing short."""
+    found = good()
+    drop("ledger", phase="exit")(found)
+    lines(found, "asked", nonce="~00000002")[0].update(at=40.0, pid=1, task="run/9/1")
+    found.tasks.append({"pid": 1, "task": "run/9/1", "phase": "taken", "at": at})
+    repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 41.0, "task": ""})(found)
+    found.faults.append(fault("cut", link="worker-model"))
+    assert bool(judge(found).violations["repeats"]) is is_wrong
+
+
+def late_tool(found: Evidence, *, taken: float) -> None:
+    """A tool of `SLOW` begins long after its invocation has ended, at 11.0."""
+    repeat("ledger", key="z.1:c5", phase="begun", other={"at": 50.0, "pid": 2})(found)
+    workflow = workflow_of(TURNS["z.1"])
+    task = {"pid": 2, "task": "run/9/1", "workflow": workflow, "phase": "taken", "at": taken}
+    found.tasks.append(task)
+
+
+def test_a_worker_that_nobody_waits_for_knows_of_no_end() -> None:
+    """I15: its task was given to another one, as it was slow; it had it before the end."""
+    found = good()
+    late_tool(found, taken=9.0)
+    assert judge(found).violations["cancel"]
+    found.tasks.append({"pid": 1, "task": "run/9/2", "phase": "taken", "at": 10.5})
+    assert not judge(found).violations["cancel"]
+    found = good()
+    late_tool(found, taken=11.5)
+    found.tasks.append({"pid": 1, "task": "run/9/2", "phase": "taken", "at": 12.0})
+    assert judge(found).violations["cancel"]
+
+
+def test_the_worker_of_a_terminated_workflow_knows_of_no_end() -> None:
+    """I15: nobody waits for what it does."""
+    found = good()
+    late_tool(found, taken=9.0)
+    found.faults.append(fault("terminating", invocation="z.1"))
+    assert not judge(found).violations["cancel"]
 
 
 @pytest.mark.parametrize(
@@ -353,11 +398,11 @@ def test_a_question_that_nothing_held_up_is_a_violation() -> None:
     [
         fault("cut", link="worker-model"),
         fault("freeze_server"),
-        fault("stop_worker", began=-5.0, at=-5.0),
+        fault("stop_worker", began=-5.0, at=-5.0, pid=1),
     ],
 )
 def test_a_question_repeated_for_a_reason_is_no_violation(reason: dict) -> None:
-    """I10: also the one that a stopped worker could not bring to an end in its grace."""
+    """I10: also the one that a stopped worker could not bring to an end before its own."""
     found = good()
     repeat("asked", nonce="~00000002", other={"nonce": "~00000009"})(found)
     assert judge(found).violations["repeats"]
@@ -463,29 +508,19 @@ def test_a_run_before_anybody_asked_is_no_violation() -> None:
     assert judge(found).violations["denied"]
 
 
-@pytest.mark.parametrize(("seconds", "is_slowed"), [(0.65, False), (0.75, True)])
-def test_a_neighbour_may_wait_a_little_longer(seconds: float, is_slowed: bool) -> None:
-    """I22: what is within the noise of a busy machine shows nothing."""
+@pytest.mark.parametrize(("times", "is_wrong"), [(11, False), (12, True)])
+def test_a_neighbour_may_be_overtaken_but_not_by_a_queue(times: int, is_wrong: bool) -> None:
+    """I22: a turn takes as long as some of the crowd's; it does not wait for all of them."""
     found = good()
-    slowed(seconds)(found)
-    assert bool(judge(found).violations["noisy neighbour"]) is is_slowed
+    overtaken(times)(found)
+    assert bool(judge(found).violations["noisy neighbour"]) is is_wrong
 
 
-def test_a_neighbour_that_was_slow_once_is_measured_again() -> None:
-    """I22: the machine may have had other things to do; a second round is as good."""
-    found, again = good(), good()
-    slowed(0.9)(found)
-    for line in [line for line in again.journal if line["session"].endswith(("-0-0", "calm-0"))]:
-        session = line["session"].replace("-0", "-1", 1)
-        invocation = line["invocation"].replace("-0", "-1", 1)
-        found.journal.append({**line, "session": session, "invocation": invocation})
-    assert not judge(found).violations["noisy neighbour"]
-
-
-def test_a_worker_that_was_frozen_has_not_hung() -> None:
-    """I22: it takes nothing else meanwhile; its own seconds count."""
+@pytest.mark.parametrize(("seconds", "others"), [(14, 40), (100, 39)])
+def test_a_worker_that_was_frozen_or_slow_has_not_hung(seconds: int, others: int) -> None:
+    """I22: it takes nothing else meanwhile; its own seconds count, and what it did in them."""
     found = good()
-    hung(14)(found)
+    hung(seconds, others=others)(found)
     assert not judge(found).violations["tasks_ended"]
 
 

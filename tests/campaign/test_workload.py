@@ -45,11 +45,12 @@ def test_lanes_play_all_apps_first() -> None:
         assert sorted(dealt) == sorted(STEADY)
 
 
-def test_what_a_lane_owes_has_a_turn_of_each_app_that_it_was_dealt() -> None:
-    """However soon clients are told to stop, every app was played."""
+def test_what_a_lane_owes_has_all_turns_of_each_app_that_it_was_dealt() -> None:
+    """However soon clients are told to stop, every app was played, and each kind of poison."""
     sequence = SessionSequence("1", 3, 2, USUAL)
     owed = [group[0] for group in islice(sequence.groups(), sequence.owed)]
-    assert [turn.app for turn in owed] == [app for app, _ in sequence._dealt()]
+    dealt = [app for app, turns in sequence._dealt() for _ in range(turns)]
+    assert [turn.app for turn in owed] == dealt
     assert {turn.number for turn in owed} == {1}
     assert SessionSequence("1", 3, 0, USUAL).owed == 0  # a session that has no end
 
