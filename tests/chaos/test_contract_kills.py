@@ -1,7 +1,6 @@
 """What tools promise, and what model calls cost, when their worker is killed (I8, I10)."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,19 +15,19 @@ from durable_adk.server.routes.records import attempts_of
 from durable_adk.sessions import Status
 from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.tools import ToolContract
+from tests.chaos.thawing import thawed
 from tests.support.contract_apps import (
     KEPT,
     RECONCILED,
     RETRIED,
     SIDE_BY_SIDE,
 )
-from tests.support.processes import INVOCATION, Workplace, until
+from tests.support.processes import INVOCATION, Workplace
+from tests.support.waiting import PATIENCE, until
 
 ONCE = str(ToolContract.AT_MOST_ONCE)
 AGAIN = [str(contract) for contract in ToolContract if contract != ONCE]
 CONCURRENT = 4
-THAWED = 2.0
-"""Seconds a thawed worker is given to do its harm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ class Outcome:
 
 async def _run(case: Case, place: Workplace) -> Outcome:
     async with place.restarted_worker(case.at):
-        await asyncio.wait_for(place.all_of(case.app), 90)
+        await asyncio.wait_for(place.all_of(case.app), PATIENCE)
         result = await place.workflow(case.app).result()
     return Outcome(place, await place.log(case.app), result)
 
@@ -128,10 +127,9 @@ async def test_a_frozen_worker_does_not_make_an_at_most_once_tool_run_twice(
         run = asyncio.create_task(place.all_of(ONCE))
         await until(lambda: place.traces.hits)
         async with await place.start_worker():
-            events = await asyncio.wait_for(run, 60)
+            events = await asyncio.wait_for(run, PATIENCE)
             await place.workflow(ONCE).result()
-            frozen.signal(signal.SIGCONT)
-            await asyncio.sleep(THAWED)
+            await thawed(frozen)
     assert events[-1].text == "Charged."
     assert len(place.traces.runs("charge")) == 1
 
@@ -139,7 +137,7 @@ async def test_a_frozen_worker_does_not_make_an_at_most_once_tool_run_twice(
 async def test_of_calls_at_once_only_the_lost_one_is_unknown(place: Workplace) -> None:
     """F10, I8: each call has its own contract; none runs twice."""
     async with place.restarted_worker("tool.halfway:kill@2"):
-        await asyncio.wait_for(place.all_of(SIDE_BY_SIDE), 60)
+        await asyncio.wait_for(place.all_of(SIDE_BY_SIDE), PATIENCE)
     told = [
         answer.response or {}
         for event in await place.log(SIDE_BY_SIDE)
@@ -157,7 +155,7 @@ async def test_what_an_idempotent_tool_raises_is_retried_by_whichever_worker(
 ) -> None:
     """D7: a kill between two runs costs one of the attempts, and no more."""
     async with place.restarted_worker("tool.before_run:kill@2"):
-        events = await asyncio.wait_for(place.all_of(RETRIED), 60)
+        events = await asyncio.wait_for(place.all_of(RETRIED), PATIENCE)
     assert events[-1].text == "Charged."
     assert len(place.traces.runs("flaky")) == 3
     assert len({run["key"] for run in place.traces.runs("flaky")}) == 1
@@ -167,7 +165,7 @@ async def test_what_an_idempotent_tool_raises_is_retried_by_whichever_worker(
 async def test_an_answer_that_has_arrived_is_paid_for_once(moment: str, place: Workplace) -> None:
     """I10, F2, F3: killed between the model's answer and its commit; no attempt was in vain."""
     async with place.restarted_worker(f"{moment}:kill@1"):
-        events = await asyncio.wait_for(place.all_of(KEPT), 60)
+        events = await asyncio.wait_for(place.all_of(KEPT), PATIENCE)
     assert place.deaths == 1
     assert place.traces.asked == {0: 1}
     assert [event.text for event in await place.log(KEPT)][1:] == [events[-1].text]
@@ -177,7 +175,7 @@ async def test_an_answer_that_has_arrived_is_paid_for_once(moment: str, place: W
 async def test_an_answer_that_is_lost_is_on_record(place: Workplace) -> None:
     """I10, F2: killed before it could be written down: asked twice, and that can be seen."""
     async with place.restarted_worker("model.after_call:kill@1"):
-        await asyncio.wait_for(place.all_of(KEPT), 60)
+        await asyncio.wait_for(place.all_of(KEPT), PATIENCE)
     assert place.traces.asked == {0: 2}
     [attempt] = await read_attempts(place.sessions, place.key(KEPT), INVOCATION)
     assert (attempt.attempt, attempt.ended) == (1, AttemptEnd.LOST)
@@ -188,12 +186,12 @@ async def test_the_worker_of_a_lost_attempt_is_on_record(app: str, place: Workpl
     """I10, F12: SIGKILL amid a call, after a heartbeat: its successor says on which worker."""
     async with await place.start_worker() as killed:
         run = asyncio.create_task(place.all_of(app))
-        worker = await asyncio.wait_for(heartbeat_of(place, app), 60)
+        worker = await until(lambda: heartbeat_of(place, app))
         assert worker.startswith(f"{killed.pid}@")
         await killed.kill()
     place.traces.open_gate()
     async with await place.start_worker():
-        events = await asyncio.wait_for(run, 60)
+        events = await asyncio.wait_for(run, PATIENCE)
     key = place.key(app)
     record = await place.sessions.get_invocation(key, INVOCATION)
     assert record is not None
@@ -203,11 +201,10 @@ async def test_the_worker_of_a_lost_attempt_is_on_record(app: str, place: Workpl
 
 
 async def heartbeat_of(place: Workplace, app: str) -> str:
-    """Wait for the first heartbeat of an activity; the identity of its worker."""
-    while True:
-        with suppress(RPCError):  # the workflow has not started yet
-            description = await place.workflow(app).describe()
-            for pending in description.raw_description.pending_activities:
-                if pending.HasField("last_heartbeat_time") and pending.heartbeat_details.payloads:
-                    return pending.last_worker_identity
-        await asyncio.sleep(0.05)
+    """The worker whose activity has sent a heartbeat, by its identity; empty if none has."""
+    with suppress(RPCError):  # the workflow has not started yet
+        description = await place.workflow(app).describe()
+        for pending in description.raw_description.pending_activities:
+            if pending.HasField("last_heartbeat_time") and pending.heartbeat_details.payloads:
+                return pending.last_worker_identity
+    return ""

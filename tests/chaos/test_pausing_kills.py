@@ -6,8 +6,9 @@ from google.genai import types
 
 from durable_adk.sessions import Status
 from tests.chaos.conftest import MakePlace
-from tests.support.processes import INVOCATION, SESSION, Workplace, until
+from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.scripts import gist, shape
+from tests.support.waiting import until
 
 APP = "approval"
 
@@ -22,6 +23,12 @@ async def approve(place: Workplace) -> list[str]:
         message = types.Content(role="user", parts=[types.Part(function_response=response)])
         events = runner.run_async(user_id=place.queue, session_id=SESSION, new_message=message)
         return [gist(event) async for event in events]
+
+
+async def is_kept(place: Workplace) -> bool:
+    """Whether the server has a signal that nobody has taken."""
+    events = (await place.workflow(APP).fetch_history()).events
+    return any(event.HasField("workflow_execution_signaled_event_attributes") for event in events)
 
 
 async def status(place: Workplace) -> Status | None:
@@ -87,7 +94,6 @@ async def test_a_paused_invocation_outlives_every_process(make_place: MakePlace)
     async with worker:
         await place.all_of(APP)
     before = [shape(event) for event in await place.log(APP)]
-    await asyncio.sleep(0.5)
     async with place.restarted_worker():
         assert await approve(place) == ANSWERED
     assert [shape(event) for event in await place.log(APP)][: len(before)] == before
@@ -101,7 +107,7 @@ async def test_an_answer_waits_for_a_worker(make_place: MakePlace) -> None:
     async with worker:
         await place.all_of(APP)
     answering = asyncio.ensure_future(approve(place))
-    await asyncio.sleep(1)
+    await until(lambda: is_kept(place))
     async with place.restarted_worker():
         assert await answering == ANSWERED
         await until(lambda: place.traces.effects == 1)

@@ -7,6 +7,7 @@ import pytest
 from durable_adk.sessions import Status
 from tests.support.processes import Control, Workplace
 from tests.support.scripts import shape
+from tests.support.waiting import PATIENCE
 
 AGAIN = {
     # behind the loop's hooks: the message's, before_run and its event's, after_run
@@ -33,7 +34,7 @@ async def test_a_worker_killed_in_a_hook_loses_and_doubles_nothing(
     """
     control = controls["plugged"]
     async with place.restarted_worker(at):
-        yielded = await asyncio.wait_for(place.all_of("plugged"), 90)
+        yielded = await asyncio.wait_for(place.all_of("plugged"), PATIENCE)
         result = await place.workflow("plugged").result()
     assert place.deaths == (5 if "hook" in at else 3)
     assert [shape(event) for event in yielded] == [shape(e) for e in control.yielded]

@@ -18,6 +18,7 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.postgres import HAS_POSTGRES, Databases
 from tests.support.scripts import gist
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL's wheel")
 
@@ -47,10 +48,18 @@ async def store(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Data
     await service.close()
 
 
-def _asleep(connection: Connection) -> None:
-    """Keep a connection for longer than others wait for one."""
-    for _ in range(2):
-        connection.execute(text("SELECT pg_sleep(4)"))
+class Taken:
+    """Connections that are kept until they are given back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.over = False
+
+    def __call__(self, connection: Connection) -> None:
+        """Keep one."""
+        self.count += 1
+        while not self.over:
+            connection.execute(text("SELECT pg_sleep(0.1)"))
 
 
 @pytest.fixture
@@ -90,13 +99,15 @@ async def test_a_pool_that_is_exhausted_delays_runs_and_ends_none(
         sessions = [f"s{number}" for number in range(RUNS)]
         runs = [asyncio.create_task(run(session)) for session in sessions[: RUNS // 2]]
         postgres = store._store.database
-        taken = [asyncio.create_task(postgres.read(_asleep)) for _ in range(POOL)]
-        await asyncio.sleep(0.5)
+        keep = Taken()
+        taken = [asyncio.create_task(postgres.read(keep)) for _ in range(POOL)]
+        await until(lambda: keep.count == POOL)
         with pytest.raises(StoreUnavailableError):
             await store.read_state(SessionKey("charge", queue, "alone"))
+        keep.over = True
         await asyncio.gather(*taken)
         runs += [asyncio.create_task(run(session)) for session in sessions[RUNS // 2 :]]
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(2 * PATIENCE):
             outcomes = await asyncio.gather(*runs)
     assert outcomes == [control] * RUNS
     records = await store.page_invocations(app_name="charge", user_id=queue)

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from temporalio.api.enums.v1 import EventType
 
-from tests.support.processes import Workplace, until
+from tests.support.processes import Workplace
 from tests.support.replay import replay_all
+from tests.support.waiting import until
 
 FULL = 18
 """How long the history is when the task after the tool has begun."""

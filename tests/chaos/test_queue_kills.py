@@ -1,16 +1,14 @@
 """Workers that die or freeze while messages wait for their session."""
 
 import asyncio
-import signal
 from collections.abc import Awaitable
 
 from durable_adk.sessions import Status
-from tests.support.processes import INVOCATION, Workplace, until
+from tests.chaos.thawing import thawed
+from tests.support.processes import INVOCATION, Workplace
 from tests.support.scripts import gist
+from tests.support.waiting import PATIENCE, until
 from tests.unit.sessions.contract import opened
-
-THAWED = 2.0
-"""Seconds a thawed worker is given to do its harm."""
 
 
 async def test_messages_keep_their_order_whatever_dies(place: Workplace) -> None:
@@ -34,7 +32,7 @@ async def test_messages_keep_their_order_whatever_dies(place: Workplace) -> None
         ending = {"invocation_id": "busy", "epoch": held.epoch, "status": Status.COMPLETED}
         await place.sessions.close_invocation(key, **ending)
         over = asyncio.gather(*runs, return_exceptions=True)
-        outcomes = dict(zip(names, await asyncio.wait_for(over, 120), strict=True))
+        outcomes = dict(zip(names, await asyncio.wait_for(over, PATIENCE), strict=True))
     assert place.deaths == 1
     assert [name for name in names if isinstance(outcomes[name], Exception)] == ["m2"]
     order = [event.invocation_id for event in await place.log(app)]
@@ -50,11 +48,10 @@ async def test_the_late_commit_of_an_interrupted_invocation_is_refused(place: Wo
         await until(lambda: place.traces.hits)
         async with await place.start_worker():
             interrupting = place.all_of("charge", invocation_id="next", when_busy="interrupt")
-            await asyncio.wait_for(interrupting, 60)
+            await asyncio.wait_for(interrupting, PATIENCE)
             log = await place.log("charge")
-            frozen.signal(signal.SIGCONT)
-            await asyncio.sleep(THAWED)
-            await asyncio.wait([run], timeout=20)
+            await thawed(frozen)
+            await asyncio.wait([run], timeout=PATIENCE)
     assert await place.log("charge") == log
     assert log[-1].text == "Charged."
     own = [gist(event) for event in log if event.invocation_id == INVOCATION]

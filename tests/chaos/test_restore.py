@@ -1,6 +1,8 @@
 """A session store that is put back to how it was, while Temporal remembers what came after."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from pathlib import Path
@@ -24,13 +26,12 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.support.clinic import Clinic
 from tests.support.dumps import Dump, copy, restore
 from tests.support.own_server import own_client
-from tests.support.processes import until
 from tests.support.scripts import call, calls, gist
+from tests.support.waiting import PATIENCE, until
 
 UNTOLD = {"sessions": {"create_time", "update_time"}, "invocations": {"update_time"}}
 """What no history tells to the millisecond: when the store was written to, by its own clock."""
-CLOSE = 1.0
-"""Seconds between that and what is put back."""
+HOUR = 3600.0
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +50,19 @@ async def clinic(tmp_path: Path, client: Client) -> AsyncIterator[Clinic]:
     await opened.store.close()
 
 
-def assert_same(found: Dump, expected: Dump) -> None:
-    """Every row and every column; the times that are untold are close."""
+def assert_same(found: Dump, expected: Dump, *, by: float) -> None:
+    """Every row and every column; the times that are untold are not those of the repair.
+
+    Args:
+        found: What was put back.
+        expected: What was there.
+        by: When it was there, in seconds since the epoch; the repair came later.
+    """
     for table, rows in expected.items():
         untold = UNTOLD.get(table, set[str]())
         told = [_without(row, untold) for row in found[table]]
         assert told == [_without(row, untold) for row in rows], table
-        for one, other in zip(found[table], rows, strict=True):
-            assert all(abs(one[name] - other[name]) < CLOSE for name in untold)
+        assert all(by - HOUR < row[name] <= by for row in found[table] for name in untold)
 
 
 def _without(row: dict[str, Any], columns: set[str]) -> dict[str, Any]:
@@ -73,14 +79,14 @@ async def test_what_a_backup_lacks_is_put_back_as_it_was(clinic: Clinic) -> None
         for number, app in enumerate(["charge", "burst", "count", "audited", "triple"]):
             await clinic.run(app, f"old-{number}")
             await clinic.run(app, f"new-{number}", "new")
-    whole = clinic.dump()
+    whole, by = clinic.dump(), time.time()
     restore(clinic.file, backup)
     found = await clinic.findings()
     assert [(one.kind, one.session) for one in found] == [(Kind.REGRESSED, "s")] * 2
     for app in ("charge", "burst", "count", "audited", "triple"):
         await clinic.mend(missing=Missing.LOST, app=app)
     assert await clinic.findings(missing=Missing.LOST) == []
-    assert_same(clinic.dump(), whole)
+    assert_same(clinic.dump(), whole, by=by)
     async with clinic.working():
         assert gist((await clinic.run("charge", "next"))[-1]) == "cashier text Charged."
 
@@ -91,8 +97,7 @@ def two_doors(clinic: Clinic) -> App:
     async def door(which: str) -> str:
         """Wait until the door is open."""
         clinic.traces.note(which, which)
-        while not (clinic.folder / which).exists():
-            await asyncio.sleep(0.02)
+        await until((clinic.folder / which).exists, patience=math.inf)
         return which
 
     replies = [call("door", which="first"), call("door", which="second"), "Through."]
@@ -127,9 +132,9 @@ async def test_a_run_waits_for_the_repair_and_then_goes_on(moment: str, clinic: 
         (finding,) = await clinic.findings()
         assert (finding.kind, finding.key) == (Kind.REGRESSED, key)
         await clinic.mend()
-        result = await asyncio.wait_for(handle.result(), 30)
+        result = await asyncio.wait_for(handle.result(), PATIENCE)
         with suppress(SessionRegressedError):  # told if the repair took long
-            await asyncio.wait_for(run, 30)
+            await asyncio.wait_for(run, PATIENCE)
     stored = await clinic.store.read_events(key)
     assert stored[: len(whole)] == whole
     assert [gist(item.event) for item in stored[len(whole) :]] == [
@@ -156,10 +161,10 @@ async def test_a_new_message_waits_for_the_repair(clinic: Clinic) -> None:
     restore(clinic.file, backup)
     async with clinic.working():  # anew, so that no memory of it is left
         with pytest.raises(SessionRegressedError, match="durable-adk doctor"):
-            await asyncio.wait_for(clinic.run("charge", "next"), 30)
+            await asyncio.wait_for(clinic.run("charge", "next"), PATIENCE)
         assert [one.kind for one in await clinic.findings()] == [Kind.REGRESSED]
         await clinic.mend()
-        events = await asyncio.wait_for(clinic.run("charge", "next"), 30)
+        events = await asyncio.wait_for(clinic.run("charge", "next"), PATIENCE)
         assert gist(events[-1]) == "cashier text Charged."
     log = await clinic.store.read_events(clinic.key("charge"))
     owners = [item.event.invocation_id for item in log]
@@ -182,10 +187,10 @@ async def test_lost_sessions_do_not_hide_what_an_older_session_has_lost(clinic: 
     older = clinic.dump()
     async with clinic.working():
         with pytest.raises(SessionRegressedError, match="durable-adk doctor"):
-            await asyncio.wait_for(clinic.run("charge", "next"), 30)
+            await asyncio.wait_for(clinic.run("charge", "next"), PATIENCE)
         assert clinic.dump() == older
         await clinic.mend(missing=Missing.LOST)
-        await asyncio.wait_for(clinic.workflow("charge", "next").result(), 30)
+        await asyncio.wait_for(clinic.workflow("charge", "next").result(), PATIENCE)
     assert await clinic.findings() == []
 
 
@@ -203,12 +208,12 @@ async def test_messages_that_wait_go_on_when_all_is_put_back(clinic: Clinic) -> 
     async with clinic.working():
         for session in "ab":
             with pytest.raises(SessionRegressedError):
-                await asyncio.wait_for(clinic.run("charge", f"next-{session}", session), 30)
+                await asyncio.wait_for(clinic.run("charge", f"next-{session}", session), PATIENCE)
         first, *others = await diagnose(clinic.sources())
         assert (first.finding.session, first.remedy is None) == ("a", False)
         await first.remedy()
         for session in "ab":
-            await asyncio.wait_for(clinic.run("charge", f"next-{session}", session), 30)
+            await asyncio.wait_for(clinic.run("charge", f"next-{session}", session), PATIENCE)
         for other in others:
             await other.remedy()
     for session in "ab":
@@ -227,14 +232,14 @@ async def test_an_app_that_has_lost_all_its_sessions_is_put_back_when_it_is_name
         await clinic.run("charge", "first")
         copy(clinic.file, backup)
         await clinic.run("burst", "lost")
-    whole = clinic.dump()
+    whole, by = clinic.dump(), time.time()
     restore(clinic.file, backup)
     code = list(clinic.apps.values())
     assert await clinic.findings(missing=Missing.LOST) == await clinic.findings(code=code) == []
     (finding,) = await clinic.findings(missing=Missing.LOST, code=code)
     assert (finding.kind, finding.app) == (Kind.REGRESSED, "burst")
     await clinic.mend(missing=Missing.LOST, code=code)
-    assert_same(clinic.dump(), whole)
+    assert_same(clinic.dump(), whole, by=by)
 
 
 async def test_a_retry_does_not_get_by_a_store_that_was_put_back_meanwhile(clinic: Clinic) -> None:
@@ -302,7 +307,7 @@ async def test_what_may_have_begun_is_not_run_again_after_a_restore(clinic: Clin
         clinic.working(),
         worker(clinic.client, apps=apps, session_service=clinic.store, options=options),
     ):
-        await asyncio.wait_for(clinic.workflow("once", "one").result(), 60)
+        await asyncio.wait_for(clinic.workflow("once", "one").result(), PATIENCE)
     told = {
         answer.name: answer.response or {}
         for item in await clinic.store.read_events(key)
@@ -320,8 +325,7 @@ def two_charges(clinic: Clinic, bank: str) -> App:
     async def door() -> str:
         """Begin, and wait."""
         clinic.traces.note("door", "door")
-        while not (clinic.folder / "open").exists():
-            await asyncio.sleep(0.02)
+        await until((clinic.folder / "open").exists, patience=math.inf)
         return "through"
 
     async def ring() -> str:
@@ -372,12 +376,12 @@ async def test_a_message_that_was_heard_is_put_back_where_it_was(
         for door in ("first", "second"):
             (clinic.folder / door).touch()
         await asyncio.gather(one, sent)
-        await asyncio.wait_for(clinic.workflow("doors", "two").result(), 10)
-    whole = clinic.dump()
+        await asyncio.wait_for(clinic.workflow("doors", "two").result(), PATIENCE)
+    whole, by = clinic.dump(), time.time()
     restore(clinic.file, backup)
     await clinic.mend(missing=Missing.LOST, app="doors")
     assert await clinic.findings(missing=Missing.LOST, app="doors") == []
-    assert_same(clinic.dump(), whole)
+    assert_same(clinic.dump(), whole, by=by)
     assert await clinic.store.waiting(key) == []
 
 
@@ -417,11 +421,11 @@ async def test_the_end_of_what_was_paused_is_put_back_where_it_was(clinic: Clini
         await clinic.workflow("approval", "one").cancel()
         with suppress(WorkflowFailureError):
             await clinic.workflow("approval", "one").result()
-    whole = clinic.dump()
+    whole, by = clinic.dump(), time.time()
     restore(clinic.file, backup)
     await clinic.mend(missing=Missing.LOST, app="approval")
     assert await clinic.findings(missing=Missing.LOST, app="approval") == []
-    assert_same(clinic.dump(), whole)
+    assert_same(clinic.dump(), whole, by=by)
     log = [item.event for item in await clinic.store.read_events(key)]
     assert {event.invocation_id for event in log} == {"one", "two"}
     assert log[-1].id == "one.end"
@@ -443,10 +447,10 @@ async def test_a_session_that_was_deleted_before_is_put_back(moment: str, clinic
         copy(clinic.file, backup)
         await clinic.run("charge", "lost")
         await clinic.workflow("charge", "lost").result()
-    whole = clinic.dump()
+    whole, by = clinic.dump(), time.time()
     restore(clinic.file, backup)
     await clinic.mend(missing=Missing.LOST)
     assert await clinic.findings(missing=Missing.LOST) == []
-    assert_same(clinic.dump(), whole)
+    assert_same(clinic.dump(), whole, by=by)
     async with clinic.working():
         assert gist((await clinic.run("charge", "next"))[-1]) == "cashier text Charged."

@@ -1,6 +1,7 @@
 """A store that is put back to how it was, and acts that only what came after them tells of."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.chaos.test_restore import assert_same
 from tests.support.clinic import Clinic
 from tests.support.dumps import copy, restore
 from tests.support.own_server import own_client
-from tests.support.processes import until
+from tests.support.waiting import PATIENCE, until
 
 
 class Mute(SqliteSessionService):
@@ -70,13 +71,13 @@ async def test_who_was_cancelled_while_it_opened_is_put_back(
         run = asyncio.create_task(clinic.run("charge", "lost", session))
         await until(store.stored.is_set)
         await clinic.workflow("charge", "lost", session).cancel()
-        (end,) = await asyncio.wait_for(run, 30)
+        (end,) = await asyncio.wait_for(run, PATIENCE)
         assert end.error_code == ABORTED
         store.mute.clear()
         if session == "s":
             await clinic.run("charge", "next", session)
             await clinic.workflow("charge", "next", session).result()
-    whole = clinic.dump()
+    whole, by = clinic.dump(), time.time()
     lost = [row["event_id"] for row in whole["events"] if row["invocation_id"] == "lost"]
     assert lost == ["lost.0", "lost.end"]
     restore(clinic.file, backup)
@@ -91,4 +92,4 @@ async def test_who_was_cancelled_while_it_opened_is_put_back(
         return
     await clinic.mend(**told)
     assert await clinic.findings(**told) == []
-    assert_same(clinic.dump(), whole)
+    assert_same(clinic.dump(), whole, by=by)

@@ -8,6 +8,7 @@ from temporalio.client import Client
 from durable_adk.client import workflow_id
 from tests.support.processes import INVOCATION, Control, Workplace
 from tests.support.scripts import shape
+from tests.support.waiting import PATIENCE
 
 MOMENTS = [
     "roll.before:kill@1",
@@ -30,7 +31,7 @@ async def test_a_worker_killed_at_a_new_run_loses_and_doubles_nothing(
     place.history = 1
     control = controls[app]
     async with place.restarted_worker(moment):
-        yielded = await asyncio.wait_for(place.all_of(app), 90)
+        yielded = await asyncio.wait_for(place.all_of(app), PATIENCE)
     assert place.deaths == moment.count("@")
     assert [shape(event) for event in yielded] == [shape(event) for event in control.yielded]
     assert [shape(event) for event in await place.log(app)] == [shape(e) for e in control.stored]

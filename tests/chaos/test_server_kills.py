@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -13,9 +13,10 @@ from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from tests.support.chaos_apps import chaos_apps
-from tests.support.processes import Control, Workplace, until
+from tests.support.processes import Control, Workplace
 from tests.support.replay import replay_all
 from tests.support.scripts import shape
+from tests.support.waiting import PATIENCE, until
 
 
 class Restartable:
@@ -80,7 +81,7 @@ async def _kill_during(
         for _ in range(times):
             await mortal.restart()
         place.traces.open_gate()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             events = await run
             await place.workflow(app).result()
     return events
@@ -112,9 +113,10 @@ async def test_many_quick_kills_of_the_server_lose_and_double_nothing(
     async with place.restarted_worker():
         runs = asyncio.gather(*(run(name) for name in names))  # one session: they queue up
         for _ in range(4):
-            await asyncio.sleep(0.3)
+            known = len(await place.log("charge"))
+            await until(lambda: _has_more(place, known, runs))  # noqa: B023 - awaited here
             await mortal.restart()
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(PATIENCE):
             yielded = await runs
             await asyncio.gather(*(place.workflow("charge", name).result() for name in names))
     stored = await place.log("charge")
@@ -125,6 +127,10 @@ async def test_many_quick_kills_of_the_server_lose_and_double_nothing(
     assert [len({event.invocation_id for event in block}) for block in blocks] == [1] * len(names)
     assert place.traces.effects == len([r for r in stored if r.get_function_responses()])
     assert await replay_all(place.client) == len(names)
+
+
+async def _has_more(place: Workplace, known: int, runs: "asyncio.Future[Any]") -> bool:
+    return runs.done() or len(await place.log("charge")) > known
 
 
 async def test_a_client_attached_before_the_kill_reads_on(

@@ -1,4 +1,4 @@
-"""How long it takes until another worker goes on (design D19)."""
+"""Whatever a worker was doing when it died, another one goes on (design D19)."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,24 +6,21 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from durable_adk.apps.registry import AppRegistry, serve
-from durable_adk.client.invocations import TASK_TIMEOUT
 from durable_adk.embedded import TemporalServer
 from tests.chaos.conftest import MakePlace
 from tests.support.apps import all_apps
 from tests.support.matrix_runs import Place
-from tests.support.matrix_takeover import SITUATIONS, Situation, Stage, Times, bound
+from tests.support.matrix_takeover import SITUATIONS, Situation, Stage, Times
 from tests.support.processes import Control
 from tests.support.scripts import shape
 from tests.support.worker_pool import WorkerPool
 
-LATE = 6.0
-"""Seconds beyond what is promised, for machines that do other things too."""
 AT_ONCE = 3
 ANSWERED = "approval"
 """The app whose control run nobody answers."""
 
 
-async def test_whatever_a_worker_was_doing_another_one_goes_on_soon(
+async def test_whatever_a_worker_was_doing_another_one_goes_on(
     server: TemporalServer,
     make_place: MakePlace,
     tmp_path: Path,
@@ -32,7 +29,7 @@ async def test_whatever_a_worker_was_doing_another_one_goes_on_soon(
 ) -> None:
     """D19, I11, F7, F43: killed, or told to end; and what is stored is that of nobody's death.
 
-    One sample of each; ``python -m benchmarks.takeover`` takes many, and tells what is usual.
+    How soon, ``python -m benchmarks.takeover`` tells.
     """
     pool = WorkerPool(address=server.address, folder=tmp_path)
     turn = asyncio.Semaphore(AT_ONCE)
@@ -60,4 +57,3 @@ async def test_whatever_a_worker_was_doing_another_one_goes_on_soon(
     for what, seconds in (item for times in taken for item in times.items()):
         print(f"{what}: {seconds:.2f} s")  # noqa: T201
         record_property(what, round(seconds, 2))
-        assert seconds < bound(what, TASK_TIMEOUT.total_seconds()) + LATE, what

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.chaos.conftest import MakePlace
-from tests.support.processes import Workplace, until
+from tests.support.processes import Workplace
 from tests.support.telemetry import Seen, read_spans, tree
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True, kw_only=True)

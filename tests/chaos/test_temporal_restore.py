@@ -1,6 +1,7 @@
 """Temporal that is put back to how it was, while the session store remembers what came after."""
 
 import asyncio
+import math
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -27,13 +28,12 @@ from durable_adk.tools import FunctionTool
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.clinic import Clinic
 from tests.support.dumps import copy
-from tests.support.processes import until
 from tests.support.replay import replay_all
 from tests.support.scripts import call, calls, gist
+from tests.support.waiting import PATIENCE, until
 
 ONE = "one"
 """The invocation of each app, in its session `s`."""
-PATIENCE = 30.0
 
 
 class Body(BaseAgent):
@@ -50,8 +50,7 @@ def walkers(clinic: Clinic) -> dict[str, App]:
     async def door(which: str) -> str:
         """Wait until the door is open."""
         clinic.traces.note("door", which)
-        while not (clinic.folder / which).exists():
-            await asyncio.sleep(0.02)
+        await until((clinic.folder / which).exists, patience=math.inf)
         return which
 
     async def gate(which: str) -> str:

@@ -1,6 +1,5 @@
 """A worker is killed between what is stored of an invocation and its webhook."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from durable_adk.wire.webhook import PushConfig
 from tests.chaos.conftest import MakePlace
 from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.receiver import SECRET, Receiver, receiving
+from tests.support.waiting import until
 
 CASES = [
     ("pause.after:kill@1", "approval", ["paused", "completed"]),
@@ -45,9 +45,7 @@ async def notified(place: Workplace, app: str, receiver: Receiver) -> None:
 
 async def arrived(receiver: Receiver, number: int) -> list[str]:
     """What was told, once there is so much."""
-    async with asyncio.timeout(60):
-        while len(receiver.received) < number:
-            await asyncio.sleep(0.05)
+    await until(lambda: len(receiver.received) >= number)
     return [status(message) for message in receiver.received]
 
 

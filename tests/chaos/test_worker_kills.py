@@ -14,6 +14,7 @@ from tests.chaos.conftest import MakePlace
 from tests.support.processes import Control, Workplace
 from tests.support.replay import replay_all
 from tests.support.scripts import shape
+from tests.support.waiting import PATIENCE
 
 CONCURRENT = 4
 """Cases at a time."""
@@ -141,7 +142,7 @@ async def test_a_custom_agent_is_not_shown_its_own_changes_again(
 ) -> None:
     """I4, I7: a worker dies with its workflow task unrecorded; the state is that of the start."""
     async with place.restarted_worker(moment):
-        yielded = await asyncio.wait_for(place.all_of("count"), 60)
+        yielded = await asyncio.wait_for(place.all_of("count"), PATIENCE)
     assert place.deaths == 1
     assert [shape(event) for event in yielded] == [shape(e) for e in controls["count"].yielded]
     assert await place.state("count") == {"count": 3}

@@ -7,11 +7,10 @@ import pytest
 
 from durable_adk.errors import InvocationTerminatedError, LeaseLostError
 from durable_adk.sessions import Status
-from tests.support.processes import INVOCATION, Control, Workplace, until
+from tests.chaos.thawing import thawed
+from tests.support.processes import INVOCATION, Control, Workplace
 from tests.support.scripts import gist, shape
-
-THAWED = 2.0
-"""Seconds a thawed worker is given to do its harm."""
+from tests.support.waiting import PATIENCE, until
 
 
 async def test_a_worker_frozen_in_a_tool_cannot_commit_a_second_result(
@@ -27,9 +26,8 @@ async def test_a_worker_frozen_in_a_tool_cannot_commit_a_second_result(
         await until(lambda: len(place.traces.runs()) == 2)
         place.traces.open_gate()
         events = await run
-        frozen.signal(signal.SIGCONT)
         await place.workflow("tool").result()
-        await asyncio.sleep(THAWED)
+        await thawed(frozen)
     control = controls["tool"]
     assert [shape(event) for event in events] == [shape(e) for e in control.yielded]
     assert [shape(event) for event in await place.log("tool")] == [shape(e) for e in control.stored]
@@ -48,9 +46,8 @@ async def test_a_worker_frozen_in_a_commit_does_not_commit_twice(
         await until(lambda: place.traces.hits.count(f"commit.{moment}") == 2)
         async with await place.start_worker():
             events = await run
-            frozen.signal(signal.SIGCONT)
             await place.workflow("charge").result()
-            await asyncio.sleep(THAWED)
+            await thawed(frozen)
     control = controls["charge"]
     assert [shape(event) for event in events] == [shape(e) for e in control.yielded]
     assert [shape(e) for e in await place.log("charge")] == [shape(e) for e in control.stored]
@@ -64,12 +61,11 @@ async def test_the_late_commit_of_a_terminated_invocation_is_refused(place: Work
         await until(lambda: place.traces.hits)
         await place.workflow("charge").terminate()
         with pytest.raises(InvocationTerminatedError):
-            await asyncio.wait_for(run, 10)
+            await asyncio.wait_for(run, PATIENCE)
         async with await place.start_worker():
-            events = await asyncio.wait_for(place.all_of("charge", invocation_id="next"), 30)
+            events = await asyncio.wait_for(place.all_of("charge", invocation_id="next"), PATIENCE)
             log = await place.log("charge")
-            frozen.signal(signal.SIGCONT)
-            await asyncio.sleep(THAWED)
+            await thawed(frozen)
     assert await place.log("charge") == log
     # Whoever took over has said so in the log of the terminated one, before its own events.
     assert log[1].error_code == "InvocationTerminatedError"
@@ -79,16 +75,16 @@ async def test_the_late_commit_of_a_terminated_invocation_is_refused(place: Work
 
 async def test_the_next_message_takes_over_from_a_terminated_workflow(place: Workplace) -> None:
     """D7: an owner that was closed without giving the lease back does not block its session."""
-    async with await place.start_worker():
+    async with await place.start_worker() as worker:
         run = asyncio.create_task(place.all_of("tool"))
         await until(place.traces.runs)
         waiting = asyncio.create_task(place.all_of("tool", invocation_id="next"))
         await place.workflow("tool").terminate()
         with pytest.raises(InvocationTerminatedError):
-            await asyncio.wait_for(run, 10)
-        events = await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(run, PATIENCE)
+        events = await asyncio.wait_for(waiting, PATIENCE)
         place.traces.open_gate()
-        await asyncio.sleep(1)
+        await thawed(worker)
     key = place.key("tool")
     assert [gist(event) for event in events][-1] == "waiter text Done."
     record = await place.sessions.get_invocation(key, INVOCATION)

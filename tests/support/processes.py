@@ -42,6 +42,8 @@ class Workplace:
     queue: str = field(default_factory=lambda: f"chaos-{uuid.uuid4().hex}")
     history: int = 4000
     """How many events a run of a workflow may have."""
+    heartbeat: float = 2.0
+    """Seconds until a step whose worker says nothing is another worker's."""
     traced: bool = False
     """Whether its workers write their spans down, into `spans`."""
     webhooks: Webhooks | None = None
@@ -123,6 +125,7 @@ class Workplace:
             store=f"sqlite:///{self.folder}/sessions.db",
             failpoint=failpoint,
             history=self.history,
+            heartbeat=self.heartbeat,
             spans=self.spans if self.traced else None,
             webhooks=self.webhooks,
         )

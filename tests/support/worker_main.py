@@ -33,6 +33,8 @@ class Order:
     failpoint: str = ""
     history: int = 4000
     """How many events a run of a workflow may have."""
+    heartbeat: float = 2.0
+    """Seconds until a step whose worker says nothing is another worker's."""
     cache: int = 1000
     """How many workflows are kept."""
     grace: int = 10
@@ -93,7 +95,7 @@ async def _served(client: Client, order: Order, stack: AsyncExitStack) -> None:
         options=WorkerOptions(
             task_queue=order.queue,
             max_cached_workflows=order.cache,
-            limits=Limits(max_history_events=order.history),
+            limits=Limits(max_history_events=order.history, heartbeat_timeout=order.heartbeat),
             graceful_shutdown=timedelta(seconds=order.grace),
             webhooks=order.webhooks,
         ),
