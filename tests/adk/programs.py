@@ -21,6 +21,10 @@ from durable_adk.plugins import BasePlugin
 from durable_adk.runners import InMemoryRunner
 from durable_adk.tools.base_toolset import BaseToolset
 from tests.support.scripts import call
+from tests.support.waiting import forever
+
+TURNS = 10
+"""Of the event loop: a cancellation that is passed on has arrived by then."""
 
 PLACE = {"app_name": "app", "user_id": "u", "session_id": "s"}
 
@@ -94,7 +98,7 @@ async def classes_of_contents(_: Path) -> Any:
 
 async def a_close_that_is_cancelled(_: Path) -> Any:
     """Whether the `close` of a toolset is cancelled with the runner's."""
-    began, cancelled = asyncio.Event(), []
+    began, let_go, cancelled = asyncio.Event(), asyncio.Event(), []
 
     class Slow(BaseToolset):
         async def get_tools(self, readonly_context: Any = None) -> list[Any]:
@@ -103,7 +107,7 @@ async def a_close_that_is_cancelled(_: Path) -> Any:
         async def close(self) -> None:
             began.set()
             try:
-                await asyncio.sleep(0.2)
+                await let_go.wait()
             except asyncio.CancelledError:
                 cancelled.append(self)
                 raise
@@ -112,6 +116,9 @@ async def a_close_that_is_cancelled(_: Path) -> Any:
     closing = asyncio.create_task(InMemoryRunner(app=App(name="app", root_agent=agent)).close())
     await began.wait()
     closing.cancel()
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    let_go.set()
     with suppress(asyncio.CancelledError):
         await closing
     return bool(cancelled)
@@ -124,7 +131,7 @@ async def a_run_that_is_cancelled(_: Path) -> Any:
     async def wait() -> None:
         """Wait."""
         began.set()
-        await asyncio.sleep(60)
+        await forever()
 
     class Seeing(BasePlugin):
         async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:

@@ -18,6 +18,7 @@ from durable_adk.wire.messages import InvocationRequest
 from tests.support.http_server import Place, placed
 from tests.support.required import ROOT, interpreter
 from tests.support.streams import StreamingModel
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 CARD = "/a2a/app/.well-known/agent-card.json"
@@ -87,8 +88,7 @@ async def test_a_killed_worker_asks_the_remote_agent_once(elsewhere, tmp_path):
         first = await working(*arguments)
         feed = services.invocations("here", creates_sessions=True).start(request)
         reading = asyncio.ensure_future(_texts(feed))
-        while not await asked(place):
-            await asyncio.sleep(0.05)
+        await until(lambda: asked(place))
         first.kill()
         await first.wait()
         second = await working(*arguments)

@@ -5,7 +5,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from tests.support.commands import PROGRAM, Terminal
 from tests.support.postgres import HAS_POSTGRES
 from tests.support.required import ROOT, interpreter
 from tests.support.scripts import call
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.thorough
 
@@ -212,14 +212,18 @@ def many(adk: GoogleAdk, written: OfKind, file: Path) -> list[dict[str, Any]]:
 
 
 def killed(line: list[str], file: Path, table: str, rows: int) -> None:
-    """Run a copy, and kill it when a table has so many rows."""
-    process = subprocess.Popen([*PROGRAM, *line], cwd=ROOT, stdout=subprocess.DEVNULL)
-    try:
-        while process.poll() is None and count(file, table) < rows:
-            time.sleep(0.01)
-    finally:
-        process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, "the copy was done before it was killed"
+    """Run a copy, and kill it when a table has so many rows; anew if it was done before that."""
+    for _ in range(5):
+        process = subprocess.Popen([*PROGRAM, *line], cwd=ROOT, stdout=subprocess.DEVNULL)
+        try:
+            until_true(lambda: process.poll() is not None or count(file, table) >= rows)  # noqa: B023 - used at once
+        finally:
+            process.send_signal(signal.SIGKILL)
+        if process.wait() == -signal.SIGKILL:
+            return
+        for left in file.parent.glob(f"{file.name}*"):
+            left.unlink()
+    raise AssertionError("the copy was done before it was killed")
 
 
 def count(file: Path, table: str) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -65,6 +64,7 @@ from simulation.simulation import Simulation
 from tests.support import pausing
 from tests.support.scripts import USER, calls, send
 from tests.support.steps import Steps, called, said
+from tests.support.waiting import PATIENCE, until_true
 
 TOO_LARGE = {"PayloadsTooLarge", "PayloadSizeError"}
 """As releases of the SDK have called it (reliability 1c)."""
@@ -414,12 +414,11 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
 def threads_replaced() -> str:
     """A thread that hangs after its step has ended takes nobody's place (F11, I22)."""
     threads, let_go = UserCodeThreads(lambda: 1), threading.Event()
-    hangs = threads.submit(let_go.wait, 60)
-    while not hangs.running():
-        time.sleep(0.01)
+    hangs = threads.submit(let_go.wait, 3 * PATIENCE)
+    until_true(hangs.running)
     hangs.cancel()
     try:
-        threads.submit(lambda: None).result(2)
+        threads.submit(lambda: None).result(PATIENCE)
     except TimeoutError:
         return "after a call that hangs no other is run"
     finally:
@@ -437,10 +436,10 @@ async def _step_of_a_blocked_loop() -> str:
     loop, let_go = UserCodeLoop(Limits(blocked_timeout=1.0)), threading.Event()
 
     async def blocks() -> None:
-        let_go.wait(60)
+        let_go.wait(3 * PATIENCE)
 
     step = asyncio.create_task(loop.run(blocks()))
-    given_back, _ = await asyncio.wait([step], timeout=6)
+    given_back, _ = await asyncio.wait([step], timeout=PATIENCE)
     let_go.set()
     outcome = await asyncio.gather(step, return_exceptions=True)
     await loop.close()

@@ -25,7 +25,7 @@ from tests.scenarios.worker_main import Order
 from tests.support.preload import PRELOAD
 from tests.support.seeds import KILLS
 
-LAST_BREATH = 30
+LAST_BREATH = 100
 """Seconds that a worker which is to be killed may outlive its conversation."""
 
 

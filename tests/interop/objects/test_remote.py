@@ -10,6 +10,7 @@ from google.adk.a2a.utils.agent_to_a2a import to_a2a
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 
 from tests.interop.objects.running import heard, llm, texts
+from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -23,8 +24,7 @@ async def serving(agent: object) -> AsyncGenerator[str]:
     )
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.02)
+    await until(lambda: server.started)
     try:
         yield f"http://127.0.0.1:{port}/.well-known/agent-card.json"
     finally:

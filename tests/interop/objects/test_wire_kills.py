@@ -15,6 +15,7 @@ from durable_adk.sessions import SqliteSessionService
 from harness.forked_worker import ForkedWorker
 from tests.interop.objects.wire_worker import PRELOAD, Order, main
 from tests.interop.objects.wires import WIRES, Wire
+from tests.support.waiting import PATIENCE
 
 TEXT = "It rains in Lima and in Quito."
 CALLS = [("weather", {"city": "Lima"}), ("weather", {"city": "Quito"})]
@@ -83,7 +84,7 @@ async def _asked_once_more(
         run = runner.run_async(user_id="u", session_id="s", new_message="Rain?", run_config=config)
         heard = [event async for event in run if not event.partial]
         # The run may end before the second worker has reported that it serves.
-        await asyncio.wait_for(succession, 30)  # in vain if the first was not killed
+        await asyncio.wait_for(succession, PATIENCE)  # in vain if the first was not killed
         session = await sessions.get_session(app_name="app", user_id="u", session_id="s")
     await sessions.close()
     await provider.close()
