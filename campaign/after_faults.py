@@ -23,6 +23,7 @@ from campaign.apps import make_apps
 from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR, USER
 from campaign.checks.clients import AFTERMATH
 from campaign.cluster import Cluster, until
+from campaign.patience import until_idle
 from campaign.player import UNKNOWN, Player
 from campaign.run_folder import RunFolder
 from campaign.stores import shared
@@ -53,6 +54,8 @@ AGAIN = 6
 """How often at most, until one of them has come back to a release that asks nobody."""
 PAUSE = 0.1
 """Seconds between two looks at a state, and between two tries to cancel."""
+QUIET = 60.0
+"""Seconds for which workers may stand still before they are replaced."""
 PATIENCE = 500.0
 """Seconds for each kind of actions; a message without an outcome by then is a violation (I11).
 Fewer than the timeout of a tool, which would end what a cancellation has not."""
@@ -181,6 +184,7 @@ async def _denied(cluster: Cluster, runners: dict[str, Runner]) -> None:
         playing = [asyncio.create_task(player.play(turn)) for turn in turns]
         await until(lambda: len(asked) == ASKED, PATIENCE)  # noqa: B023 - used at once
         old = {worker.pid for worker in cluster.workers}
+        await until_idle(cluster.folder, old, QUIET)
         for worker in cluster.workers:
             if worker.process is not None:
                 worker.process.send_signal(signal.SIGTERM)

@@ -1,11 +1,11 @@
 """Waits as long as a run gets on: a slow machine takes longer, and what is stuck is given up."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from campaign.run_folder import RunFolder
-from harness.journal import notes
+from harness.journal import note, notes
 
 LOOK = 0.5
 """Seconds between two looks."""
@@ -45,3 +45,20 @@ class Patience:
             for path in told
             for line in notes(path)
         )
+
+
+async def until_idle(folder: RunFolder, pids: Collection[int], seconds: float) -> None:
+    """Wait until some workers have ended all that they have taken, and note that they had to have.
+
+    To be awaited when no workflow has anything for them: only what hangs is under way then.
+    """
+
+    async def idle() -> bool:
+        taken, ended = (
+            {(line["pid"], line["task"]) for line in notes(folder.tasks) if line["phase"] == phase}
+            for phase in ("taken", "ended")
+        )
+        return not any(pid in pids for pid, _ in taken - ended)
+
+    await Patience(folder, seconds).until(idle)
+    note(folder.tasks, phase="idle", task="", pids=[*pids])

@@ -14,7 +14,7 @@ from campaign.controls import write_controls
 from campaign.export import export
 from campaign.fault_injector import FaultInjector
 from campaign.links import links_of
-from campaign.patience import Patience
+from campaign.patience import Patience, until_idle
 from campaign.restore import back_up, keep, restore
 from campaign.run_folder import RunFolder
 from campaign.scale import SCALES, Scale, Size
@@ -92,10 +92,12 @@ async def run(plan: Plan, path: Path) -> RunFolder:
             patience = Patience(folder, plan.quiet)
             await _settle(cluster, client, patience)
             settled = time.time()
+            await until_idle(folder, _living(cluster), plan.quiet)
             await act_after_faults(cluster, client, healed)
             if plan.restores:
                 await keep(cluster, client, 2)
             await _ended(client, patience)  # clients know of an end before its workflow is over
+            await until_idle(folder, _living(cluster), plan.quiet)
         ended = time.time()
         await export(cluster, client)
         if plan.restores:
@@ -121,6 +123,10 @@ async def run(plan: Plan, path: Path) -> RunFolder:
 async def _connected(cluster: Cluster) -> Client:
     """Return a client that bypasses all proxies, with the run's data converter."""
     return await connect(cluster.temporal.address, data_converter=converter(cluster.folder))
+
+
+def _living(cluster: Cluster) -> list[int]:
+    return [worker.pid for worker in cluster.workers if worker.alive]
 
 
 def _made(path: Path) -> RunFolder:

@@ -5,16 +5,11 @@ from collections.abc import Iterator
 
 from campaign.checks.clients import foreseen, undisturbed
 from campaign.checks.log import CLOSED
-from campaign.checks.tasks import Tasks
+from campaign.checks.tasks import NEVER, Tasks
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence
 from campaign.workload import POISON, Poison, Turn
-from harness.journal import Line
 
-STUCK, OTHERS = 15, 40
-"""Seconds in which a worker takes others, and how many it takes and ends, after which a task of it
-is not ended any more. No step takes so long here, nor waits in place for its session; and on a
-machine on which one does, so do the others."""
 LARGEST = 64 * 1024
 """Characters of what a poisonous invocation may leave as its last event."""
 SURVIVED = (Poison.BLOCK, Poison.EXIT)
@@ -54,21 +49,15 @@ def upgrade(found: Evidence) -> Iterator[Violation]:
 
 
 def tasks_ended(found: Evidence) -> Iterator[Violation]:
-    """I22: no worker keeps taking tasks while one that it has taken does not end.
-
-    Told by the worker's own clock of lines: a frozen one notes nothing, and so grows no older.
-    """
-    ended = {(line["pid"], line["task"]) for line in found.tasks if line["phase"] == "ended"}
-    own: dict[int, list[Line]] = defaultdict(list)
-    for line in found.tasks:
-        own[line["pid"]].append(line)
-    for line in found.tasks:
-        if line["phase"] == "taken" and (line["pid"], line["task"]) not in ended:
-            since = [one for one in own[line["pid"]] if one["at"] > line["at"]]
-            lived = {int(one["at"]) for one in since}
-            taken = {one["task"] for one in since if one["phase"] == "taken"}
-            others = taken & {one["task"] for one in since if one["phase"] == "ended"}
-            if len(lived) > STUCK and len(others) >= OTHERS:
+    """I22: a worker ends what it has taken: nothing is under way when there is nothing to do."""
+    ended = {
+        (line["pid"], line["task"]): line["at"] for line in found.tasks if line["phase"] == "ended"
+    }
+    for idle in (line for line in found.tasks if line["phase"] == "idle"):
+        for line in found.tasks:
+            own = line["phase"] == "taken" and line["pid"] in idle["pids"]
+            end = ended.get((line["pid"], line["task"]), NEVER)
+            if own and line["at"] < idle["at"] < end:
                 yield Violation("a worker has taken a task and not ended it", line["task"], line)
 
 

@@ -167,16 +167,10 @@ def overtaken(times: int) -> Harm:
     return harm
 
 
-def hung(seconds: int, *, others: int = 40) -> Harm:
-    """A worker takes and ends other tasks for so long beside one that it does not end."""
-
-    def harm(found: Evidence) -> None:
-        found.tasks.append({"pid": 1, "at": 50.0, "phase": "taken", "task": "run/hung/1"})
-        found.tasks += [
-            {"pid": 1, "at": 50.5 + number * seconds / others, "phase": phase}
-            | {"task": f"run/{number}/1", "decided": ""}
-            for number in range(others)
-            for phase in ("taken", "ended")
-        ]
-
-    return harm
+def hung(found: Evidence, *, ended: float | None = None) -> None:
+    """A worker that has nothing to do does not end a task that it has taken."""
+    task = {"pid": 1, "task": "run/hung/1"}
+    found.tasks.append({**task, "at": 50.0, "phase": "taken"})
+    found.tasks.append({"pid": 9, "at": 60.0, "phase": "idle", "task": "", "pids": [1]})
+    if ended is not None:
+        found.tasks.append({**task, "at": ended, "phase": "ended", "decided": ""})

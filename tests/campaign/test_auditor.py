@@ -257,7 +257,7 @@ CASES: dict[str, list[Harm]] = {
         lambda found: found.events[PLAIN].extend(row(n, "p.1.end", "a") for n in (5, 6)),
     ],
     "noisy neighbour": [overtaken(12)],
-    "tasks_ended": [hung(17)],
+    "tasks_ended": [hung],
     "stream": [
         drop("journal", invocation="p.1", event="p.1.2"),
         drop("journal", invocation="p.1", event="p.1.3"),
@@ -516,11 +516,21 @@ def test_a_neighbour_may_be_overtaken_but_not_by_a_queue(times: int, is_wrong: b
     assert bool(judge(found).violations["noisy neighbour"]) is is_wrong
 
 
-@pytest.mark.parametrize(("seconds", "others"), [(14, 40), (100, 39)])
-def test_a_worker_that_was_frozen_or_slow_has_not_hung(seconds: int, others: int) -> None:
-    """I22: it takes nothing else meanwhile; its own seconds count, and what it did in them."""
+@pytest.mark.parametrize(("ended", "is_wrong"), [(59.0, False), (61.0, True)])
+def test_a_task_that_was_ended_before_its_worker_was_idle_did_not_hang(
+    ended: float, is_wrong: bool
+) -> None:
+    """I22: how long it took says nothing; a worker that was killed has nothing to end."""
     found = good()
-    hung(seconds, others=others)(found)
+    hung(found, ended=ended)
+    assert bool(judge(found).violations["tasks_ended"]) is is_wrong
+
+
+def test_a_worker_that_was_killed_has_not_hung() -> None:
+    """I22: it was not there any more when all had to be idle."""
+    found = good()
+    hung(found)
+    lines(found, "tasks", phase="idle")[0]["pids"] = [2]
     assert not judge(found).violations["tasks_ended"]
 
 
