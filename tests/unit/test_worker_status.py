@@ -1,8 +1,6 @@
 """What a worker says of itself to probes."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,11 +17,8 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ended_process() -> int:
-    """The id of a process that is no more."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
+ENDED = 2**31 - 1
+"""The id of a process that is no more: no system has one that is as large."""
 
 
 def test_a_stuck_worker_says_so_until_another_one_starts_in_its_process() -> None:
@@ -41,7 +36,7 @@ def test_what_ended_processes_have_said_is_removed() -> None:
     """I24: with the next report; a folder of a long-lived machine does not fill up."""
     report_stuck("one", "here")
     (left,) = private_folder().glob("stuck-*")
-    left.rename(left.with_name(left.name.replace(str(os.getpid()), str(ended_process()))))
+    left.rename(left.with_name(left.name.replace(str(os.getpid()), str(ENDED))))
     report_stuck("two", "here too")
     assert len([*private_folder().glob("stuck-*")]) == 1
 
@@ -60,4 +55,4 @@ def test_a_process_lives_until_it_has_ended() -> None:
     """D13: of whichever user it is."""
     assert is_alive(os.getpid())
     assert is_alive(1)
-    assert not is_alive(ended_process())
+    assert not is_alive(ENDED)

@@ -1,4 +1,4 @@
-"""Artifact services to test."""
+"""Artifact services to test; tests/integration/artifacts runs the contract on S3."""
 
 import pytest
 
@@ -9,17 +9,13 @@ from durable_adk.artifacts import (
 )
 
 
-@pytest.fixture(
-    params=["memory", "files", pytest.param("s3", marks=pytest.mark.sampled(3)), "objects on disk"]
-)
+@pytest.fixture(params=["memory", "files", "objects on disk"])
 async def service(request, tmp_path):
     """An empty artifact service, of each kind in turn."""
     if request.param == "memory":
         made = InMemoryArtifactService()
     elif request.param == "files":
         made = FileArtifactService(tmp_path / "folder" / "artifacts")
-    elif request.param == "s3":
-        made = ObjectArtifactService(request.getfixturevalue("s3").uri())
     else:
         made = ObjectArtifactService((tmp_path / "folder" / "objects").as_uri())
     yield made

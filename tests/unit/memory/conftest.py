@@ -1,34 +1,16 @@
-"""Memory services to test."""
+"""Memory services to test; tests/integration/memory runs the contract on PostgreSQL."""
 
 import pytest
 
-from durable_adk.memory import (
-    InMemoryMemoryService,
-    PostgresMemoryService,
-    SqliteMemoryService,
-)
-from tests.support.postgres import HAS_POSTGRES
-
-KINDS = ["memory", "sqlite"] + ["postgres"] * HAS_POSTGRES
+from durable_adk.memory import InMemoryMemoryService, SqliteMemoryService
 
 
-@pytest.fixture(params=KINDS)
-def place(request, tmp_path):
-    """Where the memory is: a file, a database, or None for nowhere."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return tmp_path / "folder" / "memory.db" if request.param == "sqlite" else None
-
-
-@pytest.fixture
-async def service(place):
+@pytest.fixture(params=["memory", "sqlite"])
+async def service(request, tmp_path):
     """An empty memory service, of each kind in turn."""
-    if place is None:
+    if request.param == "memory":
         made = InMemoryMemoryService()
-    elif isinstance(place, str):
-        made = PostgresMemoryService(place)
-        await made.delete_memory(app_name="app", user_id="user")
     else:
-        made = SqliteMemoryService(place)
+        made = SqliteMemoryService(tmp_path / "folder" / "memory.db")
     yield made
     await made.close()

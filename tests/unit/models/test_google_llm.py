@@ -3,9 +3,7 @@
 import asyncio
 import copy
 import email.utils
-import json
 import socket
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -373,24 +371,6 @@ async def test_partial_calls_are_not_asked_for(gemini_stub, gemini):
     await ask(gemini, asking(tool_config=types.ToolConfig(function_calling_config=calling)))
     sent = gemini_stub.requests[0]["body"]["toolConfig"]["functionCallingConfig"]
     assert sent == {"mode": "ANY"}
-
-
-async def test_the_stub_is_a_program(tmp_path, gemini_stub_module):
-    """The stub serves from a process of its own and logs each request as a line."""
-    script, log = tmp_path / "script.json", tmp_path / "log.jsonl"
-    script.write_text(json.dumps(["from afar"]))
-    command = [gemini_stub_module.__file__, "--script", str(script), "--log", str(log)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdout=asyncio.subprocess.PIPE
-    )
-    url = (await process.stdout.readline()).decode().strip()
-    model = Gemini(base_url=url, api_key=SecretStr(KEY))
-    (response,) = await ask(model)
-    await model.aclose()
-    process.kill()
-    await process.communicate()
-    assert response.content.parts[0].text == "from afar"
-    assert json.loads(log.read_text())["body"]["contents"][0]["parts"] == [{"text": "hi"}]
 
 
 async def test_labels_are_sent_to_vertex_only(gemini_stub, gemini):

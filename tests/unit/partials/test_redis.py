@@ -1,48 +1,17 @@
 """Partial events between processes that share a Redis."""
 
 import asyncio
-import os
 import socket
-import ssl
-import subprocess
-import sys
 import threading
-import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from redis.asyncio.client import PubSub
 
-from campaign.proxy import FaultProxy
 from durable_adk.errors import InvalidRequestError
-from durable_adk.partials import RedisPartials, Subscription, redis
-from durable_adk.partials.redis import connected
+from durable_adk.partials import RedisPartials, redis
 from tests.support.chunks import INVOCATION, KEY, chunk
-from tests.support.redis import PASSWORD, RedisServer, free_port, running
-
-ROOT = Path(__file__).parents[3]
-PUBLISH = """
-import asyncio, sys
-from durable_adk.partials import RedisPartials
-from tests.support.chunks import chunk
-
-async def main():
-    channel = RedisPartials(sys.argv[1])
-    for index, text in enumerate(["a", "\\u6771" * 9_000, "c" * 40_000, "d"]):
-        channel.publish(chunk(text, index))
-    await channel.close()
-
-asyncio.run(main())
-"""
+from tests.support.redis import free_port
 
 Open = Callable[[str], RedisPartials]
 
@@ -58,54 +27,6 @@ async def opened() -> AsyncIterator[Open]:
             return made
 
         yield make
-
-
-@pytest.fixture
-async def proxy(redis_server: RedisServer) -> AsyncIterator[FaultProxy]:
-    """A way to Redis that can be broken."""
-    made = FaultProxy(redis_server.port)
-    await made.start()
-    yield made
-    await made.close()
-
-
-async def heard_again(viewer: Subscription, publish: RedisPartials) -> None:
-    """Publish until some of what is published from now on arrives."""
-    text = uuid.uuid4().hex
-    async with asyncio.timeout(60):
-        while text not in [one.event.text for one in viewer.drain()]:
-            publish.publish(chunk(text))
-            await asyncio.sleep(0.05)
-
-
-async def test_another_process_is_heard(redis_server: RedisServer, opened: Open) -> None:
-    """D8: whole and in order, when it ends right afterwards; what is too large is left out."""
-    async with opened(redis_server.url()).subscribe(KEY, INVOCATION) as viewer:
-        command = [sys.executable, "-c", PUBLISH, redis_server.url()]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        await asyncio.to_thread(subprocess.run, command, check=True, env=env, timeout=60)
-        async with asyncio.timeout(30):
-            heard = [await viewer.get() for _ in range(3)]
-    assert [one.index for one in heard] == [0, 1, 3]
-    assert heard[1].event.text == "\u6771" * 9_000
-
-
-async def test_many_viewers_are_told_over_one_connection(
-    redis_server: RedisServer, opened: Open
-) -> None:
-    """D8: each gets its own invocation's chunks; a second one of an invocation need not wait."""
-    channel, other = opened(redis_server.url()), opened(redis_server.url())
-    async with AsyncExitStack() as stack, asyncio.timeout(60):
-        viewers = [
-            await stack.enter_async_context(channel.subscribe(KEY, f"e-{number // 2}"))
-            for number in range(100)
-        ]
-        for number in range(50):
-            made = chunk(f"text {number}").model_copy(update={"invocation_id": f"e-{number}"})
-            other.publish(made)
-        for number, viewer in enumerate(viewers):
-            assert (await viewer.get()).event.text == f"text {number // 2}"
-        assert not any(viewer.drain() for viewer in viewers)
 
 
 async def test_publishing_never_waits(opened: Open) -> None:
@@ -150,128 +71,6 @@ async def test_closing_does_not_wait_for_a_resolver(monkeypatch: pytest.MonkeyPa
         await asyncio.to_thread(one.join, 30)
 
 
-async def test_a_redis_that_comes_back_is_used_again(
-    redis_server: RedisServer, opened: Open, caplog: pytest.LogCaptureFixture
-) -> None:
-    """D8: after its end and its new start, by those who watch and by those who publish.
-
-    That is said once each, without its password.
-    """
-    caplog.set_level("INFO")
-    watching, publishing = opened(redis_server.url()), opened(redis_server.url())
-    async with watching.subscribe(KEY, INVOCATION) as viewer:
-        publishing.publish(chunk("before"))
-        async with asyncio.timeout(30):
-            await viewer.get()
-        await redis_server.kill()
-        before = time.monotonic()
-        for index in range(100):
-            publishing.publish(chunk("meanwhile", index))
-        assert time.monotonic() - before < 5  # nobody waits for a Redis
-        async with asyncio.timeout(30):
-            while caplog.text.count("partials.lost") < 2:
-                await asyncio.sleep(0.02)
-        await redis_server.start()
-        await heard_again(viewer, publishing)
-    assert caplog.text.count("partials.lost") == 2
-    assert PASSWORD not in str([vars(record) for record in caplog.records])
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("refused", ["resetchannels", "-publish", "-subscribe"])
-async def test_a_redis_that_refuses_is_not_asked_again_and_again(
-    opened: Open, caplog: pytest.LogCaptureFixture, refused: str
-) -> None:
-    """D8: a user that may enter but not use a channel is said once, and tried ever more seldom.
-
-    What it may do does not count as success of what it may not; with the right, it is used again.
-    """
-    caplog.set_level("INFO")
-    async with running() as server, aclosing(connected(server.url())) as admin:
-        user = ("ACL", "SETUSER", "app", "on", f">{PASSWORD}", "+@all", "allchannels")
-        await admin.execute_command(*user, refused)
-        before = (await admin.info("stats"))["total_connections_received"]
-        begun = time.monotonic()
-        channel = opened(f"redis://app:{PASSWORD}@127.0.0.1:{server.port}/0")
-        async with channel.subscribe(KEY, INVOCATION) as viewer:
-            for index in range(10):
-                channel.publish(chunk("refused", index))
-                await asyncio.sleep(0.25)
-            made = (await admin.info("stats"))["total_connections_received"] - before
-            most = 14 + time.monotonic() - begun  # two for each attempt, of which there are six
-            assert 2 <= made <= most
-            assert caplog.text.count("partials.lost") == 1
-            assert "partials.carried" not in caplog.text
-            await admin.execute_command(*user)
-            await heard_again(viewer, channel)
-            async with asyncio.timeout(30):
-                while "partials.carried" not in caplog.text:
-                    await asyncio.sleep(0.02)
-    assert caplog.text.count("partials.carried") == 1
-
-
-async def test_a_connection_that_says_nothing_any_more_is_given_up(
-    redis_server: RedisServer, opened: Open, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """F23: a viewer behind a network that swallows everything asks, and then comes anew."""
-    monkeypatch.setattr(redis, "_SILENCE", 0.4)
-    watching, publishing = opened(redis_server.url(proxy.port)), opened(redis_server.url())
-    async with watching.subscribe(KEY, INVOCATION) as viewer:
-        await heard_again(viewer, publishing)
-        assert proxy.freeze_generation()
-        await heard_again(viewer, publishing)
-
-
-async def test_a_viewer_waits_a_moment_at_most(
-    opened: Open, proxy: FaultProxy, redis_server: RedisServer
-) -> None:
-    """D8: the run goes on without its chunks while Redis does not answer."""
-    channel = opened(redis_server.url(proxy.port))
-    async with channel.subscribe(KEY, INVOCATION) as viewer:
-        await heard_again(viewer, channel)
-    proxy.black_hole()
-    before = time.monotonic()
-    async with channel.subscribe(KEY, "e-2") as viewer:
-        assert viewer.drain() == []
-    assert time.monotonic() - before < 60
-
-
-async def test_nothing_is_under_way_any_more_when_it_is_closed(
-    redis_server: RedisServer, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D8: not even if the driver swallows a cancellation, as it does while it disconnects."""
-    real, swallowed = PubSub.get_message, list[int]()
-
-    async def get_message(pubsub: PubSub, **options: Any) -> Any:
-        try:
-            return await real(pubsub, **options)
-        except asyncio.CancelledError:
-            if swallowed:
-                raise
-            swallowed.append(1)
-            return await asyncio.sleep(60)
-
-    monkeypatch.setattr(PubSub, "get_message", get_message)
-    channel = opened(redis_server.url())
-    async with channel.subscribe(KEY, INVOCATION) as viewer:
-        await heard_again(viewer, channel)
-    assert channel._running is not None
-    loop, _ = channel._running
-    await channel.close()
-    assert swallowed
-    assert not asyncio.all_tasks(loop)
-
-
-async def test_a_closed_channel_carries_nothing(redis_server: RedisServer, opened: Open) -> None:
-    """D8: nor does it raise, or wait."""
-    channel = opened(redis_server.url())
-    await channel.close()
-    channel.publish(chunk("a"))
-    async with channel.subscribe(KEY, INVOCATION) as viewer:
-        assert viewer.drain() == []
-    assert channel._running is None
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -287,66 +86,3 @@ def test_a_url_that_cannot_be_used_is_not_quoted(url: str) -> None:
         RedisPartials(url)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def certificate(folder: Path) -> Path:
-    """Key and certificate of 127.0.0.1, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "localhost.pem"
-    path.write_bytes(private + made.public_bytes(pem))
-    return path
-
-
-async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Hand on what comes, until its end."""
-    while data := await reader.read(65_536):
-        writer.write(data)
-    writer.close()
-
-
-@asynccontextmanager
-async def tls_before(port: int, pem: Path) -> AsyncIterator[int]:
-    """The port of a TLS listener before another port."""
-
-    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner, outer = await asyncio.open_connection("127.0.0.1", port)
-        ways: list[Awaitable[None]] = [passed(reader, outer), passed(inner, writer)]
-        await asyncio.gather(*ways, return_exceptions=True)
-
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pem)
-    server = await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=context)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-
-
-async def test_tls_is_spoken_and_the_server_must_be_the_one_that_is_named(
-    redis_server: RedisServer, opened: Open, tmp_path: Path
-) -> None:
-    """S14: `rediss://` verifies; whoever else answers is told nothing."""
-    pem = certificate(tmp_path)
-    async with tls_before(redis_server.port, pem) as port:
-        url = f"rediss://:{PASSWORD}@localhost:{port}/0"
-        trusting, strict = opened(f"{url}?ssl_ca_certs={pem}"), opened(url)
-        async with trusting.subscribe(KEY, INVOCATION) as viewer:
-            await heard_again(viewer, trusting)
-            viewer.drain()
-            strict.publish(chunk("secret"))
-            await asyncio.sleep(0.5)
-            assert not [one for one in viewer.drain() if one.event.text == "secret"]
-        await trusting.close()
-        await strict.close()

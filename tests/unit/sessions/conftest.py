@@ -1,37 +1,33 @@
-"""Session services to test."""
+"""Session services to test; tests/integration/sessions runs the contract on PostgreSQL."""
 
 from uuid import uuid4
 
 import pytest
 
-from durable_adk.sessions import (
-    DatabaseSessionService,
-    InMemorySessionService,
-    SessionKey,
-    SqliteSessionService,
-)
-from tests.support.postgres import HAS_POSTGRES
+from durable_adk.sessions import InMemorySessionService, SessionKey, SqliteSessionService
 
 
-@pytest.fixture(params=["memory", "sqlite"] + ["postgres"] * HAS_POSTGRES)
+@pytest.fixture(params=["memory", "sqlite"])
 def place(request, tmp_path):
-    """Where the sessions are: a file, a database's URL, or None for nowhere."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
+    """Where the sessions are: a file, or None for nowhere."""
     return tmp_path / "folder" / "sessions.db" if request.param == "sqlite" else None
 
 
 @pytest.fixture
 async def service(place):
     """An empty session service, of each kind in turn."""
-    if place is None:
-        made = InMemorySessionService()
-    elif isinstance(place, str):
-        made = DatabaseSessionService(place)
-    else:
-        made = SqliteSessionService(place)
+    made = InMemorySessionService() if place is None else SqliteSessionService(place)
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def sql_stores(tmp_path):
+    """Two services over one place, of a kind that is read by SQL."""
+    made = [SqliteSessionService(tmp_path / "sessions.db") for _ in range(2)]
+    yield made
+    for one in made:
+        await one.close()
 
 
 @pytest.fixture

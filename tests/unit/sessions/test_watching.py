@@ -127,34 +127,6 @@ async def test_each_change_ends_a_wait(stores, key, before, change):
             await reader.changed(watch, timeout=NEVER)
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_a_look_may_be_slow(stores, key):
-    """What it has read may be older than what the poll has compared before the look has ended."""
-    reader, writer = stores
-    await opened(writer, key)
-    store_of_reader = reader._sql
-    read = store_of_reader.read
-
-    async def slow(work):
-        found = await read(work)
-        store_of_reader.read = read
-        await commit(writer, key)
-        (rounds,) = reader._news._rounds.values()
-        version = rounds._version
-        while rounds._version == version:
-            await asyncio.sleep(0.005)
-        return found
-
-    with reader.watch(key._replace(session_id="other")) as other:
-        await reader.look(other)
-        await settled(reader)
-        with reader.watch(key) as watch:
-            store_of_reader.read = slow
-            await reader.look(watch)
-            async with asyncio.timeout(5):
-                await reader.changed(watch, timeout=NEVER)
-
-
 async def test_another_session_ends_no_wait(stores, key):
     """A wait lasts as long as it may, whatever others commit."""
     reader, writer = stores
@@ -202,10 +174,9 @@ def counted():
         sqlalchemy_event.remove(Engine, "before_cursor_execute", executed)
 
 
-@pytest.mark.parametrize("place", ["sqlite", "postgres"], indirect=True)
-async def test_the_rows_of_many_sessions_are_read_together(stores, key, monkeypatch):
+async def test_the_rows_of_many_sessions_are_read_together(sql_stores, key, monkeypatch):
     """One statement reads at most so many; a missing session has no row."""
-    service, _ = stores
+    service, _ = sql_stores
     monkeypatch.setattr(statements, "MANY_HEADS", 3)
     texts = ["a", "b'\"\\", "ü😀", "%s", "{1}", ":k", "missing"]
     keys = [SessionKey(key.app_name, f"u {text}", text) for text in texts]

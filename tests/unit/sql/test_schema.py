@@ -6,10 +6,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessionService
+from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sql import schema
-from tests.support.postgres import Databases
 from tests.unit.sessions.contract import opened
 
 TEXT = (Path(__file__).parents[3] / "docs" / "temporal-clients.md").read_text()
@@ -42,19 +41,6 @@ async def test_the_document_reads_a_file(tmp_path: Path) -> None:
     assert [seq for seq, _ in rows] == expected
     assert "invocationId" in json.loads(rows[0][1])
     assert {name for (name,) in found} == named() - schema.POSTGRES_METADATA.tables.keys()
-
-
-async def test_the_document_reads_a_database(postgres: Databases) -> None:
-    """D18: the same statement; PostgreSQL has two tables more."""
-    url = await postgres.make()
-    service = DatabaseSessionService(url)
-    expected = await told(service)
-    await service.close()
-    rows = await postgres.query(url, statement())
-    assert [row["seq"] for row in rows] == expected
-    assert "invocationId" in json.loads(rows[0]["body"])
-    found = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
-    assert {row["tablename"] for row in await postgres.query(url, found)} == named()
 
 
 def named() -> set[str]:

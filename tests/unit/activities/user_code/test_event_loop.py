@@ -1,7 +1,8 @@
 """How user code is kept apart, and what it does to its own kind."""
 
 import asyncio
-import subprocess
+import selectors
+import socket
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -16,6 +17,7 @@ from durable_adk.activities.user_code.watchdog import LOOK, REFUSE
 from durable_adk.errors import WorkerStuckError
 from durable_adk.settings import Limits
 from tests.support.processes import until
+from tests.support.waiting import PATIENCE
 
 
 async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None:
@@ -111,20 +113,22 @@ async def test_a_loop_that_waits_is_not_blocked(told: Told) -> None:
 
 
 async def test_code_with_a_selector_of_its_own_is_named(told: Told) -> None:
-    """F41: `subprocess` does, as the event loop does that has nothing to do."""
+    """F41: `subprocess` has one, as the event loop has that has nothing to do."""
     loop = UserCodeLoop()
-    pipe = subprocess.PIPE
-    command = ["sleep", "60"]
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe)  # noqa: ASYNC220 - at once
+    here, there = socket.socketpair()
 
     async def blocks() -> None:
-        process.communicate(timeout=60)
+        with selectors.DefaultSelector() as selector:
+            selector.register(there, selectors.EVENT_READ)
+            selector.select(PATIENCE)
 
     blocking = asyncio.create_task(loop.run(blocks()))
-    await asyncio.to_thread(told.anything.wait, 60)
-    process.kill()
+    await asyncio.to_thread(told.anything.wait, PATIENCE)
+    here.send(b"x")
     await blocking
     await loop.close()
+    here.close()
+    there.close()
     assert [line["event"] for line in told] == ["user_loop.blocked"]
     assert told[0]["at"].startswith(f"{__file__}:")
 

@@ -3,38 +3,10 @@
 import itertools
 from types import SimpleNamespace
 
-import pytest
-
 from durable_adk.auth import AuthConfig, AuthCredential
 from durable_adk.auth.auth_schemes import HTTPBearer
-from durable_adk.auth.credential_service import (
-    FileCredentialService,
-    InMemoryCredentialService,
-)
-from tests.support.postgres import HAS_POSTGRES
-from tests.unit.auth.credential_service.databases import emptied
 
 KEY = AuthCredential(auth_type="apiKey", api_key="k", added_by_provider={"x": [1]})
-
-
-@pytest.fixture(params=["memory", "file"] + ["postgres"] * HAS_POSTGRES)
-def place(request, tmp_path):
-    """Where credentials are: a folder, a database, or None for nowhere."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return tmp_path / "credentials" if request.param == "file" else None
-
-
-@pytest.fixture
-async def service(place):
-    """An empty service of each kind."""
-    if place is None:
-        yield InMemoryCredentialService()
-    elif isinstance(place, str):
-        async with emptied(place) as made:
-            yield made
-    else:
-        yield FileCredentialService(place)
 
 
 async def test_what_is_saved_is_loaded(service):

@@ -8,8 +8,8 @@ from durable_adk.auth.credential_service import PostgresCredentialService
 from durable_adk.encryption import Key, KeyRing
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
 from durable_adk.sql.schema import CREDENTIALS
+from tests.integration.auth.credential_service.databases import emptied
 from tests.support.postgres import HAS_POSTGRES, Databases
-from tests.unit.auth.credential_service.databases import emptied
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="there is no PostgreSQL")
 PLACE = {"app_name": "canary-app", "user_id": "canary-user", "key": "canary-name"}
