@@ -5,8 +5,10 @@ import asyncio
 from google.genai import types
 
 from durable_adk.events import Event, EventActions
-from durable_adk.sessions import Status
+from durable_adk.sessions import Status, session_log
+from durable_adk.sessions.sql import postgres
 from durable_adk.sessions.sql.postgres import CommitNotifications
+from tests.support.waiting import PATIENCE, until
 
 
 def event(event_id, invocation_id="i1", *, delta=None, timestamp=1.0, text="hello", **fields):
@@ -64,13 +66,36 @@ async def log(service, key):
     return [(stored.seq, stored.event.id) for stored in await service.read_events(key)]
 
 
+NEVER = 1000.0
+"""Seconds after which a wait ends by itself, in tests in which it must not."""
+
+
+def only_changes_wake(monkeypatch):
+    """Have no wait end but by a change: neither by itself, nor because it looks again."""
+    monkeypatch.setattr(session_log, "_LONGEST_WAIT", NEVER)
+    monkeypatch.setattr(postgres, "_PATIENCE", NEVER)
+    monkeypatch.setattr(postgres, "_LONG_PATIENCE", NEVER)
+
+
+async def waiter(service, key):
+    """A task that waits for a change of a session that has one event."""
+    waiting = asyncio.create_task(service.wait_for_change(key, after=1, timeout=NEVER))
+    await until(lambda: any(watch._looked for watch in service._changes.current()))
+    await settled(service)
+    assert not waiting.done()
+    return waiting
+
+
+async def ended(waiting):
+    """Wait for the end of a `waiter`."""
+    await asyncio.wait_for(waiting, PATIENCE)
+
+
 async def settled(service):
     """Wait until what wakes the watches of a store runs, and has compared each of them once."""
     news = getattr(service, "_news", None)
     if isinstance(news, CommitNotifications):
         await asyncio.wrap_future(news._listener.ready)
-        while not news._looking.done():
-            await asyncio.sleep(0.005)
+        await until(news._looking.done)
     elif news is not None:
-        while any(rounds.looked for rounds in news._rounds.values()):
-            await asyncio.sleep(0.005)
+        await until(lambda: not any(rounds.looked for rounds in news._rounds.values()))

@@ -100,7 +100,7 @@ async def test_a_body_of_8_megabytes_comes_back_as_it_was(service, key):
 @pytest.mark.parametrize("end", ["close", "commit", "abandon", "expire"])
 async def test_with_their_invocation_all_but_attempts_go(service, key, end, monkeypatch):
     """Whatever ends it: nothing that only it would read is left (I24); others' notes stay."""
-    await opened(service, key, ttl=5.0)
+    await opened(service, key, ttl=1000.0)
     await noted(service, key)
     await noted(service, key, kind=ATTEMPT)
     await noted(service, key, name="m")

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from tests.unit.sessions.contract import opened, settled
-from tests.unit.sessions.test_watching import NEVER, commit
+from tests.support.waiting import PATIENCE, until
+from tests.unit.sessions.contract import NEVER, opened, settled
+from tests.unit.sessions.test_watching import commit
 
 
 async def test_a_look_may_be_slow(sql_stores, key):
@@ -19,8 +20,7 @@ async def test_a_look_may_be_slow(sql_stores, key):
         await commit(writer, key)
         (rounds,) = reader._news._rounds.values()
         version = rounds._version
-        while rounds._version == version:
-            await asyncio.sleep(0.005)
+        await until(lambda: rounds._version != version)
         return found
 
     with reader.watch(key._replace(session_id="other")) as other:
@@ -29,5 +29,5 @@ async def test_a_look_may_be_slow(sql_stores, key):
         with reader.watch(key) as watch:
             store_of_reader.read = slow
             await reader.look(watch)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await reader.changed(watch, timeout=NEVER)

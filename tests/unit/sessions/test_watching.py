@@ -14,19 +14,19 @@ from durable_adk.sessions import (
     SqliteSessionService,
     Status,
 )
-from durable_adk.sessions.sql import postgres as store, statements
+from durable_adk.sessions.sql import statements
+from tests.support.waiting import PATIENCE
 from tests.unit.sessions.contract import (
+    NEVER,
     abandon,
     event,
     names,
+    only_changes_wake,
     opened,
     paused,
     resumed,
     settled,
 )
-
-NEVER = 1000.0
-"""Seconds after which a wait ends by itself, in tests in which it must not."""
 
 
 @pytest.fixture
@@ -41,13 +41,6 @@ async def stores(place):
     yield made
     for service in made:
         await service.close()
-
-
-@pytest.fixture
-def unrepaired(monkeypatch):
-    """Lets only announcements wake watches of a PostgreSQL database."""
-    monkeypatch.setattr(store, "_PATIENCE", NEVER)
-    monkeypatch.setattr(store, "_LONG_PATIENCE", NEVER)
 
 
 async def end_paused(service, key):
@@ -114,32 +107,37 @@ CHANGES = [
 @pytest.mark.parametrize(
     ("before", "change"), CHANGES, ids=[f"{one.__name__}-{two.__name__}" for one, two in CHANGES]
 )
-@pytest.mark.usefixtures("unrepaired")
-async def test_each_change_ends_a_wait(stores, key, before, change):
+async def test_each_change_ends_a_wait(stores, key, before, change, monkeypatch):
     """Also one without an event, and one that falls between a look and the wait (D8)."""
+    only_changes_wake(monkeypatch)
     reader, writer = stores
     await before(writer, key)
     with reader.watch(key) as watch:
         await reader.look(watch)
         await settled(reader)
         await change(writer, key)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await reader.changed(watch, timeout=NEVER)
 
 
-async def test_another_session_ends_no_wait(stores, key):
-    """A wait lasts as long as it may, whatever others commit."""
+async def test_another_session_ends_no_wait(stores, key, monkeypatch):
+    """A wait goes on, whatever others commit."""
+    only_changes_wake(monkeypatch)
     reader, writer = stores
+    other = key._replace(session_id="other")
     await opened(writer, key)
-    with reader.watch(key) as watch:
-        await reader.look(watch)
+    with reader.watch(key) as watch, reader.watch(other) as others:
+        await reader.look(others)
         await settled(reader)
-        await reader.look(watch)  # the announcement of what came before may have been late
-        await opened(writer, key._replace(session_id="other"))
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await reader.changed(watch, timeout=0.2)
-        assert loop.time() - began >= 0.2
+        for change in (opened, commit):
+            # With the announcement of the first one, all that came before it have come.
+            await reader.look(watch)
+            await change(writer, other)
+            async with asyncio.timeout(PATIENCE):
+                await reader.changed(others, timeout=NEVER)
+            await reader.look(others)
+        await asyncio.sleep(0)
+        assert not watch._changed.is_set()
 
 
 async def test_a_wait_survives_the_closing_of_its_store(stores, key, monkeypatch):
@@ -155,7 +153,7 @@ async def test_a_wait_survives_the_closing_of_its_store(stores, key, monkeypatch
         await reader.close()
         await asyncio.sleep(0)
         await opened(writer, key)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await waiting
 
 
