@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from durable_adk.calling import call, time_limit
+from tests.support.waiting import PATIENCE, forever, until
 
 
 @pytest.fixture
@@ -46,13 +46,23 @@ def test_the_time_of_a_sync_function_begins_when_its_code_does(one_thread) -> No
     """F11: waiting for a thread does not count, running does."""
 
     async def test() -> None:
-        before = asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.8)
-        begun = time.monotonic()
-        await limited(0.3, call(time.sleep, 0.1))
-        assert time.monotonic() - begun > 0.8
-        with pytest.raises(TimeoutError):
-            await limited(0.3, call(time.sleep, 0.6))
+        loop, let_go = asyncio.get_running_loop(), threading.Event()
+        before = loop.run_in_executor(None, let_go.wait, PATIENCE)
+        hangs = threading.Event()
+        async with time_limit(PATIENCE) as limit:
+            end = limit.when()
+            waiting = asyncio.create_task(call(hangs.wait, PATIENCE))
+            await until(lambda: limit.when() is None)
+            let_go.set()
+            await until(limit.when)
+            assert limit.when() > end
+            hangs.set()
+            await waiting
         await before
+        hangs.clear()
+        with pytest.raises(TimeoutError):
+            await limited(0.1, call(hangs.wait, PATIENCE))
+        hangs.set()
 
     in_a_loop_with(one_thread, test)
 
@@ -61,11 +71,16 @@ def test_what_has_gone_before_the_wait_counts(one_thread) -> None:
     """F11: the limit is of all that the step does."""
 
     async def test() -> None:
-        await limited(0.4, call(time.sleep, 0.05), call(time.sleep, 0.05))
+        loop = asyncio.get_running_loop()
+        async with time_limit(PATIENCE) as limit:
+            end = limit.when()
+            await until(lambda: loop.time() > end - PATIENCE + 0.1)
+            began = loop.time()
+            await call(str)
+            # It is postponed by no more than the wait for a thread has taken.
+            assert end - 0.001 < limit.when() < end + loop.time() - began + 0.001
         with pytest.raises(TimeoutError):
-            await limited(0.4, asyncio.sleep(0.3), call(time.sleep, 0.3))
-        with pytest.raises(TimeoutError):
-            await limited(0.3, call(time.sleep, 0.1), asyncio.sleep(5))
+            await limited(0.1, call(str), forever())
 
     in_a_loop_with(one_thread, test)
 
@@ -76,7 +91,7 @@ def test_a_call_that_cannot_begin_leaves_the_time_limit_running(one_thread) -> N
     async def test() -> None:
         one_thread.shutdown()
         with pytest.raises(TimeoutError):
-            await limited(0.2, refused(call(time.sleep, 0)), asyncio.sleep(5))
+            await limited(0.1, refused(call(str)), forever())
 
     in_a_loop_with(one_thread, test)
 
@@ -86,9 +101,9 @@ def test_a_wait_for_a_thread_can_be_cancelled(one_thread) -> None:
     ran, let_go = list[int](), threading.Event()
 
     async def test() -> None:
-        before = asyncio.get_running_loop().run_in_executor(None, let_go.wait, 60)
-        waiting = asyncio.create_task(limited(5, call(ran.append, 1)))
-        await asyncio.sleep(0.1)
+        before = asyncio.get_running_loop().run_in_executor(None, let_go.wait, PATIENCE)
+        waiting = asyncio.create_task(limited(PATIENCE, call(ran.append, 1)))
+        await until(one_thread._work_queue.qsize)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -108,7 +123,7 @@ def test_a_task_that_outlives_the_limit_can_still_call(one_thread) -> None:
 
     async def test() -> None:
         end = asyncio.Event()
-        async with time_limit(5):
+        async with time_limit(PATIENCE):
             left = asyncio.create_task(later(end))
             await asyncio.sleep(0)
             assert await call(lambda: asyncio.run(call(str, 2))) == "2"

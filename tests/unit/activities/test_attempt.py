@@ -20,6 +20,7 @@ from durable_adk.errors import (
     StoreUnavailableError,
     WorkerStuckError,
 )
+from tests.support.waiting import until
 
 
 class Step:
@@ -138,8 +139,7 @@ async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
 
     async def body() -> None:
         async with step_attempt("Tool 'x'"):
-            while len(beats) < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(beats) >= 2)
 
     await environment.run(body)
     assert set(beats) == {told}
@@ -174,8 +174,7 @@ async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: boo
             environment.worker_shutdown()
             if obeys:
                 environment.cancel()
-            while leaving not in beats:
-                await asyncio.sleep(0.01)
+            await until(lambda: leaving in beats)
 
     with suppress(asyncio.CancelledError):
         await environment.run(body)

@@ -16,6 +16,7 @@ from durable_adk.tools import FunctionTool, RetryConfig
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import ToolStep
 from tests.support.steps import INVOCATION, KEY, Steps, called, said
+from tests.support.waiting import PATIENCE
 
 RETRY = RetryConfig(max_attempts=50, initial_delay=0.01, exceptions=[ConnectionError])
 
@@ -124,7 +125,7 @@ async def test_a_tool_that_is_cancelled_after_its_result_is_stored_is_not_record
 async def cancelled(made: Steps, step: ToolStep, reached: asyncio.Event) -> None:
     """Cancel the first attempt when it has come somewhere."""
     task = asyncio.ensure_future(attempt(made, step, 1))
-    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.wait_for(reached.wait(), PATIENCE)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -80,10 +80,15 @@ def only_changes_wake(monkeypatch):
 async def waiter(service, key):
     """A task that waits for a change of a session that has one event."""
     waiting = asyncio.create_task(service.wait_for_change(key, after=1, timeout=NEVER))
-    await until(lambda: any(watch._looked for watch in service._changes.current()))
+    await watched(service)
     await settled(service)
     assert not waiting.done()
     return waiting
+
+
+async def watched(service):
+    """Wait until somebody has looked at a session of a service, and waits for its change."""
+    await until(lambda: any(watch._looked for watch in service._changes.current()))
 
 
 async def ended(waiting):

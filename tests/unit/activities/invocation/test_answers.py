@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from pydantic import Field
 
 from durable_adk.agents import RunConfig
 from durable_adk.client.queries import read_attempts
@@ -25,6 +26,7 @@ from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.run_config import StreamingMode
 from tests.support.scripts import call
 from tests.support.steps import INVOCATION, KEY, Steps
+from tests.support.waiting import PATIENCE, until
 
 
 def text(words: str, tokens: int = 0, *, partial: bool | None = None) -> LlmResponse:
@@ -40,6 +42,7 @@ class Streaming(BaseLlm):
     model: str = "streaming"
     responses: list[LlmResponse]
     error: Any
+    hanging: asyncio.Event = Field(default_factory=asyncio.Event)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -48,6 +51,7 @@ class Streaming(BaseLlm):
         for response in self.responses:
             yield response
         if self.error == "hangs":
+            self.hanging.set()
             await asyncio.Event().wait()
         raise self.error
 
@@ -80,9 +84,8 @@ def order() -> None:
 async def lost(work: Any, when: Callable[[], object]) -> None:
     """Have an attempt go under as soon as something is so."""
     task = asyncio.ensure_future(work)
-    while not when():
-        assert not task.done(), task.result()
-        await asyncio.sleep(0.005)
+    await until(lambda: when() or task.done())
+    assert not task.done(), task.result()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -221,10 +224,11 @@ async def test_a_lost_attempt_is_told_of_by_its_successor() -> None:
 async def test_a_cancelled_attempt_leaves_its_cost() -> None:
     """CAN-1: the model may charge for what it had said by then."""
     made = Steps([])
-    made.agent.model = Streaming(responses=[text("Par", 5, partial=True)], error="hangs")
+    model = Streaming(responses=[text("Par", 5, partial=True)], error="hangs")
+    made.agent.model = model
     step = await made.model_step(run_config=RunConfig(streaming_mode=StreamingMode.SSE))
     task = asyncio.ensure_future(made.effects.perform(step, EffectAttempt(number=1)))
-    await asyncio.sleep(0.2)
+    await asyncio.wait_for(model.hanging.wait(), PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

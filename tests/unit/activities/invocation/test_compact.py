@@ -18,10 +18,13 @@ from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.session import Session
 from durable_adk.wire.steps import CompactStep
 from tests.support.summaries import Teller
+from tests.support.waiting import PATIENCE, until
 
 KEY = SessionKey("app", "u", "s")
 IDS = {"app_name": "app", "user_id": "u", "session_id": "s"}
-STEP = CompactStep(key=KEY, invocation_id="e-1", revision=1, timestamp=9.0, attempt_timeout=5)
+STEP = CompactStep(
+    key=KEY, invocation_id="e-1", revision=1, timestamp=9.0, attempt_timeout=PATIENCE
+)
 
 Meanwhile = Callable[[InMemorySessionService], Awaitable[None]]
 
@@ -144,7 +147,8 @@ async def test_what_counts_no_more_is_not_summarised(moment: str, what: str) -> 
     if moment == "before":
         await change(sessions)
     work = asyncio.ensure_future(compact.compact(deps(sessions, teller), STEP))
-    await asyncio.sleep(0.05)
+    if moment != "before":
+        await until(lambda: teller.asked)
     if moment == "asking":
         await change(sessions)
     teller.go.set()
@@ -221,7 +225,7 @@ async def test_a_cancellation_is_raised() -> None:
     await run(sessions, "e-1")
     teller.go.clear()
     work = asyncio.ensure_future(compact.compact(deps(sessions, teller), STEP))
-    await asyncio.sleep(0.05)
+    await until(lambda: teller.asked)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work

@@ -1,7 +1,6 @@
 """Where those wait who find their session busy, and how often they ask."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempt import MAX_BUSY_DELAY, busy_delay
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation import queue
 from durable_adk.activities.invocation.queue import IN_PLACE_TICKETS, InPlaceWaits
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import SessionBusyError
@@ -16,6 +16,8 @@ from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.sessions.log.pause import RESUMING_TTL
 from durable_adk.wire.steps import AnswerStep
+from tests.support.waiting import PATIENCE, until
+from tests.unit.sessions.contract import NEVER, only_changes_wake, watched
 
 KEY = SessionKey("app", "u", "s")
 
@@ -98,36 +100,42 @@ class Attempts:
         )
 
 
-async def test_who_is_next_hears_at_once_that_the_session_is_free() -> None:
+async def test_who_is_next_hears_at_once_that_the_session_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """I22: in one attempt, of which the engine is asked for nothing meanwhile."""
+    only_changes_wake(monkeypatch)
+    monkeypatch.setattr(queue, "LOOK", NEVER)
     attempts = Attempts(max_in_place=1)
     await attempts.begin()
     run = asyncio.create_task(attempts.attempt())
-    await asyncio.sleep(0.3)
+    await watched(attempts.sessions)
     assert attempts.tries == 1
-    freed = time.monotonic()
     await attempts.give_back()
-    assert (await run).status is Status.RUNNING
-    assert time.monotonic() - freed < 0.3
+    assert (await asyncio.wait_for(run, PATIENCE)).status is Status.RUNNING
 
 
-async def test_who_is_not_next_waits_elsewhere() -> None:
+async def test_who_is_not_next_waits_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """I22: there may be any number of them."""
+    monkeypatch.setattr(queue, "IN_PLACE_TIMEOUT", NEVER)
     attempts = Attempts(max_in_place=1)
     attempts.ahead = IN_PLACE_TICKETS
     await attempts.begin()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(SessionBusyError):
             await attempts.attempt()
 
 
-async def test_a_worker_has_only_so_many_attempts_that_wait() -> None:
+async def test_a_worker_has_only_so_many_attempts_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """I22: the others of its places are for those who work."""
+    monkeypatch.setattr(queue, "IN_PLACE_TIMEOUT", NEVER)
     attempts = Attempts(max_in_place=2)
     await attempts.begin()
     runs = [asyncio.create_task(attempts.attempt()) for _ in range(2)]
-    await asyncio.sleep(0.1)
-    async with asyncio.timeout(1):
+    await until(lambda: attempts.in_place._count == 2)
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(SessionBusyError):
             await attempts.attempt()
     await attempts.give_back()

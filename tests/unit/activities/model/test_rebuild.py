@@ -8,7 +8,9 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
+from durable_adk import calling
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.model import rebuild
 from durable_adk.activities.model.rebuild import StoredSession, read_model_requests, rebuild_request
 from durable_adk.agents import LlmAgent, LoopAgent, ParallelAgent, RunConfig, SequentialAgent
 from durable_adk.agents.run_config import StreamingMode
@@ -28,6 +30,7 @@ from durable_adk.errors import (
 from durable_adk.memory import InMemoryMemoryService
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.plugins import BasePlugin
+from durable_adk.retrying import Deadline
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.tools import BaseTool, FunctionTool, ToolContext
@@ -35,6 +38,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.model_request import ModelRequest, ReadModelRequestsStep
 from tests.support.scripts import USER, call, calls, send, stored
+from tests.support.waiting import PATIENCE, forever
 
 KEY = SessionKey("app", USER["user_id"], USER["session_id"])
 
@@ -388,8 +392,7 @@ async def test_what_cannot_be_rebuilt_is_refused() -> None:
         assert await shown(app, runner, said, user, skips=True) == []
 
         async def slow(_: Any) -> str:
-            await asyncio.sleep(60)
-            return ""
+            await forever()
 
         agent.instruction = slow
         with pytest.raises(RequestNotRebuiltError, match=r"within 0\.01 s"):
@@ -421,7 +424,7 @@ async def test_one_session_at_a_time_is_in_a_workers_memory() -> None:
         agent.instruction = waits
         deps = Dependencies(registry=AppRegistry([app]), sessions=runner.session_service)
 
-        def look(seconds: float = 20.0) -> Any:
+        def look(seconds: float = PATIENCE) -> Any:
             step = step_of([said], {}, attempt_timeout=seconds)
             return asyncio.ensure_future(read_model_requests(deps, step, EffectAttempt()))
 
@@ -438,21 +441,31 @@ async def test_one_session_at_a_time_is_in_a_workers_memory() -> None:
             await cancelled
 
 
-async def test_what_is_left_out_ends_with_the_time() -> None:
+async def test_what_is_left_out_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were rebuilt before it are shown; nothing is begun after it."""
     asked: list[str] = []
 
+    class Passing(Deadline):
+        def left(self) -> float:
+            return super().left() if len(asked) < 2 else 0.0
+
     async def slow_later(_: Any) -> str:
         asked.append("")
-        await asyncio.sleep(60 if len(asked) > 1 else 0)
+        if len(asked) == 2:  # now the time has come
+            limit = calling._limit.get()
+            assert limit is not None
+            limit.reschedule(asyncio.get_running_loop().time())
+            await forever()
         return ""
+
+    monkeypatch.setattr(rebuild, "Deadline", Passing)
 
     agent = LlmAgent(name="a", model=scripted("one"))
     app = app_of(agent)
     async with runs(app) as runner:
         said = (await send(runner))[-1].id
         agent.instruction = slow_later
-        found = await shown(app, runner, *[said] * 4, skips=True, attempt_timeout=0.2)
+        found = await shown(app, runner, *[said] * 4, skips=True, attempt_timeout=PATIENCE)
     assert (len(found), len(asked)) == (1, 2)
 
 

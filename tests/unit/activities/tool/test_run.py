@@ -18,6 +18,7 @@ from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.steps import StepResult, ToolStep
 from durable_adk.wire.tool_contract import REPEATABLE
 from tests.support.steps import INVOCATION, KEY, Steps, called, said
+from tests.support.waiting import until
 
 ONCE = ToolContract.AT_MOST_ONCE
 
@@ -47,9 +48,8 @@ def steps(bank: Bank, *, options: dict[str, Any] | None = None, **fields: Any) -
 async def lost(work: Any, when: Callable[[], object]) -> None:
     """Have an attempt go under as soon as something is so."""
     task = asyncio.ensure_future(work)
-    while not when():
-        assert not task.done(), task.result()
-        await asyncio.sleep(0.005)
+    await until(lambda: when() or task.done())
+    assert not task.done(), task.result()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

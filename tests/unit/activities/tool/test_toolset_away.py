@@ -1,7 +1,6 @@
 """Calls of a toolset's tools while the toolset cannot be asked which tools it has."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from durable_adk.wire.effect import EffectAttempt
 from tests.support.pausing import answer, message
 from tests.support.scripts import USER, call, send
 from tests.support.steps import INVOCATION, KEY, Steps, called, said
+from tests.support.waiting import until
 
 HANGS = TimeoutError("hangs")
 
@@ -166,10 +166,12 @@ async def test_a_toolset_that_hangs_takes_nothing_of_the_tools_time(
     made = Steps(called("pay", amount=5), tools=[remote, other])
     step = await made.tool_step(attempt_timeout=0.05)
     remote.away = other.away = HANGS
-    started = time.monotonic()
+    remote.asked = other.asked = 0
+    performing = asyncio.ensure_future(made.effects.perform(step, EffectAttempt(number=1)))
+    await until(lambda: remote.asked and other.asked)
+    assert not performing.done(), "both are asked at once, not one after the other has hung"
     with pytest.raises(ToolsetUnavailable):
-        await made.effects.perform(step, EffectAttempt(number=1))
-    assert time.monotonic() - started < 0.55  # both are asked at once
+        await performing
 
 
 async def test_a_result_that_has_arrived_needs_no_toolset_in_the_end() -> None:
@@ -185,8 +187,7 @@ async def test_a_result_that_has_arrived_needs_no_toolset_in_the_end() -> None:
     made = steps(remote, after_tool_callback=wait)
     step = await made.tool_step()
     lost = asyncio.ensure_future(made.effects.perform(step, EffectAttempt(number=1)))
-    while not entered:
-        await asyncio.sleep(0.005)
+    await until(lambda: entered)
     lost.cancel()
     remote.away = ConnectionError("no")
     with pytest.raises(ToolsetUnavailable):

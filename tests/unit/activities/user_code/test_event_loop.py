@@ -13,11 +13,11 @@ import pytest
 from durable_adk.activities.user_code import event_loop, watchdog
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
-from durable_adk.activities.user_code.watchdog import LOOK, REFUSE
+from durable_adk.activities.user_code.watchdog import Watchdog
 from durable_adk.errors import WorkerStuckError
 from durable_adk.settings import Limits
-from tests.support.processes import until
-from tests.support.waiting import PATIENCE
+from tests.support.gates import until_set
+from tests.support.waiting import PATIENCE, forever, until
 
 
 async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None:
@@ -29,15 +29,14 @@ async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None
     async def commits() -> str:
         here.call_soon_threadsafe(started.set)
         try:
-            await asyncio.sleep(10)
+            await forever()
         except asyncio.CancelledError:
             return "committed"
-        return "slept"
 
     wait = asyncio.create_task(loop.run(commits()))
     await started.wait()
     wait.cancel()
-    assert await asyncio.wait_for(wait, 5) == "committed"
+    assert await asyncio.wait_for(wait, PATIENCE) == "committed"
     await loop.close()
 
 
@@ -57,7 +56,7 @@ async def test_a_cancellation_reaches_work_that_has_not_begun() -> None:
     await asyncio.sleep(0)
     blocked.let_go.set()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(wait, 20)
+        await asyncio.wait_for(wait, PATIENCE)
     await blocking
     assert ran == []
     await blocked.end()
@@ -84,12 +83,32 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     return told
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Watchdog]:
+    """Who has looked, once for each look that has ended."""
+    looks: list[Watchdog] = []
+    look = Watchdog._look_at_threads
+
+    def counted(dog: Watchdog) -> None:
+        look(dog)
+        looks.append(dog)
+
+    monkeypatch.setattr(Watchdog, "_look_at_threads", counted)
+    return looks
+
+
+async def looked(looks: list[Watchdog], times: int) -> None:
+    """Wait for looks that have begun after now."""
+    seen = len(looks) + 1 + times  # one may be under way
+    await until(lambda: len(looks) >= seen)
+
+
 async def test_code_that_blocks_is_named(told: Told) -> None:
     """I22, F41: once, with the line; the work of others waits for it and is not lost."""
     loop = UserCodeLoop()
 
     async def blocks() -> None:
-        told.anything.wait(60)
+        told.anything.wait(PATIENCE)
 
     async def waits() -> str:
         return "done"
@@ -104,10 +123,13 @@ async def test_code_that_blocks_is_named(told: Told) -> None:
     assert told[0]["at"] == f"{__file__}:{line} in blocks"
 
 
-async def test_a_loop_that_waits_is_not_blocked(told: Told) -> None:
+async def test_a_loop_that_waits_is_not_blocked(told: Told, looks: list[Watchdog]) -> None:
     """Nobody is told of code that waits as it should."""
     loop = UserCodeLoop()
-    await loop.run(asyncio.sleep(2.5 * LOOK))
+    waiting = asyncio.create_task(loop.run(forever()))
+    await looked(looks, times=2)
+    waiting.cancel()
+    await asyncio.wait([waiting])
     await loop.close()
     assert told == []
 
@@ -136,8 +158,8 @@ async def test_code_with_a_selector_of_its_own_is_named(told: Told) -> None:
 class Blocked:
     """A loop whose user code blocks it until it is let go."""
 
-    def __init__(self, **limits: float) -> None:
-        self.loop = UserCodeLoop(Limits(**limits))
+    def __init__(self, blocked_timeout: float = 10 * PATIENCE) -> None:
+        self.loop = UserCodeLoop(Limits(blocked_timeout=blocked_timeout))
         self.let_go = threading.Event()
         self._begun = asyncio.Event()
         self._here = asyncio.get_running_loop()
@@ -145,7 +167,7 @@ class Blocked:
     async def blocks(self) -> str:
         """What user code must not do."""
         self._here.call_soon_threadsafe(self._begun.set)
-        self.let_go.wait(60)
+        self.let_go.wait(PATIENCE)
         await asyncio.sleep(0)
         return "too late"
 
@@ -164,17 +186,16 @@ class Blocked:
         await self.loop.close()
 
 
-async def sleeps() -> str:
+async def waits() -> str:
     """Work that waits as it should."""
-    await asyncio.sleep(60)
-    return "slept"
+    await forever()
 
 
 async def test_a_blocked_loop_gives_its_steps_back() -> None:
     """F41, I22: after its time, with the code's line; only the step that blocks is suspected."""
     blocked = Blocked(blocked_timeout=4.0)
-    innocent, guilty = await blocked.begin(sleeps())
-    stuck = await asyncio.wait_for(blocked.loop.stuck(), 20)
+    innocent, guilty = await blocked.begin(waits())
+    stuck = await asyncio.wait_for(blocked.loop.stuck(), PATIENCE)
     assert f"blocked the event loop for 4 s (blocked_timeout) at {__file__}:" in stuck.message
     assert " in blocks." in stuck.message
     with pytest.raises(WorkerStuckError) as given_back:
@@ -184,7 +205,7 @@ async def test_a_blocked_loop_gives_its_steps_back() -> None:
         await guilty
     assert given_back.value.suspected
     with pytest.raises(WorkerStuckError):
-        await blocked.loop.run(sleeps())
+        await blocked.loop.run(waits())
     await blocked.end()
 
 
@@ -195,31 +216,29 @@ async def test_steps_of_a_blocked_loop_end_when_it_goes_on() -> None:
 
     async def goes_on() -> str:
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             ended.append("cancelled")
             raise
-        return "slept"
 
-    waits = await blocked.begin(goes_on())
-    await asyncio.wait_for(blocked.loop.stuck(), 20)
-    await asyncio.wait(waits)
+    tasks = await blocked.begin(goes_on())
+    await asyncio.wait_for(blocked.loop.stuck(), PATIENCE)
+    await asyncio.wait(tasks)
     blocked.let_go.set()
-    while not ended:
-        await asyncio.sleep(0.01)
+    await until(lambda: ended)
     await blocked.end()
-    assert [type(wait.exception()) for wait in waits] == [WorkerStuckError] * 2
+    assert [type(task.exception()) for task in tasks] == [WorkerStuckError] * 2
 
 
 async def test_a_loop_that_is_blocked_for_a_while_takes_no_steps() -> None:
     """I22: those that have not begun go to other workers; those that have wait, and end well."""
     blocked = Blocked()
     (begun,) = await blocked.begin()
-    late = asyncio.create_task(blocked.loop.run(sleeps()))
+    late = asyncio.create_task(blocked.loop.run(waits()))
     with pytest.raises(WorkerStuckError):
-        await asyncio.wait_for(late, 10 * REFUSE)
+        await asyncio.wait_for(late, PATIENCE)
     with pytest.raises(WorkerStuckError):
-        await asyncio.wait_for(blocked.loop.run(sleeps()), LOOK)
+        await asyncio.wait_for(blocked.loop.run(waits()), PATIENCE)
     blocked.let_go.set()
     assert await begun == "too late"
     await until(lambda: not _is_blocked(blocked.loop))
@@ -231,22 +250,24 @@ def _is_blocked(loop: UserCodeLoop) -> bool:
     return loop._watch is not None and loop._watch.is_blocked
 
 
-async def test_threads_that_outlive_their_steps_are_replaced_and_named(told: Told) -> None:
+async def test_threads_that_outlive_their_steps_are_replaced_and_named(
+    told: Told, looks: list[Watchdog]
+) -> None:
     """F11, I22: up to a bound; with one more the loop is stuck, and its steps still end well."""
     loop, let_go = UserCodeLoop(Limits(max_stuck_threads=70)), threading.Event()
 
     async def hangs() -> None:
         own = asyncio.get_running_loop()
-        async with asyncio.timeout(60) as limit:
+        async with asyncio.timeout(PATIENCE) as limit:
 
             def hang() -> None:
                 own.call_soon_threadsafe(limit.reschedule, own.time())
-                let_go.wait(60)
+                let_go.wait(PATIENCE)
 
             await asyncio.to_thread(hang)
 
     async def fine() -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return await asyncio.to_thread(lambda: "done")
 
     async def times_out(number: int) -> None:
@@ -259,20 +280,25 @@ async def test_threads_that_outlive_their_steps_are_replaced_and_named(told: Tol
     assert await loop.run(fine()) == "done"
     stuck = asyncio.create_task(loop.stuck())
     await until(lambda: len(told) >= 70)
-    await asyncio.sleep(LOOK)
+    await looked(looks, times=1)
     assert not stuck.done()
     assert {line["event"] for line in told} == {"user_thread.outlives_step"}
     assert len(told) == 70
-    runs = asyncio.create_task(loop.run(asyncio.sleep(5 * LOOK, "ended well")))
+    may_end = asyncio.Event()
+    runs = asyncio.create_task(loop.run(until_set(may_end)))
     await times_out(1)
-    error = await asyncio.wait_for(stuck, 20)
+    error = await asyncio.wait_for(stuck, PATIENCE)
+    assert not runs.done()
+    may_end.set()
     assert "71 threads still run user code of steps that have ended" in error.message
-    assert await runs == "ended well"
+    await runs
     let_go.set()
     await loop.close()
 
 
-async def test_blocked_workflows_leave_no_worker_without_places(told: Told) -> None:
+async def test_blocked_workflows_leave_no_worker_without_places(
+    told: Told, looks: list[Watchdog]
+) -> None:
     """F11, I22: their threads have a bound of their own, as each keeps a workflow task's place."""
     threads, let_go = UserCodeThreads(lambda: 9, max_outliving=1), threading.Event()
     loop = UserCodeLoop(workflow_threads=threads)
@@ -280,16 +306,16 @@ async def test_blocked_workflows_leave_no_worker_without_places(told: Told) -> N
     stuck = asyncio.create_task(loop.stuck())
 
     async def block(number: int) -> None:
-        calls = [threads.submit(let_go.wait, 60) for _ in range(number)]
+        calls = [threads.submit(let_go.wait, PATIENCE) for _ in range(number)]
         await until(lambda: all(call.running() for call in calls))
         assert not any(call.cancel() for call in calls)
 
     await block(1)
     await until(lambda: told)
-    await asyncio.sleep(LOOK)
+    await looked(looks, times=1)
     assert not stuck.done()
     await block(1)
-    error = await asyncio.wait_for(stuck, 20)
+    error = await asyncio.wait_for(stuck, PATIENCE)
     assert "2 custom agents block their workflows" in error.message
     assert "max_concurrent_workflow_tasks" in error.message
     let_go.set()
@@ -307,14 +333,14 @@ async def test_work_that_refuses_to_end_is_left_behind(monkeypatch: pytest.Monke
         told.append("begun")
         while not let_go.is_set():
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.1)
+                await until(let_go.is_set)
         told.append("ended")
 
     wait = asyncio.create_task(loop.run(refuses()))
     await until(lambda: told)
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(wait, 20)
+        await asyncio.wait_for(wait, PATIENCE)
     assert told == ["begun"]
     let_go.set()
     await until(lambda: len(told) > 1)

@@ -21,6 +21,7 @@ from durable_adk.activities.webhook import address
 from durable_adk.activities.webhook.address import addresses_of, is_public
 from durable_adk.activities.webhook.delivery import _Message, _post
 from durable_adk.errors import InvalidRequestError, WebhookError
+from tests.support.waiting import PATIENCE
 
 PUBLIC = ["93.184.215.14", "2606:2800:21f:cb07::1", "64:ff9b::5db8:d70e", "::ffff:93.184.215.14"]
 OTHERS = [
@@ -82,7 +83,7 @@ async def test_hosts_that_are_never_found_keep_nobody_waiting(
     monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
     monkeypatch.setattr(address, "THREAD_TIMEOUT", 0.05)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             for found in await asyncio.gather(
                 *(addresses_of(f"https://{name}.example/", []) for name in range(100)),
                 return_exceptions=True,
@@ -109,6 +110,8 @@ async def test_a_name_server_that_never_answers_holds_up_no_other(
         return await addresses_of(f"https://{host}/", [])
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
+    monkeypatch.setattr(address, "LOOKUP_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(address, "THREAD_TIMEOUT", PATIENCE)
     only = ThreadPoolExecutor(1)
     try:
         slow = [asyncio.create_task(look(f"slow-{n % 8}.example")) for n in range(40)]
@@ -126,7 +129,7 @@ async def test_a_name_server_that_never_answers_holds_up_no_other(
         second = asyncio.create_task(look(NAME))
         with pytest.raises(TimeoutError):
             await first
-        monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 5)
+        monkeypatch.setattr(address, "LOOKUP_TIMEOUT", PATIENCE)
         answers.set()
         assert await second == PUBLIC[:1]
     finally:
