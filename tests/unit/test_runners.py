@@ -12,6 +12,7 @@ from durable_adk.plugins import LoggingPlugin
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import InMemorySessionService
 from tests.support.scripts import gist, send, stored
+from tests.support.waiting import PATIENCE, forever
 
 
 def agent() -> LlmAgent:
@@ -71,12 +72,12 @@ async def test_plugins_have_the_time_to_close_that_the_runner_gives() -> None:
 
     class Slow(LoggingPlugin):
         async def close(self) -> None:
-            await asyncio.sleep(60)
+            await forever()
 
     app = App(name="own", root_agent=agent(), plugins=[Slow()])
     runner = InMemoryRunner(app=app, plugin_close_timeout=0.01)
     with pytest.raises(RuntimeError, match=r"did not finish in 0\.01 s"):
-        await asyncio.wait_for(runner.close(), 4)
+        await asyncio.wait_for(runner.close(), PATIENCE)
 
 
 async def test_a_missing_session_is_created_to_rewind_it() -> None:

@@ -10,6 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk import task_queues
 from durable_adk.task_queues import starts_here
+from tests.support.waiting import PATIENCE
 
 
 class Temporal:
@@ -64,6 +65,6 @@ async def test_a_temporal_that_does_not_answer_delays_no_start_for_long(
     assert task_queues._START_WAITS <= 0.5
     monkeypatch.setattr(task_queues, "_START_WAITS", 0.01)
     temporal = Temporal(monkeypatch, asyncio.Event())
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(PATIENCE):
         assert not any([await temporal.starts() for _ in range(3)])
     assert temporal.asked == 1

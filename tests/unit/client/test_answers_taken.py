@@ -13,6 +13,7 @@ from durable_adk.events.event import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.wire.messages import InvocationAnswer, answer_event
+from tests.support.waiting import PATIENCE
 
 KEY = SessionKey("app", "u", "s")
 
@@ -83,7 +84,7 @@ Taken = Callable[..., Coroutine[Any, Any, bool]]
 def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
     """`TemporalBackend._is_accepted`, with little patience."""
     monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.05)
-    monkeypatch.setattr(temporal_backend, "SERVER_TIMEOUT", 0.5)
+    monkeypatch.setattr(temporal_backend, "SERVER_TIMEOUT", 10 * PATIENCE)
 
     def ask(handle: Handle, store: Store | None = None) -> Coroutine[Any, Any, bool]:
         made: Any = TemporalBackend(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
@@ -106,8 +107,11 @@ async def test_a_no_before_the_end_is_asked_again(taken: Taken) -> None:
 
 
 @pytest.mark.parametrize("store", [Store("i.0", "i.1"), Store("i.answer.a", away=True)])
-async def test_silence_has_an_end(taken: Taken, store: Store) -> None:
+async def test_silence_has_an_end(
+    taken: Taken, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I11: nothing waits for ever, and nobody is told what is not known; the reason is."""
+    monkeypatch.setattr(temporal_backend, "SERVER_TIMEOUT", 0.5)
     with pytest.raises(TemporalUnavailableError, match="had accepted it") as caught:
         await taken(Handle(None), store)
     assert str(caught.value.__cause__) == "Timeout expired"
@@ -120,6 +124,7 @@ async def test_an_answer_outlasts_a_temporal_that_is_away(
     monkeypatch.setattr(temporal_backend, "MAX_ANSWER_POLL", 0.05)
     silence: list[None] = [None] * 8
     assert await taken(Handle(*silence, True, away_for=2, open_for=9)) is True
+    monkeypatch.setattr(temporal_backend, "SERVER_TIMEOUT", 0.5)
     with pytest.raises(TemporalUnavailableError, match=r"has not answered .* tcp"):
         await taken(Handle(None, away_for=1000))
 

@@ -8,6 +8,8 @@ from durable_adk.client import feed
 from durable_adk.errors import SessionBusyError
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
+from tests.support.waiting import PATIENCE
+from tests.unit.sessions.contract import watched
 
 KEY = SessionKey("app", "u", "s")
 
@@ -63,7 +65,7 @@ async def test_a_follower_sees_what_seals_an_end() -> None:
     ending = Ending()
     await ending.begin()
     follower = asyncio.create_task(ending.followed())
-    await asyncio.sleep(0.2)
+    await watched(ending.sessions)
     await ending.give_back()
     await ending.end()
     assert await follower == ["one.0", "one.end"]
@@ -75,5 +77,5 @@ async def test_a_follower_does_not_wait_for_another_run(monkeypatch: pytest.Monk
     monkeypatch.setattr(feed, "POLL", 0.1)
     ending = Ending()
     await ending.begin()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE):
         assert await ending.followed() == ["one.0"]

@@ -10,6 +10,7 @@ from durable_adk.client import temporal_backend
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.wire.messages import InvocationRequest
+from tests.support.waiting import PATIENCE, forever, until
 
 REQUEST = InvocationRequest(app="app", user="u", message="go")
 
@@ -22,7 +23,7 @@ class Handle:
 
     async def result(self) -> None:
         """Is not there yet."""
-        await asyncio.sleep(60)
+        await forever()
 
     async def rests(self) -> bool:
         """See `InvocationHandle.rests`."""
@@ -69,7 +70,7 @@ async def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(temporal_backend, "CLOSE_TIMEOUT", 0.1)
     leaving = runs(Handle(None))
     leaving.release(await leaving.start(REQUEST))
-    await asyncio.wait_for(leaving.close(), 5)
+    await asyncio.wait_for(leaving.close(), PATIENCE)
 
 
 async def test_it_waits_for_nothing_that_it_left_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +79,8 @@ async def test_it_waits_for_nothing_that_it_left_long_ago(monkeypatch: pytest.Mo
     old = Handle(3)
     leaving = runs(old)
     leaving.release(await leaving.start(REQUEST))
-    await asyncio.sleep(0.1)
+    now = asyncio.get_running_loop().time
+    left = now()
+    await until(lambda: now() > left + 0.1)
     await leaving.close()
     assert old.looks == 3

@@ -16,6 +16,7 @@ from durable_adk.errors import InvocationNotFoundError, SessionBusyError, StaleS
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.session import Session
+from tests.unit.sessions.contract import watched
 
 KEY = SessionKey("app", "u", "s")
 OWNER = KEY._asdict()
@@ -72,7 +73,7 @@ class SealsLate:
         return True
 
     async def _later(self, close: Meanwhile) -> None:
-        await asyncio.sleep(0.2)
+        await watched(self._place.sessions)  # the rewind waits for it
         await close()
 
 

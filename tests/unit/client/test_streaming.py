@@ -14,6 +14,7 @@ from durable_adk.partials.partial import encode
 from durable_adk.sessions import StoredEvent
 from tests.support.chunks import INVOCATION, KEY, chunk, event
 from tests.support.examples import examples
+from tests.support.waiting import PATIENCE
 
 USER = StoredEvent(seq=1, event=event("hi", event_id="e-1.0"))
 
@@ -37,10 +38,11 @@ async def play(*script, after=0, shown=None):
             for partial in step if isinstance(step, list) else [step]:
                 viewer.put(encode(partial))
             if not isinstance(step, list):
-                await asyncio.sleep(0.002)
+                for _ in range(20):  # more turns of the loop than it takes to show it
+                    await asyncio.sleep(0)
 
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
         aclosing(feed()) as committed,
         aclosing(events_of(with_partials(committed, viewer, after=after, shown=shown))) as events,
     ):
@@ -72,7 +74,7 @@ async def test_text_is_shown_while_it_is_written():
         channel.subscribe(KEY, INVOCATION) as viewer,
         aclosing(feed()) as committed,
         aclosing(events_of(with_partials(committed, viewer))) as events,
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
     ):
         assert (await anext(events)).text == "hi"
         for index in range(3):
@@ -177,7 +179,7 @@ async def test_the_cursor_counts_as_read():
 
     viewer = Subscription()
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
         aclosing(feed()) as committed,
         aclosing(events_of(with_partials(committed, viewer, after=1))) as events,
     ):
@@ -223,7 +225,7 @@ async def test_an_error_of_the_feed_comes_through():
 @pytest.mark.parametrize("way", ["aclose", "cancel"])
 async def test_leaving_leaves_no_task_behind(way):
     """DUR-13: the feed has been told, and nothing runs on."""
-    closed, before = asyncio.Event(), asyncio.all_tasks()
+    closed, shown, before = asyncio.Event(), asyncio.Event(), asyncio.all_tasks()
 
     async def feed():
         try:
@@ -235,12 +237,13 @@ async def test_leaving_leaves_no_task_behind(way):
     async def watch(committed):
         async with aclosing(events_of(with_partials(committed, Subscription()))) as events:
             async for _ in events:
+                shown.set()
                 if way == "aclose":
                     return
 
     async with aclosing(feed()) as committed:
         task = asyncio.create_task(watch(committed))
-        await asyncio.sleep(0.01)
+        await shown.wait()
         if way == "cancel":
             task.cancel()
         await asyncio.gather(task, return_exceptions=True)

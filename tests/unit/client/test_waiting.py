@@ -12,6 +12,7 @@ from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.errors import NoWorkerError, TemporalUnavailableError
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.wire.messages import InvocationRequest
+from tests.support.waiting import PATIENCE
 
 REQUEST = InvocationRequest(app="app", user="u", message="go")
 AWAY = RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b"")
@@ -75,15 +76,15 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> Waited:
     for name, seconds in (
         ("FIRST_LOOK", 0.02),
         ("WORKER_CHECK", 0.05),
-        ("RECONNECT", 0.5),
         ("SERVER_TIMEOUT", 0.5),
     ):
         monkeypatch.setattr(temporal_backend, name, seconds)
 
-    async def wait(temporal: Temporal, **options: bool) -> Any:
+    async def wait(temporal: Temporal, *, reconnect: float = 0.5, **options: bool) -> Any:
+        monkeypatch.setattr(temporal_backend, "RECONNECT", reconnect)
         made: Any = temporal
         backend = TemporalBackend(made, InMemorySessionService(), **options)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             return await (await backend.start(REQUEST))
 
     return wait
@@ -94,7 +95,8 @@ async def test_a_server_that_was_away_knows_no_workers(
     waited: Waited, early: Exception | None
 ) -> None:
     """F6: they poll again soon, so a worker that is missing then is no error."""
-    assert await waited(Temporal(early, AWAY, *[MISSING] * 6, ends=True)) == "done"
+    temporal = Temporal(early, AWAY, *[MISSING] * 6, ends=True)
+    assert await waited(temporal, reconnect=10 * PATIENCE) == "done"
 
 
 async def test_a_look_that_finds_a_worker_begins_anew(waited: Waited) -> None:

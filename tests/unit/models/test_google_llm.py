@@ -16,6 +16,7 @@ from durable_adk.models import google_llm
 from durable_adk.models.base_llm import GO_ON, NO_MESSAGE
 from durable_adk.models.google_llm import Gemini
 from durable_adk.models.llm_request import LlmRequest
+from tests.support.waiting import PATIENCE
 
 KEY = "stub-key-5e1f"
 
@@ -28,7 +29,7 @@ def no_keys(monkeypatch):
 
 @pytest.fixture
 async def gemini(gemini_stub):
-    model = Gemini(base_url=gemini_stub.url, api_key=SecretStr(KEY), timeout=5)
+    model = Gemini(base_url=gemini_stub.url, api_key=SecretStr(KEY), timeout=PATIENCE)
     yield model
     await model.aclose()
 
@@ -299,14 +300,17 @@ async def test_silence_ends(gemini_stub, entry, stream):
     await model.aclose()
 
 
-async def test_a_slow_stream_may_go_on(gemini_stub):
-    """A stream may take longer than `timeout` as long as it is never silent that long."""
-    model = Gemini(base_url=gemini_stub.url, api_key=SecretStr(KEY), timeout=0.3)
+async def test_a_slow_stream_may_go_on(gemini_stub, monkeypatch):
+    """A stream may take longer than `timeout`: each chunk is waited for that long."""
+    limits, timeout = [], asyncio.timeout
+    monkeypatch.setattr(asyncio, "timeout", lambda limit: limits.append(limit) or timeout(limit))
+    model = Gemini(base_url=gemini_stub.url, api_key=SecretStr(KEY), timeout=PATIENCE + 0.5)
     chunks = [said({"text": str(n)}) for n in range(5)] + [said({"text": "!"}, finishReason="STOP")]
-    gemini_stub.script = [{"chunk_delay": 0.1, "chunks": chunks}]
+    gemini_stub.script = [{"chunks": chunks}]
     *_, whole = await ask(model, stream=True)
     await model.aclose()
     assert whole.content.parts[0].text == "01234!"
+    assert limits.count(PATIENCE + 0.5) == 1 + len(chunks) + 1  # the first is for the head
 
 
 async def test_without_a_key():

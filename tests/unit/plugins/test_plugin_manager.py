@@ -17,6 +17,7 @@ from durable_adk.errors import (
 from durable_adk.events import Event, EventActions
 from durable_adk.plugins import BasePlugin, PluginManager
 from durable_adk.plugins.plugin_manager import replaced
+from tests.support.waiting import PATIENCE, forever
 
 
 class Probe(BasePlugin):
@@ -128,7 +129,7 @@ async def test_a_cancellation_is_no_fault_of_a_plugin():
 
     class Slow(BasePlugin):
         async def before_model_callback(self, **_):
-            await asyncio.sleep(60)
+            await forever()
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
@@ -150,13 +151,13 @@ async def test_close_reaches_all_and_names_who_failed():
 
     class Hanging(BasePlugin):
         async def close(self):
-            await asyncio.sleep(60)
+            await forever()
 
     asked = []
     failing = Probe("bad", asked, ValueError("stuck"))
     plugins = PluginManager([failing, Hanging("slow"), Probe("good", asked)], 0.05)
     with pytest.raises(RuntimeError, match=r"'bad' raised ValueError.*'slow' did not") as raised:
-        await asyncio.wait_for(plugins.close(), 5)
+        await asyncio.wait_for(plugins.close(), PATIENCE)
     assert "good" not in str(raised.value)
     assert asked == ["bad", "good"]
 

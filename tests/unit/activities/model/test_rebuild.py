@@ -38,7 +38,10 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.model_request import ModelRequest, ReadModelRequestsStep
 from tests.support.scripts import USER, call, calls, send, stored
-from tests.support.waiting import PATIENCE, forever
+from tests.support.waiting import forever
+
+LONGEST = 60.0
+"""The most seconds that a step may have."""
 
 KEY = SessionKey("app", USER["user_id"], USER["session_id"])
 
@@ -424,7 +427,7 @@ async def test_one_session_at_a_time_is_in_a_workers_memory() -> None:
         agent.instruction = waits
         deps = Dependencies(registry=AppRegistry([app]), sessions=runner.session_service)
 
-        def look(seconds: float = PATIENCE) -> Any:
+        def look(seconds: float = LONGEST) -> Any:
             step = step_of([said], {}, attempt_timeout=seconds)
             return asyncio.ensure_future(read_model_requests(deps, step, EffectAttempt()))
 
@@ -465,7 +468,7 @@ async def test_what_is_left_out_ends_with_the_time(monkeypatch: pytest.MonkeyPat
     async with runs(app) as runner:
         said = (await send(runner))[-1].id
         agent.instruction = slow_later
-        found = await shown(app, runner, *[said] * 4, skips=True, attempt_timeout=PATIENCE)
+        found = await shown(app, runner, *[said] * 4, skips=True, attempt_timeout=LONGEST)
     assert (len(found), len(asked)) == (1, 2)
 
 

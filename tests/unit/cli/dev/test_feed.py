@@ -2,7 +2,10 @@
 
 import asyncio
 import io
+import re
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,6 +18,7 @@ from durable_adk.runners import InMemoryRunner
 from durable_adk.sessions import SessionKey
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.tools import FunctionTool
+from tests.support.waiting import PATIENCE, until
 
 
 def refund(order: str) -> str:
@@ -50,13 +54,38 @@ async def ask(runner, message, session="s") -> None:
         pass
 
 
-async def shown(feed: SessionsFeed, screen: io.TextIOWrapper, *, seconds: float = 0.0) -> list[str]:
-    """The lines of a feed that runs for a while, without time and session."""
-    running = asyncio.create_task(feed.run())
-    await asyncio.sleep(1.0 + seconds)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+@asynccontextmanager
+async def running(feed: SessionsFeed) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Run a feed, and get what waits until it has written all that it was told, and once more."""
+    rounds, say = 0, feed._say_what_runs
+
+    def counted() -> None:
+        nonlocal rounds
+        say()
+        rounds += 1
+
+    async def settle() -> None:
+        await until(lambda: not feed._said)
+        enough = rounds + 3  # one may be under way; what is said twice is so in the next one
+        await until(lambda: rounds >= enough)
+
+    feed._say_what_runs = counted
+    task = asyncio.create_task(feed.run())
+    yield settle
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def written(screen: io.TextIOWrapper) -> list[str]:
+    """The lines so far, without time and session."""
     return [line[24:] for line in screen.buffer.getvalue().decode().splitlines()]
+
+
+async def shown(feed: SessionsFeed, screen: io.TextIOWrapper) -> list[str]:
+    """The lines of a feed that runs for a while."""
+    async with running(feed) as settle:
+        await settle()
+    return written(screen)
 
 
 async def test_a_request_is_shown_with_the_commands_that_answer_it(runner, feed, screen):
@@ -117,14 +146,20 @@ async def test_an_attempt_that_failed_is_shown_with_its_places(feed, screen):
     assert place.split() == ["at", "agent.py:7", "in", "refund"]
 
 
-async def test_a_slow_step_is_shown_while_it_runs(feed, screen):
-    """After a second, once; a fast one shows itself by its event alone."""
+async def test_a_slow_step_is_shown_while_it_runs(feed, screen, monkeypatch):
+    """After its time, once; a fast one shows itself by its event alone."""
+    monkeypatch.setattr(feed_module, "_SLOW", 10 * PATIENCE)
     step = {"app": "till", "session": "s", "invocation_id": "i", "level": "debug", "agent": "till"}
     started = {**step, "event": "step.started", "step": "call_tool"}
     for name, event_id in (("slow", "i.1"), ("fast", "i.2")):
         feed.hear(time.time(), {**started, "event_id": event_id, "summary": name})
     feed.hear(time.time(), {**step, "event": "step.ended", "event_id": "i.2"})
-    assert await shown(feed, screen, seconds=1.0) == ["till  slow runs"]
+    async with running(feed) as settle:
+        await settle()
+        assert written(screen) == []
+        monkeypatch.setattr(feed_module, "_SLOW", 0.0)
+        await settle()
+    assert written(screen) == ["till  slow runs"]
 
 
 async def test_prints_and_logs_are_kept_in_the_log_and_steps_are_not(feed, screen, tmp_path):
@@ -148,4 +183,4 @@ async def test_an_end_comes_after_the_last_event_with_its_tokens(screen, tmp_pat
     await ask(runner, "Hi")
     user, answer, end = await shown(feed, screen)
     assert (user, answer.split("  ")[1]) == ("user  Hi", "Hello.")
-    assert end.strip().startswith("completed after 0.")
+    assert re.match(r"completed after \d", end.strip())

@@ -1,11 +1,14 @@
 """The files whose changes `dev` waits for."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from durable_adk.cli.dev.files import WatchedFiles
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -16,17 +19,24 @@ def agent(tmp_path) -> Path:
     return folder
 
 
-async def heard(watched: WatchedFiles, *writes: Path) -> list[str]:
-    """The names of the first changes that are told after files were written."""
-    changes = watched.changes()
+async def told_of(changes: AsyncGenerator[list[Path]], *writes: Path) -> set[str]:
+    """The names of the first changes that are told while files are written again and again.
+
+    What is written before the folders are watched is told to nobody.
+    """
     told = asyncio.ensure_future(anext(changes))
-    await asyncio.sleep(0.5)  # until the folders are watched
-    for file in writes:
-        file.write_text("x = 1")
-        await asyncio.sleep(0.3)
-    found = await asyncio.wait_for(told, 20)
-    await changes.aclose()
-    return [file.name for file in found]
+    async with asyncio.timeout(PATIENCE):
+        while not told.done():
+            for file in writes:
+                file.write_text("x = 1")
+            await asyncio.wait([told], timeout=0.3)
+    return {file.name for file in told.result()}
+
+
+async def heard(watched: WatchedFiles, *writes: Path) -> set[str]:
+    """The same of a new watch."""
+    async with aclosing(watched.changes()) as changes:
+        return await told_of(changes, *writes)
 
 
 async def test_code_and_environment_count_and_what_agents_write_does_not(tmp_path, agent):
@@ -34,8 +44,8 @@ async def test_code_and_environment_count_and_what_agents_write_does_not(tmp_pat
     watched = WatchedFiles()
     watched.use([agent], [])
     ignored = [agent / "trips.jsonl", agent / "__pycache__" / "agent.py"]
-    assert await heard(watched, *ignored, agent / "tools.py") == ["tools.py"]
-    assert await heard(watched, agent / ".env") == [".env"]
+    assert await heard(watched, *ignored, agent / "tools.py") == {"tools.py"}
+    assert await heard(watched, agent / ".env") == {".env"}
 
 
 async def test_what_agents_import_counts_and_its_neighbours_do_not(tmp_path, agent):
@@ -44,25 +54,23 @@ async def test_what_agents_import_counts_and_its_neighbours_do_not(tmp_path, age
     module, other = tmp_path / "shared" / "rates.py", tmp_path / "shared" / "other.py"
     watched = WatchedFiles()
     watched.use([agent], [module])
-    assert await heard(watched, other, module) == ["rates.py"]
+    assert await heard(watched, other, module) == {"rates.py"}
 
 
 async def test_a_new_folder_is_watched(agent):
     """Code in a folder that is made later counts."""
     watched = WatchedFiles()
     watched.use([agent], [])
-    changes = watched.changes()
-    told = asyncio.ensure_future(anext(changes))
-    await asyncio.sleep(0.5)
-    (agent / "tools").mkdir()
-    await asyncio.sleep(1.5)
-    (agent / "tools" / "rates.py").write_text("x = 1")
-    assert [file.name for file in await asyncio.wait_for(told, 20)] == ["rates.py"]
-    await changes.aclose()
+    async with aclosing(watched.changes()) as changes:
+        assert await told_of(changes, agent / "agent.py") == {"agent.py"}
+        (agent / "tools").mkdir()
+        while (names := await told_of(changes, agent / "tools" / "rates.py")) == {"agent.py"}:
+            pass  # written more often than told
+    assert names == {"rates.py"}
 
 
 async def test_a_config_that_was_loaded_counts(agent):
     """An agent may be described in a `root_agent.yaml` alone."""
     watched = WatchedFiles()
     watched.use([agent], [agent / "root_agent.yaml"])
-    assert await heard(watched, agent / "root_agent.yaml") == ["root_agent.yaml"]
+    assert await heard(watched, agent / "root_agent.yaml") == {"root_agent.yaml"}

@@ -17,6 +17,7 @@ from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.errors import InvalidRequestError
 from durable_adk.ops.codec_server import Access, Decoder, application, serve
 from durable_adk.ops.codec_server.application import MAX_BODY, MAX_PAYLOADS
+from tests.support.waiting import PATIENCE
 
 TOKEN = Access().token
 UI = "http://localhost:8233"
@@ -47,7 +48,7 @@ class Caller:
         return await asyncio.to_thread(self._ask, method, path, body, given)
 
     def _ask(self, method: str, path: str, body: bytes | str, headers: dict[str, str]) -> Answer:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
             response = connection.getresponse()

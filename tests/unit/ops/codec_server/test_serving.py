@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 
 import pytest
 
 from durable_adk.ops.codec_server import Access, Decoder, application, serve, serving
+from tests.support.waiting import PATIENCE, until
 
 ACCESS = Access()
 BODY = b'{"payloads":[]}'
@@ -77,19 +79,24 @@ async def test_who_has_no_token_cannot_keep_others_out(
     """S16: as many connections as there may be are ended when they ask nothing, or no more."""
     most = serving._CONCURRENCY - 1  # with one more, who has the token gets 503
     streams = [await spoken(port, sent) for _ in range(most)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(ended(one, dripping=dripping) for one in streams))
-        while await asked(port) != 200:  # until the server has seen their ends
-            await asyncio.sleep(0.05)
+
+    async def is_answered() -> bool:
+        return await asked(port) == HTTPStatus.OK
+
+    await until(is_answered)  # until the server has seen their ends
 
 
 @pytest.mark.thorough
 async def test_who_has_asked_may_take_time(port: int) -> None:
     """D16: a slow body is waited for, also that of a second request of the connection."""
     reader, writer = await spoken(port, HEAD)
-    async with asyncio.timeout(30):
+    now = asyncio.get_running_loop().time
+    async with asyncio.timeout(PATIENCE):
         for more in (HEAD, b""):
-            await asyncio.sleep(2 * HEAD_TIMEOUT)
+            late = now() + 2 * HEAD_TIMEOUT
+            await until(lambda late=late: now() > late)
             writer.write(BODY + more)
             assert await status(reader) == 200
         await ended((reader, writer))

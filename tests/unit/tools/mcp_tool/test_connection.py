@@ -13,6 +13,7 @@ from durable_adk.tools.mcp_tool._connection import (
     McpConnectionError,
     McpConnectionLostError,
 )
+from tests.support.waiting import PATIENCE, forever, until
 
 TRACE: ContextVar[str] = ContextVar("TRACE", default="none")
 
@@ -26,6 +27,8 @@ class FakeSession:
         self.tasks: list[Any] = []
         self.trace = ""
         self.die = asyncio.Event()
+        self.begun = 0
+        """Calls that use it by now."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Any]:
@@ -35,7 +38,7 @@ class FakeSession:
             if self.error:
                 raise self.error
             if self.hang:
-                await asyncio.sleep(3600)
+                await forever()
             async with asyncio.TaskGroup() as group:
                 death = group.create_task(self._death())
                 yield self
@@ -48,16 +51,18 @@ class FakeSession:
         raise OSError("the transport broke")
 
 
-def connect(session: FakeSession, timeout: float = 5.0) -> Connection:
+def connect(session: FakeSession, timeout: float = PATIENCE) -> Connection:
     """A connection of that session."""
     return Connection(session.opened(), timeout=timeout)
 
 
-def answer(delay: float = 0.0) -> Callable[[Any], Awaitable[str]]:
-    """Something to do in a session."""
+def answer(go_on: asyncio.Event | None = None) -> Callable[[Any], Awaitable[str]]:
+    """Something to do in a session, perhaps when it may."""
 
     async def function(session: Any) -> str:
-        await asyncio.sleep(delay)
+        session.begun += 1
+        if go_on:
+            await go_on.wait()
         return "done"
 
     return function
@@ -87,11 +92,14 @@ async def test_a_session_belongs_to_no_callers_trace() -> None:
 
 async def test_a_cancelled_caller_takes_nobody_along() -> None:
     """The caller that opened the session may go; the others' calls go on."""
-    connection = connect(FakeSession())
-    first = asyncio.create_task(connection.call(answer(3600)))
-    second = asyncio.create_task(connection.call(answer(0.05)))
-    await asyncio.sleep(0.01)
+    session, go_on = FakeSession(), asyncio.Event()
+    connection = connect(session)
+    first = asyncio.create_task(connection.call(answer(asyncio.Event())))
+    second = asyncio.create_task(connection.call(answer(go_on)))
+    await until(lambda: session.begun == 2)
     first.cancel()
+    await asyncio.wait([first])
+    go_on.set()
     assert await second == "done"
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -103,11 +111,11 @@ async def test_a_call_ends_with_its_session() -> None:
     """A transport that breaks without answering leaves no call waiting."""
     session = FakeSession()
     connection = connect(session)
-    call = asyncio.create_task(connection.call(answer(3600)))
-    await asyncio.sleep(0.01)
+    call = asyncio.create_task(connection.call(answer(asyncio.Event())))
+    await until(lambda: session.begun)
     session.die.set()
     with pytest.raises(McpConnectionLostError):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await call
 
 
@@ -122,7 +130,7 @@ async def test_a_call_ends_with_its_session() -> None:
 )
 async def test_a_session_that_does_not_open_says_why(session: FakeSession, said: str) -> None:
     """Every caller learns the first cause, and none waits longer than the time to connect."""
-    connection = connect(session, timeout=0.05)
+    connection = connect(session, timeout=0.05 if session.hang else PATIENCE)
     calls = [asyncio.create_task(connection.call(answer())) for _ in range(2)]
     for call in calls:
         with pytest.raises(McpConnectionError, match=said) as raised:
@@ -133,9 +141,10 @@ async def test_a_session_that_does_not_open_says_why(session: FakeSession, said:
 
 async def test_stopping_frees_those_who_wait_for_the_opening() -> None:
     """Closing does not wait for a server that never answers."""
-    connection = connect(FakeSession(hang=True))
+    session = FakeSession(hang=True)
+    connection = connect(session)
     call = asyncio.create_task(connection.call(answer()))
-    await asyncio.sleep(0.01)
+    await until(lambda: session.tasks)
     await connection.stop()
     with pytest.raises(McpConnectionError, match="closed"):
         await call

@@ -1,7 +1,6 @@
 """The pool of sessions."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from durable_adk.tools.mcp_tool import (
     mcp_session_manager,
 )
 from durable_adk.tools.mcp_tool._connection import McpConnectionError, McpConnectionLostError
+from tests.support.waiting import PATIENCE, forever, until
 
 PARAMS = StreamableHTTPConnectionParams(url="http://me:pw@127.0.0.1:1/mcp?k=v", headers={"a": "1"})
 
@@ -34,7 +34,7 @@ class Pool(MCPSessionManager):
         number = len(self.opened)
         yield number
         if self.stubborn:
-            await asyncio.sleep(3600)
+            await forever()
         self.closed.append(number)
 
 
@@ -96,7 +96,7 @@ async def test_a_session_that_does_not_answer_is_not_used_again() -> None:
     pool = Pool()
 
     async def silent(session: Any) -> None:
-        await asyncio.sleep(3600)
+        await forever()
 
     with pytest.raises(McpConnectionError) as raised:
         await pool.call(silent, timeout=0.05)
@@ -109,17 +109,18 @@ async def test_idle_sessions_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least recently used ones that nobody uses are closed; one in use never is."""
     monkeypatch.setattr(mcp_session_manager, "MAX_SESSIONS", 2)
     pool = Pool()
-    release = asyncio.Event()
+    begun, release = asyncio.Event(), asyncio.Event()
 
     async def busy(session: Any) -> Any:
+        begun.set()
         await release.wait()
         return session
 
     working = asyncio.create_task(pool.call(busy, headers={"user": "0"}))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     for user in ("1", "2", "3"):
         await pool.call(identity, headers={"user": user})
-    await asyncio.sleep(0.01)
+    await until(lambda: len(pool.closed) == 2)
     assert pool.closed == [2, 3]
     release.set()
     assert await working == 1
@@ -133,6 +134,6 @@ async def test_closing_abandons_a_session_that_does_not_end(
     monkeypatch.setattr(mcp_session_manager, "CLOSE_TIMEOUT", 0.1)
     pool = Pool(stubborn=True)
     await pool.call(identity)
-    started = time.monotonic()
-    await pool.close()
-    assert 0.1 <= time.monotonic() - started < 1.0
+    async with asyncio.timeout(PATIENCE):
+        await pool.close()
+    assert pool.closed == []
