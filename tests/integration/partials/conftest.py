@@ -11,13 +11,21 @@ from tests.support.postgres import HAS_POSTGRES
 
 
 @pytest.fixture(params=["redis"] + ["postgres"] * HAS_POSTGRES)
-async def channel(request: pytest.FixtureRequest) -> AsyncIterator[PartialChannel]:
-    """A channel without viewers, of each kind in turn."""
+def server(request: pytest.FixtureRequest) -> str:
+    """The URL of the server that a channel needs."""
     if request.param == "redis":
-        made = RedisPartials(request.getfixturevalue("redis_server").url())
+        return request.getfixturevalue("redis_server").url()
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+async def channel(server: str) -> AsyncIterator[PartialChannel]:
+    """A channel without viewers, of each kind in turn."""
+    if server.startswith("redis"):
+        made = RedisPartials(server)
         yield made
         await made.close()
     else:
-        database = PostgresDatabase(make_url(request.getfixturevalue("postgres_url")))
+        database = PostgresDatabase(make_url(server))
         yield PostgresPartials(database)
         await database.close()

@@ -2,20 +2,21 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
+from durable_adk.activities.user_code.watchdog import stack_lines
 from durable_adk.partials import PostgresPartials, RedisPartials
 from durable_adk.partials.chunks import KeptChunks
 from durable_adk.partials.partial import decode
 from durable_adk.partials.subscription import BUFFER, BUFFER_BYTES
 from durable_adk.sessions import SessionKey
 from tests.support.chunks import INVOCATION, KEY, chunk
+from tests.support.waiting import PATIENCE, until, until_true
 
 
 async def arrivals(subscription, number):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         return [await subscription.get() for _ in range(number)]
 
 
@@ -93,13 +94,13 @@ async def test_a_slow_viewer_costs_only_itself(channel):
     async def stand_still():
         async with channel.subscribe(KEY, INVOCATION) as slow:
             slow_is_in.set()
-            go_on.wait(20)
-            await asyncio.sleep(0.05)
+            go_on.wait(PATIENCE)
+            await until(lambda: slow._arrived)
             left.extend(slow.drain())
 
     thread = threading.Thread(target=lambda: asyncio.run(stand_still()))
     thread.start()
-    await asyncio.to_thread(slow_is_in.wait, 10)
+    await asyncio.to_thread(slow_is_in.wait, PATIENCE)
     async with channel.subscribe(KEY, INVOCATION) as quick:
         seen = []
         for index in range(BUFFER + 500):
@@ -117,10 +118,13 @@ async def test_the_oldest_chunks_are_lost_first(channel):
         for index in range(BUFFER + 50):
             channel.publish(chunk("x", index))
             await asyncio.sleep(0)  # the loop runs, but nobody takes anything
-        async with asyncio.timeout(20):
-            while not viewer._arrived or decode(viewer._arrived[-1]).index < BUFFER + 49:
-                await asyncio.sleep(0.01)
+        await until(lambda: newest(viewer) >= BUFFER + 49)
         assert [partial.index for partial in viewer.drain()] == list(range(50, BUFFER + 50))
+
+
+def newest(viewer):
+    """The index of the newest chunk that a viewer has not taken."""
+    return decode(viewer._arrived[-1]).index if viewer._arrived else -1
 
 
 async def test_large_chunks_take_no_more_room(channel):
@@ -130,9 +134,7 @@ async def test_large_chunks_take_no_more_room(channel):
         for index in range(last + 1):
             channel.publish(chunk(f"{index:05}" * 2_000, index))
             await asyncio.sleep(0)
-        async with asyncio.timeout(20):
-            while not viewer._arrived or decode(viewer._arrived[-1]).index < last:
-                await asyncio.sleep(0.01)
+        await until(lambda: newest(viewer) >= last)
         kept = [partial.index for partial in viewer.drain()]
         assert kept == list(range(kept[0], last + 1))
         assert 0.9 * BUFFER_BYTES < 10_000 * len(kept) <= BUFFER_BYTES
@@ -141,20 +143,23 @@ async def test_large_chunks_take_no_more_room(channel):
 async def test_steps_publish_from_their_own_threads(channel):
     """Several threads publish at once: nothing is lost, and each one's order is kept."""
     names = [f"e-1.{n}" for n in range(4)]
+    together = threading.Barrier(4)
 
     def publish(name):
-        pace = threading.Event()
         for index in range(50):
+            together.wait(PATIENCE)
             channel.publish(chunk("x", index, event_id=name))
-            pace.wait(0.001)
 
-    async with channel.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(20):
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
         await asyncio.gather(*(asyncio.to_thread(publish, name) for name in names))
         arrived = viewer.drain()
-        while len(arrived) < 200 or arrived[-1].event.id != "end":
+
+        def all_are_there():
             channel.publish(chunk("x", event_id="end"))  # what a full socket refused goes along
-            await asyncio.sleep(0.001)
-            arrived += viewer.drain()
+            arrived.extend(viewer.drain())
+            return len(arrived) >= 200 and arrived[-1].event.id == "end"
+
+        await until(all_are_there)
     for name in names:
         assert [p.index for p in arrived if p.event.id == name] == list(range(50))
 
@@ -182,11 +187,17 @@ async def test_a_chunk_that_is_no_text_is_lost_in_silence(channel):
 
 async def test_an_idle_viewer_is_woken_by_another_thread(channel):
     """It waits for the chunk and not for whatever its loop does next."""
-    async with channel.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(5):
-        started = time.monotonic()
-        threading.Timer(0.05, channel.publish, [chunk("a")]).start()
+    waits = threading.get_ident()
+
+    def publish():
+        until_true(lambda: not stack_lines(waits))  # it has nothing to do
+        channel.publish(chunk("a"))
+
+    async with channel.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(PATIENCE):
+        thread = threading.Thread(target=publish)
+        thread.start()
         assert await viewer.get() == chunk("a")
-        assert time.monotonic() - started < 4
+    thread.join()
 
 
 async def test_waiting_can_be_cancelled(channel):
@@ -211,7 +222,7 @@ async def test_who_comes_late_gets_all_so_far(channel):
         async with channel.subscribe(KEY, INVOCATION) as late:
             for number in range(150, 200):
                 channel.publish(sent[number], sent[:number])
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
             assert await shown(late, 200) == sent
 
 
@@ -226,25 +237,26 @@ async def test_who_comes_late_gets_the_whole_of_a_long_text(channel):
     async with (
         channel.subscribe(KEY, INVOCATION) as first,
         channel.subscribe(KEY, INVOCATION) as second,
-        asyncio.timeout(20),
     ):
         for viewer in (first, second):
             found = []
-            while not found or found[-1].index < len(words) - 1:
+
+            def is_whole(viewer=viewer, found=found):
                 channel.publish(last, earlier, again=True)
-                await asyncio.sleep(0.01)
                 found += news(viewer.drain(), found)
+                return found and found[-1].index >= len(words) - 1
+
+            await until(is_whole)
             assert "".join(one.event.text for one in found) == "".join(words)
         channel.publish(chunk("end", len(words)), kept)
-        while not (rest := news(first.drain(), found)):
-            await asyncio.sleep(0.01)
+        rest = await until(lambda: news(first.drain(), found))
         assert rest == [chunk("end", len(words))]
 
 
 async def shown(subscription, number):
     """Chunks as a reader shows them: each once, and behind the one before it."""
     found = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while len(found) < number:
             found += news([await subscription.get()], found)
     return found

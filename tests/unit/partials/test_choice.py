@@ -14,6 +14,7 @@ from durable_adk.sessions import (
     SqliteSessionService,
 )
 from tests.support.chunks import INVOCATION, KEY, chunk
+from tests.support.waiting import PATIENCE
 
 
 def test_a_store_in_memory_has_one_channel():
@@ -33,7 +34,7 @@ async def test_those_who_open_the_same_file_meet(temp):
     other = partials_of(DatabaseSessionService(f"sqlite:///{theirs}"))
     assert isinstance(channel, SocketPartials)
     assert other is not None
-    async with channel.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(10):
+    async with channel.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(PATIENCE):
         other.publish(chunk("a"))
         assert await viewer.get() == chunk("a")
 

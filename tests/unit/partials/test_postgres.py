@@ -9,6 +9,7 @@ from durable_adk.partials import PostgresPartials
 from durable_adk.sql import notifications
 from durable_adk.sql.database import PostgresDatabase
 from tests.support.chunks import INVOCATION, KEY, chunk
+from tests.support.waiting import PATIENCE
 
 
 async def test_publishing_never_waits() -> None:
@@ -22,9 +23,9 @@ async def test_publishing_never_waits() -> None:
 
     thread = threading.Thread(target=publish)
     thread.start()
-    await asyncio.to_thread(thread.join, 60)
+    await asyncio.to_thread(thread.join, PATIENCE)
     assert not thread.is_alive()
     assert len(away.notifications._outgoing) == notifications.BACKLOG
-    async with asyncio.timeout(30), channel.subscribe(KEY, INVOCATION) as viewer:
+    async with asyncio.timeout(PATIENCE), channel.subscribe(KEY, INVOCATION) as viewer:
         assert viewer.drain() == []
     await away.close()

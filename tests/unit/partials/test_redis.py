@@ -12,6 +12,7 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.partials import RedisPartials, redis
 from tests.support.chunks import INVOCATION, KEY, chunk
 from tests.support.redis import free_port
+from tests.support.waiting import PATIENCE
 
 Open = Callable[[str], RedisPartials]
 
@@ -39,10 +40,10 @@ async def test_publishing_never_waits(opened: Open) -> None:
 
     thread = threading.Thread(target=publish)
     thread.start()
-    await asyncio.to_thread(thread.join, 60)
+    await asyncio.to_thread(thread.join, PATIENCE)
     assert not thread.is_alive()
     assert len(away._outgoing) <= redis.BACKLOG
-    async with asyncio.timeout(30), away.subscribe(KEY, INVOCATION) as viewer:
+    async with asyncio.timeout(PATIENCE), away.subscribe(KEY, INVOCATION) as viewer:
         assert viewer.drain() == []
 
 
@@ -53,22 +54,22 @@ async def test_closing_does_not_wait_for_a_resolver(monkeypatch: pytest.MonkeyPa
     def look_up(*_: object, **__: object) -> None:
         threads.append(threading.current_thread())
         asked.set()
-        answered.wait(30)
+        answered.wait(10 * PATIENCE)
         raise socket.gaierror
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(redis, "_READY_TIMEOUT", 0.1)
     channel = RedisPartials("redis://redis.invalid")
     channel.publish(chunk("a"))
-    assert await asyncio.to_thread(asked.wait, 30)
+    assert await asyncio.to_thread(asked.wait, PATIENCE)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await channel.close()
     finally:
         answered.set()
     assert all(one.daemon for one in threads)
     for one in threads:
-        await asyncio.to_thread(one.join, 30)
+        await asyncio.to_thread(one.join, PATIENCE)
 
 
 @pytest.mark.parametrize(
