@@ -76,8 +76,10 @@ async def test_a_worker_takes_no_more_tasks_than_it_ends_in_time(
     apps = [App(name="app", root_agent=Computing(name="computing", desk=desk))]
     options = WorkerOptions(task_queue=queue, max_concurrent_workflow_tasks=AT_ONCE)
     async with worker(client, apps=apps, session_service=sessions, options=options):
-        await until(lambda: desk.present >= AT_ONCE)
-        await stays(lambda: desk.present == AT_ONCE)
-        desk.go.set()
+        try:
+            await until(lambda: desk.present >= AT_ONCE)
+            await stays(lambda: desk.present == AT_ONCE)
+        finally:
+            desk.go.set()  # else the worker would wait for them
         results = await asyncio.gather(*(handle.workflow.result() for handle in handles))
     assert {result["text"] for result in results} == {"computed"}
