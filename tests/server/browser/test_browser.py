@@ -1566,6 +1566,7 @@ async def test_a_late_answer_does_not_open_a_run_again(browser, web) -> None:
         await page.evaluate("new Promise((due) => setTimeout(due, 500))")
         await page.evaluate("window.asked.reverse().forEach((answer) => answer())")
         await holds(page, "window.asked.length === 2")
+        assert await page.locator("#main .status.completed").count() == 1
         await page.evaluate("window.asked.forEach((answer) => answer())")
         await page.locator("#main .facts").get_by_text("2.0 s").first.wait_for()
         assert await page.locator("#main .status.completed").count() == 1
