@@ -10,6 +10,9 @@ from durable_adk.server.routes.model_requests import rebuilt_requests
 from tests.support import http_server
 from tests.support.waiting import PATIENCE
 
+REBUILDING = 60.0
+"""Seconds for a worker to rebuild requests; it takes no order with much more."""
+
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,10 +23,10 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, names in (
         (acceptance, ("_STARTED", "_ACCEPTED", "_CHECKED")),
         (operations, ("_STARTED", "_CANCELLED")),
-        (traces, ("_REBUILDING",)),
         (serving, ("_HEAD_TIMEOUT",)),
         (http_server, ("TIMEOUT",)),
     ):
         for name in names:
             monkeypatch.setattr(module, name, PATIENCE)
-    monkeypatch.setitem(rebuilt_requests.__kwdefaults__, "seconds", PATIENCE)
+    monkeypatch.setattr(traces, "_REBUILDING", REBUILDING)
+    monkeypatch.setitem(rebuilt_requests.__kwdefaults__, "seconds", REBUILDING)
