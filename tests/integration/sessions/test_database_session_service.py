@@ -2,19 +2,19 @@
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import durable_adk
 from durable_adk.sessions import SqliteSessionService
+from tests.support.waiting import PATIENCE
 from tests.unit.sessions.test_database_session_service import check, commit, opened
 
 CHILD = """
 import asyncio, sys
 from durable_adk.events import Event, EventActions
-from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions import SessionKey, SqliteSessionService, session_log
 
 KEY = SessionKey("app", "user", "session")
 
@@ -39,12 +39,13 @@ ENDLESS = """
         delta = {"n": n, f"k{n % 7}": n, "app:n": n}
         print(await commit(service, f"{name}-{n}", delta), flush=True)"""
 WAIT = """
+    session_log._LONGEST_WAIT = 1000.0
+    waiting = asyncio.create_task(service.wait_for_change(KEY, after=1, timeout=1000.0))
+    while not any(watch._looked for watch in service._changes.current()):
+        await asyncio.sleep(0.01)
     print("ready", flush=True)
-    for _ in range(20):
-        await service.wait_for_change(KEY, after=1, timeout=5)
-        if await service.read_events(KEY, after=1):
-            print("seen", flush=True)
-            break"""
+    await waiting
+    print(len(await service.read_events(KEY, after=1)), flush=True)"""
 
 
 @pytest.fixture
@@ -110,13 +111,11 @@ async def test_processes_create_the_file_at_once(path):
 
 
 async def test_other_processes_are_heard(service, path):
-    """A waiter in another process sees a commit in well under a second (D8)."""
+    """A waiter in another process is woken by a commit (D8)."""
     await opened(service)
     process = await start(WAIT, path, "waiter")
-    assert await process.stdout.readline() == b"ready\n"
-    await asyncio.sleep(0.1)
-    began = time.perf_counter()
-    await commit(service, "news")
-    assert await process.stdout.readline() == b"seen\n"
-    assert time.perf_counter() - began < 0.4
-    assert await process.wait() == 0
+    async with asyncio.timeout(PATIENCE):
+        assert await process.stdout.readline() == b"ready\n"
+        await commit(service, "news")
+        assert await process.stdout.readline() == b"1\n"
+        assert await process.wait() == 0

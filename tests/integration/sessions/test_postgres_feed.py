@@ -1,19 +1,22 @@
 """Hearing of other processes' commits to a PostgreSQL database."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, session_log
+from durable_adk.sessions import DatabaseSessionService, SessionKey, Status
 from durable_adk.sessions.log.watches import topic
 from durable_adk.sessions.sql import postgres as store
 from durable_adk.sql import notifications
+from durable_adk.sql.database import PostgresDatabase
 from tests.support.postgres import Databases
-from tests.unit.sessions.contract import event, opened, settled
+from tests.support.waiting import PATIENCE, until
+from tests.unit.sessions.contract import NEVER, event, only_changes_wake, opened, settled, watched
 
-NEVER = 50.0
-"""Seconds after which a wait ends by itself, in tests in which it must not."""
 _LISTENERS = (
     "FROM pg_stat_activity WHERE application_name = 'durable-adk notices' "
     "AND query ~ '^(UN)?LISTEN'"
@@ -46,12 +49,6 @@ async def _add(service: DatabaseSessionService, key: SessionKey, number: int) ->
     await service.commit_event(key, new, invocation_id="i1", epoch=1)
 
 
-async def _until(condition: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(60):
-        while not await condition():
-            await asyncio.sleep(0.02)
-
-
 async def _read(service: DatabaseSessionService, key: SessionKey, last: int) -> list[int]:
     """Follow the session as a client does, up to a number."""
     seen: list[int] = []
@@ -70,25 +67,35 @@ async def test_no_event_is_missed_while_listeners_are_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """D8: what was lost with a connection is looked up when there is a new one."""
-    monkeypatch.setattr(session_log, "_LONGEST_WAIT", NEVER)  # only notices end a wait
-    monkeypatch.setattr(store, "_PATIENCE", NEVER)
-    monkeypatch.setattr(store, "_LONG_PATIENCE", NEVER)
-    monkeypatch.setattr(notifications, "_DELAYS", (1.0, 1.0))
+    only_changes_wake(monkeypatch)
+    monkeypatch.setattr(notifications, "_DELAYS", (0.1, 0.1))
+    listens, may_listen = PostgresDatabase._listening, threading.Event()
+    may_listen.set()
+
+    @asynccontextmanager
+    async def listening(database: PostgresDatabase) -> AsyncIterator[Any]:
+        await until(may_listen.is_set)
+        async with listens(database) as connection:
+            yield connection
+
+    monkeypatch.setattr(PostgresDatabase, "_listening", listening)
     writer, reader = make(), make()
     await opened(writer, key)
     reading = asyncio.create_task(_read(reader, key, last=22))
     for number in range(21):
         if number % 10 == 0:  # the last one as well: after it, there is no other notice
-            await _until(lambda: postgres.query(url, f"SELECT 1 {_LISTENERS}"))
+            await until(lambda: postgres.query(url, f"SELECT 1 {_LISTENERS}"))
+            may_listen.clear()
             await postgres.query(url, f"SELECT pg_terminate_backend(pid) {_LISTENERS}")
             # What is committed now is lost; the writer, whose connection may end too, would send it
             # when the listener is there again.
             with monkeypatch.context() as lost:
                 lost.setattr(store, "CHANNEL", "somewhere_else")
                 await _add(writer, key, number)
+            may_listen.set()
         else:
             await _add(writer, key, number)
-    async with asyncio.timeout(NEVER / 2):
+    async with asyncio.timeout(PATIENCE):
         assert await reading == list(range(1, 23))
 
 
@@ -102,11 +109,11 @@ async def test_a_lost_notice_is_repaired_by_looking(
     monkeypatch.undo()
     reader = make()
     reading = asyncio.create_task(_read(reader, key, last=4))
-    await asyncio.sleep(0.1)
+    await watched(reader)
     monkeypatch.setattr(store, "CHANNEL", "somewhere_else")
     for number in range(3):
         await _add(writer, key, number)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await reading == [1, 2, 3, 4]
 
 
@@ -133,7 +140,7 @@ async def test_a_lost_notice_ends_a_long_wait(
             await opened(writer, key, "i2")
         else:
             await _add(writer, key, 1)
-        async with asyncio.timeout(NEVER / 2):
+        async with asyncio.timeout(PATIENCE):
             await reader.changed(watch, timeout=NEVER)
 
 
@@ -151,9 +158,7 @@ async def test_a_notice_tells_nobody_who_has_written(
     database.notifications.listen(from_others)
     await asyncio.wrap_future(from_others.ready)
     await opened(writer, key)
-    async with asyncio.timeout(30):
-        while not heard:
-            await asyncio.sleep(0.02)
+    await until(lambda: heard)
     assert heard[0].endswith(topic(key))
     assert all(len(text) < 50 and "alice" not in text for text in heard)
 
@@ -161,9 +166,16 @@ async def test_a_notice_tells_nobody_who_has_written(
 async def test_waiting_costs_few_queries(
     make: Callable[[], DatabaseSessionService], postgres: Databases, url: str, key: SessionKey
 ) -> None:
-    """A feed without news asks the database a few times a second, however many processes wait."""
-    service = make()
+    """A feed without news asks the database a few times for each of its waits."""
+    service, waits = make(), list[int]()
     await opened(service, key)
+    read_events = service.read_events
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        waits.append(1)
+        return await read_events(*args, **options)
+
+    service.read_events = counted  # type: ignore[method-assign]
 
     async def committed() -> int:
         await postgres.query(url, "SELECT pg_stat_force_next_flush()")
@@ -175,11 +187,11 @@ async def test_waiting_costs_few_queries(
         return count
 
     reading = asyncio.create_task(_read(service, key, last=2))
-    await asyncio.sleep(1.0)
-    before = await committed()
-    await asyncio.sleep(3.0)
+    await until(lambda: len(waits) > 1)
+    begun, before = len(waits), await committed()
+    await until(lambda: len(waits) >= begun + 6)
     asked = await committed() - before
-    # 2 looks a second, and the statistics of this test; polling every 50 ms makes 60 and more.
-    assert asked < 30
+    # Two for each, and the statistics of this test; polling every 50 ms makes ten and more.
+    assert asked < 4 * (len(waits) - begun) + 6
     await _add(service, key, 1)
     assert await reading == [1, 2]

@@ -1,6 +1,7 @@
 """Whose tables a PostgreSQL database has, and who may change them."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from sqlalchemy import Connection, make_url
 
 from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
-from durable_adk.sql import migrate, schema
+from durable_adk.sql import database as module, migrate, schema
 from tests.support.later_tables import later_tables
 from tests.support.postgres import Databases
+from tests.support.waiting import until
 from tests.unit.sessions.contract import opened
 
 KEY = SessionKey("app", "user", "session")
@@ -101,21 +103,22 @@ async def test_tables_of_a_later_version_are_refused(postgres: Databases) -> Non
     await late.close()
 
 
-async def test_who_upgrades_at_the_same_time_waits(postgres: Databases) -> None:
+async def test_who_upgrades_at_the_same_time_waits(
+    postgres: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However long the first one takes, it finds nothing left to do and does not fail."""
+    monkeypatch.setitem(module._SETTINGS, "lock_timeout", "100ms")
     url = await postgres.make()
     first, second = DatabaseSessionService(url), DatabaseSessionService(url)
     database = first.database
     assert database is not None
-    holding = asyncio.create_task(
-        database._in_loop(lambda _: _hold(database, seconds=3.0))  # longer than a lock may take
-    )
-    while not await _locks(postgres, url, granted=True):
-        await asyncio.sleep(0.05)
+    released = threading.Event()
+    holding = asyncio.create_task(database._in_loop(lambda _: _hold(database, released)))
+    await until(lambda: _locks(postgres, url, granted=True))
     waiting = asyncio.create_task(second.upgrade())
-    while not await _locks(postgres, url, granted=False):
-        assert not waiting.done()
-        await asyncio.sleep(0.05)
+    await until(lambda: _waits_for_long(postgres, url))
+    assert not waiting.done()
+    released.set()
     await holding
     await waiting
     assert (await second.schema()).current
@@ -123,10 +126,16 @@ async def test_who_upgrades_at_the_same_time_waits(postgres: Databases) -> None:
     await second.close()
 
 
-async def _hold(database: object, *, seconds: float) -> None:
+async def _hold(database: object, released: threading.Event) -> None:
     async with database._start().writer.begin() as connection:  # pyright: ignore[reportAttributeAccessIssue]
         await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({migrate._LOCK})")
-        await asyncio.sleep(seconds)
+        await until(released.is_set)
+
+
+async def _waits_for_long(postgres: Databases, url: str) -> bool:
+    """Whether somebody has waited for longer than a lock may take elsewhere."""
+    waiting = "wait_event = 'advisory' AND clock_timestamp() - query_start > interval '1 second'"
+    return bool(await postgres.query(url, f"SELECT 1 FROM pg_stat_activity WHERE {waiting}"))  # noqa: S608 - the test's own
 
 
 async def _locks(postgres: Databases, url: str, *, granted: bool) -> bool:

@@ -44,7 +44,7 @@ async def test_a_user_that_may_make_no_tables_is_told_who_may(guarded: URL) -> N
 
 
 FAULTS = {
-    "statement_timeout": "SELECT set_config('statement_timeout', '100ms', true), pg_sleep(9)",
+    "statement_timeout": "SELECT set_config('statement_timeout', '100ms', true); SELECT pg_sleep(99)",
     "lock_timeout": "SELECT set_config('lock_timeout', '50ms', true); LOCK TABLE held",
     "terminated": "SELECT pg_terminate_backend(pg_backend_pid())",
     "serialization": "DO $$BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END$$",
@@ -64,7 +64,7 @@ async def test_what_passes_is_tried_again_with_the_same_id(
     """1h, D11: in the middle of a commit its outcome is unknown, and the same one goes through."""
     service = DatabaseSessionService(postgres_url)
     await opened(service, key)
-    statements = FAULTS[fault].split("; ") if fault == "lock_timeout" else [FAULTS[fault]]
+    statements = FAULTS[fault].split("; ") if "timeout" in fault else [FAULTS[fault]]
     connection = await asyncpg.connect(postgres_url)
     await connection.execute("CREATE TABLE IF NOT EXISTS held ()")
     save = SqlTables.save_head

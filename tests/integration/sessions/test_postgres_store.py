@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +17,9 @@ from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.postgres import PostgresStore
+from durable_adk.sql import database
 from tests.support.postgres import Databases
+from tests.support.waiting import until
 from tests.unit.sessions.contract import event, log, opened
 
 SHARED = [f"app:{n}" for n in range(20)] + [f"user:{n}" for n in range(20)]
@@ -44,8 +47,14 @@ async def test_nothing_is_under_way_any_more_when_it_is_closed(postgres_url: str
     store = PostgresStore(make_url(postgres_url))
     await store.prepare()
     loop = store.database._start().loop
-    calls = [asyncio.create_task(store.write(_slowly)) for _ in range(3)]
-    await asyncio.sleep(0.2)
+    begun = list[int]()
+
+    def slowly(tables: Any) -> None:
+        begun.append(1)
+        _slowly(tables)
+
+    calls = [asyncio.create_task(store.write(slowly)) for _ in range(3)]
+    await until(lambda: begun)
     for call in calls:
         call.cancel()
     await store.close()
@@ -94,16 +103,20 @@ async def test_only_what_a_commit_touches_is_locked(
         assert await service.read_state(mine) == (3, {"app:a": 0, "app:b": 1, "user:c": 1, "d": 1})
         assert len((await service.list_sessions(app_name=app)).sessions) == 2
         touching = asyncio.create_task(commit(service, mine, "touches", {"app:a": 1}))
-        await asyncio.sleep(0.2)
+        await until(lambda: _waits_for_a_lock(postgres_url))
         assert not touching.done(), "the row is not held, and the test shows nothing"
         await release()
         assert await touching == 4
 
 
 async def test_a_session_that_is_held_keeps_no_reader(
-    service: DatabaseSessionService, postgres_url: str, key: SessionKey
+    service: DatabaseSessionService,
+    postgres_url: str,
+    key: SessionKey,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Readers take no locks, and see what was committed last; a writer gives up in time."""
+    monkeypatch.setitem(database._SETTINGS, "lock_timeout", "500ms")
     await opened(service, key)
     async with _connection(postgres_url) as connection, connection.transaction():
         await connection.execute(
@@ -120,21 +133,32 @@ async def test_a_session_that_is_held_keeps_no_reader(
 
 @pytest.mark.parametrize("how", ["create", "open", "withdraw"])
 async def test_epochs_go_on_over_a_deletion_that_is_under_way(
-    service: DatabaseSessionService, key: SessionKey, monkeypatch: pytest.MonkeyPatch, how: str
+    service: DatabaseSessionService,
+    postgres_url: str,
+    key: SessionKey,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
 ) -> None:
     """I6: whoever creates the session waits for the deletion, and goes on where it has ended."""
     old = await opened(service, key)
-    monkeypatch.setattr(SqlTables, "remove_session", _then_sleeps(SqlTables.remove_session))
-    deleting = asyncio.create_task(service.delete_session(**key._asdict()))
-    await asyncio.sleep(0.3)
-    if how == "create":
-        await service.create_session(**key._asdict())
-    elif how == "open":
-        assert (await opened(service, key, "i2")).epoch > old.epoch + 1
-    else:
-        options = {"lease_owner": "local:1", "create_session": True}
-        await service.withdraw_invocation(key, invocation_id="i2", **options)
-    assert deleting.done()
+    options = {"lease_owner": "local:1", "create_session": True}
+    async with _gate(postgres_url) as gate:
+        waits = gate.after(SqlTables.remove_session)
+        monkeypatch.setattr(SqlTables, "remove_session", waits)
+        deleting = asyncio.create_task(service.delete_session(**key._asdict()))
+        await until(lambda: gate.reached)
+        work: Coroutine[Any, Any, Any] = {
+            "create": lambda: service.create_session(**key._asdict()),
+            "open": lambda: opened(service, key, "i2"),
+            "withdraw": lambda: service.withdraw_invocation(key, invocation_id="i2", **options),
+        }[how]()
+        working = asyncio.create_task(work)
+        await until(lambda: _waits_for_a_lock(postgres_url))
+        assert not working.done()
+    await deleting
+    made = await working
+    if how == "open":
+        assert made.epoch > old.epoch + 1
     assert (await service.read_creation(key)).epoch > old.epoch
     with pytest.raises(LeaseLostError, match="deleted"):
         await commit(service, key, "late", {})
@@ -142,28 +166,60 @@ async def test_epochs_go_on_over_a_deletion_that_is_under_way(
 
 
 async def test_what_was_created_meanwhile_is_not_deleted(
-    service: DatabaseSessionService, key: SessionKey, monkeypatch: pytest.MonkeyPatch
+    service: DatabaseSessionService,
+    postgres_url: str,
+    key: SessionKey,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A session goes with a tombstone or not at all, also if another has deleted it first."""
     head = SqlTables.head
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlTables, "head", _then_sleeps(head))
-        deleting = asyncio.create_task(service.delete_session(**key._asdict()))
-        await asyncio.sleep(0.3)
-        patch.setattr(SqlTables, "head", head)
+    async with _gate(postgres_url) as gate:
+        with monkeypatch.context() as patch:
+            patch.setattr(SqlTables, "head", gate.after(head))
+            deleting = asyncio.create_task(service.delete_session(**key._asdict()))
+            await until(lambda: gate.reached)
         await service.create_session(**key._asdict(), state={"a": 1})
         assert not deleting.done()
-        await deleting
+    await deleting
     assert await service.read_state(key) == (0, {"a": 1})
 
 
-def _then_sleeps(method: Any) -> Any:
-    def both(tables: Any, key: SessionKey) -> Any:
-        result = method(tables, key)
-        _slowly(tables)
-        return result
+@dataclass
+class _Gate:
+    """Holds transactions up that come by."""
 
-    return both
+    number: int = field(default_factory=lambda: uuid4().int % 2**31)
+    reached: list[int] = field(default_factory=list[int])
+
+    def after(self, method: Any) -> Any:
+        """The method, which goes on only when the gate is open."""
+
+        def both(tables: Any, key: SessionKey) -> Any:
+            result = method(tables, key)
+            self.reached.append(1)
+            wait = "WITH gate AS (SELECT pg_advisory_xact_lock_shared(:number)) SELECT 1 FROM gate"
+            tables._connection.execute(text(wait), {"number": self.number})
+            return result
+
+        return both
+
+
+@asynccontextmanager
+async def _gate(url: str) -> AsyncIterator[_Gate]:
+    """A gate that is opened at the end."""
+    made = _Gate()
+    async with _connection(url) as connection:
+        await connection.execute("SELECT pg_advisory_lock($1::bigint)", made.number)
+        yield made
+
+
+async def _waits_for_a_lock(url: str) -> bool:
+    """Whether a transaction of this database waits for another one, and not at a gate."""
+    async with _connection(url) as connection:
+        return await connection.fetchval(
+            "SELECT count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE NOT granted AND locktype <> 'advisory' AND datname = current_database()"
+        )
 
 
 @asynccontextmanager
