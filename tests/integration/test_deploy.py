@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.support.deploy import HOST_ENV, host_environment
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
@@ -69,7 +70,7 @@ def schema_run(folder: Path, answers: str) -> tuple[int, list[str]]:
     given = COMPOSE["services"]["temporal-schema"]["environment"]
     environment = {**given, "SQL_PASSWORD": "abc123", "PATH": f"{folder}:{os.defpath}"}
     script = ["sh", ROOT / "deploy" / "temporal-schema.sh"]
-    done = subprocess.run(script, env=environment, check=False, timeout=60)
+    done = subprocess.run(script, env=environment, check=False, timeout=PATIENCE)
     return done.returncode, (folder / "calls").read_text().splitlines()
 
 

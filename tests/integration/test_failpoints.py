@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from durable_adk import failpoints
+from tests.support.waiting import PATIENCE
 
 STOPS = 60
 """With a signal to the process, the thread went on at one of eight stops."""
@@ -31,7 +32,7 @@ def test_a_stopped_process_is_woken(tmp_path: Path) -> None:
         env=os.environ
         | {failpoints.VARIABLE: "here:stop3s", failpoints.LOG_VARIABLE: str(tmp_path / "log")},
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert process.returncode == 0
     assert (tmp_path / "log").read_text().startswith("here ")
@@ -57,7 +58,7 @@ def test_a_thread_stops_where_it_is(tmp_path: Path) -> None:
                 steps += len(process.stdout.read() or b"")
                 assert steps == count - 1
                 process.send_signal(signal.SIGCONT)
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE) == 0
         finally:
             process.kill()
         steps += len(process.stdout.read())

@@ -10,6 +10,7 @@ import pytest
 
 from durable_adk.code_executors import CodeExecutorError, CodeLimits, ContainerCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, File
+from tests.support.waiting import until
 
 DOCKER = """#!{python}
 import json, os, sys
@@ -136,11 +137,9 @@ async def test_a_container_that_never_ends_is_removed(
 
 async def test_cancellation_removes_the_container(docker: Docker, tmp_path: Path) -> None:
     """A daemon keeps containers whose client was killed, so it is told."""
-    code = f"open({str(tmp_path / 'up')!r}, 'w'); import time; time.sleep(60)"
+    code = f"open({str(tmp_path / 'up')!r}, 'w'); import time; time.sleep(3600)"
     task = asyncio.ensure_future(executor().execute_code(None, CodeExecutionInput(code)))
-    async with asyncio.timeout(10):
-        while not (tmp_path / "up").exists():
-            await asyncio.sleep(0.02)
+    await until((tmp_path / "up").exists)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -15,11 +15,12 @@ from durable_adk.code_executors.code_execution_utils import (
     CodeExecutionResult,
     File,
 )
+from tests.support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
 
 
-async def run(code: str, *files: File, seconds: float = 20, **limits) -> CodeExecutionResult:
+async def run(code: str, *files: File, seconds: float = 600, **limits) -> CodeExecutionResult:
     executor = SubprocessCodeExecutor(
         allow_unsafe=True, timeout_seconds=seconds, limits=CodeLimits(**limits)
     )
@@ -28,9 +29,7 @@ async def run(code: str, *files: File, seconds: float = 20, **limits) -> CodeExe
 
 async def until_gone(pid: int) -> None:
     """Wait for the end of a process; one that nobody reaps has ended too."""
-    async with asyncio.timeout(10):
-        while _lives(pid):
-            await asyncio.sleep(0.02)
+    await until(lambda: not _lives(pid))
 
 
 def _lives(pid: int) -> bool:
@@ -42,10 +41,8 @@ def _lives(pid: int) -> bool:
 
 async def pids(path: Path, count: int) -> list[int]:
     """The ids that the code wrote to a file, once they are there."""
-    async with asyncio.timeout(10):
-        while len(found := written(path)) < count:
-            await asyncio.sleep(0.02)
-    return found
+    await until(lambda: len(written(path)) >= count)
+    return written(path)
 
 
 def written(path: Path) -> list[int]:
@@ -75,7 +72,7 @@ async def family(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
         "import os, time\n"
         "os.fork()\n"
         f"with open({str(path)!r}, 'a') as file: file.write(f'{{os.getpid()}} ')\n"
-        "time.sleep(60)\n"
+        "time.sleep(3600)\n"
     )
     yield code, path
     for pid in written(path):
@@ -192,16 +189,20 @@ async def test_an_input_file_stays_in_the_folder() -> None:
 async def test_the_end_of_time_ends_the_whole_group(family: tuple[str, Path]) -> None:
     """What the code started does not live on."""
     code, path = family
-    result = await run(code, seconds=1.5)
-    assert "did not finish" in result.stderr
-    for pid in await pids(path, 2):
+    seconds = 1.0
+    while len(written(path)) < 2:  # else the end came before both had begun
+        path.unlink(missing_ok=True)
+        result = await run(code, seconds=seconds)
+        assert "did not finish" in result.stderr
+        seconds *= 2
+    for pid in written(path):
         await until_gone(pid)
 
 
 async def test_children_that_are_left_behind_end_with_the_code(family: tuple[str, Path]) -> None:
     """An execution is over when the code is, whoever still holds its output."""
     code, path = family
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         result = await run(f"import os\nif os.fork():\n  os._exit(0)\n{code}")
     assert result.exit_code == 0
     for pid in written(path):
@@ -240,6 +241,4 @@ async def test_the_death_of_the_worker_ends_the_code(
     await worker.wait()
     for pid in found:
         await until_gone(pid)
-    async with asyncio.timeout(10):
-        while names(scratch):
-            await asyncio.sleep(0.02)
+    await until(lambda: not names(scratch))

@@ -2,15 +2,15 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from durable_adk.embedded.process import Process
 from durable_adk.errors import DurableAdkError
+from tests.support.waiting import until
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {}time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {}time.sleep(3600)"
 PARENT = """
 import asyncio, sys
 from pathlib import Path
@@ -36,13 +36,6 @@ def is_alive(pid: int) -> bool:
         return False
     stat = Path(f"/proc/{pid}/stat")
     return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
-
-
-async def until(condition) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 10 s"
-        await asyncio.sleep(0.02)
 
 
 async def until_logged(process: Process, text: str) -> None:
@@ -79,7 +72,7 @@ async def test_terminate_lets_the_child_finish(tmp_path):
     """A child that handles SIGTERM ends in its own way."""
     code = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit('bye')); "
-        "print('up', flush=True); time.sleep(60)"
+        "print('up', flush=True); time.sleep(3600)"
     )
     process = await Process.start(python(code), log=tmp_path / "log")
     await until_logged(process, "up")
@@ -117,7 +110,7 @@ async def test_kill_reaches_what_the_child_started(tmp_path):
 
 async def test_signals_reach_the_child(tmp_path):
     """A signal goes to the child, and to nobody once it has ended."""
-    process = await Process.start(python("import time; time.sleep(60)"), log=tmp_path / "log")
+    process = await Process.start(python("import time; time.sleep(3600)"), log=tmp_path / "log")
     process.send_signal(signal.SIGUSR1)
     assert await process.wait() == 128 + signal.SIGUSR1
     process.send_signal(signal.SIGUSR1)
@@ -127,7 +120,7 @@ async def test_signals_reach_the_child(tmp_path):
 async def test_the_terminal_does_not_reach_the_child(tmp_path):
     """A child is in a session of its own, so Ctrl-C is for its parent alone."""
     async with await Process.start(
-        python("import time; time.sleep(60)"), log=tmp_path / "log"
+        python("import time; time.sleep(3600)"), log=tmp_path / "log"
     ) as process:
         assert os.getsid(process.pid) != os.getsid(0)
     assert process.returncode == 128 + signal.SIGTERM

@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 from durable_adk.partials import PostgresPartials
 from durable_adk.sql.database import PostgresDatabase
 from tests.support.chunks import INVOCATION, KEY, chunk
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PUBLISH = """
@@ -45,8 +46,8 @@ async def test_another_process_is_heard(database: PostgresDatabase, postgres_url
     async with PostgresPartials(database).subscribe(KEY, INVOCATION) as viewer:
         command = [sys.executable, "-c", PUBLISH, postgres_url]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        await asyncio.to_thread(subprocess.run, command, check=True, env=env, timeout=60)
-        async with asyncio.timeout(30):
+        await asyncio.to_thread(subprocess.run, command, check=True, env=env, timeout=PATIENCE)
+        async with asyncio.timeout(PATIENCE):
             heard = [await viewer.get() for _ in range(4)]
     texts = [one.event.text for one in heard]
     assert [one.index for one in heard] == [0, 1, 2, 4]
@@ -64,7 +65,7 @@ async def test_only_who_watches_an_invocation_hears_of_it(
         channel.subscribe(stranger, INVOCATION) as one,
         channel.subscribe(KEY, "e-2") as two,
         channel.subscribe(KEY, INVOCATION) as viewer,
-        asyncio.timeout(30),
+        asyncio.timeout(PATIENCE),
     ):
         PostgresPartials(other).publish(chunk("a"))
         assert await viewer.get() == chunk("a")

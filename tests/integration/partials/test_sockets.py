@@ -1,10 +1,8 @@
 """Partial events between processes."""
 
 import asyncio
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from durable_adk.embedded.process import Process
 from durable_adk.partials import SocketPartials
 from tests.support.chunks import INVOCATION, KEY
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,13 +42,9 @@ async def test_chunks_cross_to_another_process(channel, temp):
             env={"TMPDIR": str(temp)},
             cwd=ROOT,
         ),
-        asyncio.timeout(30),
+        asyncio.timeout(PATIENCE),
     ):
-        delays = []
         for index in range(100):
             partial = await first.get()
-            delays.append((time.monotonic_ns() - int(partial.event.text)) / 1e6)
             assert partial.index == index
             assert await second.get() == partial
-    print(f"\ndelay between processes: p50 {statistics.median(delays):.2f} ms")  # noqa: T201 - a measurement
-    assert statistics.median(delays) < 100  # aim: 5; the machine may be busy

@@ -44,7 +44,7 @@ async def test_a_user_that_may_make_no_tables_is_told_who_may(guarded: URL) -> N
 
 
 FAULTS = {
-    "statement_timeout": "SELECT set_config('statement_timeout', '100ms', true); SELECT pg_sleep(99)",
+    "statement_timeout": "SET LOCAL statement_timeout = '100ms'; SELECT pg_sleep(99)",
     "lock_timeout": "SELECT set_config('lock_timeout', '50ms', true); LOCK TABLE held",
     "terminated": "SELECT pg_terminate_backend(pg_backend_pid())",
     "serialization": "DO $$BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END$$",

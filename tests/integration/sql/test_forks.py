@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 SCRIPT = """
 import asyncio, os, sys, warnings
 from durable_adk.errors import InvalidRequestError
@@ -34,7 +36,7 @@ print(asyncio.run(use(made)))
 def lines(kind: str, place: object) -> list[str]:
     """What the parent, the child and the parent again print."""
     command = [sys.executable, "-c", SCRIPT, kind, str(place)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

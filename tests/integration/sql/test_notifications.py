@@ -1,7 +1,7 @@
 """That notices do not arrive is told once, with the remedy, and that they arrive again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from durable_adk.sql import notifications
 from durable_adk.sql.database import PostgresDatabase
 from durable_adk.sql.notifications import Listener, Notifications
 from tests.support.postgres import HAS_POSTGRES
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs a PostgreSQL")
 
@@ -79,13 +80,6 @@ async def used(way: Way) -> AsyncIterator[Notifications]:
         await made.close()
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_connection_that_never_comes_is_told_once(
     way: Way, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,17 +103,22 @@ async def test_a_connection_that_never_comes_is_told_once(
     assert len(caplog.records) == 2
 
 
-async def test_a_short_interruption_is_not_told(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_short_interruption_is_not_told(
+    way: Way, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A database that restarts is told of by who waits for it."""
+    monkeypatch.setattr(notifications, "_TOLERATED", 10 * PATIENCE)
+    monkeypatch.setattr(notifications, "_ARRIVAL", 10 * PATIENCE)
     caplog.set_level("INFO")
     way.blocked = True
     async with used(way) as made:
         await until(lambda: way.attempts > 2)
+        assert made._arrival._since is not None
         way.blocked = False
         ready = Listener(channel="other", heard=lambda _, _text: None)
         made.listen(ready)
         await asyncio.wrap_future(ready.ready)
-        await asyncio.sleep(0.5)
+        await until(lambda: made._arrival._since is None)  # it has found that notices arrive
     assert caplog.records == []
 
 
@@ -127,19 +126,22 @@ async def test_a_pooler_that_lets_another_listen_is_told_with_the_remedy(
     way: Way, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I23: LISTEN is no error there, and nothing arrives; what is sent is sent all the same."""
-    monkeypatch.setattr(notifications, "_ARRIVAL", 0.5)
+    monkeypatch.setattr(notifications, "_ARRIVAL", 10 * PATIENCE)
     caplog.set_level("INFO")
     heard: list[str] = []
     async with used(Way(way.database.url.render_as_string(hide_password=False))) as direct:
         news = Listener(channel="news", heard=lambda _, text: heard.append(text))
         direct.listen(news)
         await asyncio.wrap_future(news.ready)
+        await until(lambda: direct._probing is not None and direct._probing.done())
+        monkeypatch.setattr(notifications, "_ARRIVAL", 0.5)
         way.pooled = True
         async with used(way) as pooled:
             await until(lambda: "notices.lost" in caplog.text)
             pooled.send("news", "hello")
             await until(lambda: heard == ["hello"])
-            await asyncio.sleep(1.0)
+            probed = way.attempts
+            await until(lambda: way.attempts > probed + 2)
             (record,) = [one for one in caplog.records if one.getMessage() == "notices.lost"]
             assert "transaction mode" in vars(record)["remedy"]
             assert "DURABLE_ADK_STORE" in vars(record)["remedy"]
@@ -149,12 +151,13 @@ async def test_a_pooler_that_lets_another_listen_is_told_with_the_remedy(
             await until(lambda: "notices.arrive" in caplog.text)
 
 
-async def test_closing_waits_for_no_probe(way: Way) -> None:
+async def test_closing_waits_for_no_probe(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process ends at once, whatever it was just finding out."""
+    monkeypatch.setattr(notifications, "_ARRIVAL", 10 * PATIENCE)
     way.pooled = True
     async with used(way) as made:
         await until(lambda: way.attempts > 1)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE):
             await made.close()
     left = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
     assert [one for one in left if "notices" in repr(one)] == []

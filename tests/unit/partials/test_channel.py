@@ -221,8 +221,9 @@ async def test_who_comes_late_gets_all_so_far(channel):
         assert await shown(early, 150) == sent[:150]
         async with channel.subscribe(KEY, INVOCATION) as late:
             for number in range(150, 200):
+                before = len(late._arrived)
                 channel.publish(sent[number], sent[:number])
-                await asyncio.sleep(0)
+                await until(lambda before=before: len(late._arrived) > before)
             assert await shown(late, 200) == sent
 
 
