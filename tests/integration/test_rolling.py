@@ -291,11 +291,12 @@ async def test_what_was_slept_is_not_slept_again(
     make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D10: a body that is brought back goes past its waits: ten runs sleep once."""
-    sleep, slept = asyncio.sleep, []
+    slept: list[float] = []
+    ours = asyncio.sleep
 
     async def sleep_at_once(delay: float, result: Any = None) -> Any:
         slept.append(delay)
-        return await sleep(0 if delay == LONG else delay, result)
+        return await ours(0 if delay == LONG else delay, result)
 
     monkeypatch.setattr(asyncio, "sleep", sleep_at_once)
     runner = await make_runner(Waiting(name="w", sub_agents=[worker_agent(steps=10)]))

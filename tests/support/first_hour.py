@@ -61,7 +61,8 @@ class Terminal:
         """Wait until what it shows is so."""
         deadline = time.monotonic() + seconds
         while not seen(self.text()):
-            assert time.monotonic() < deadline, f"waited in vain, on:\n{self.text()}"
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited in vain, on:\n{self.text()}")
             if select.select([self._ours], [], [], 0.1)[0]:
                 self._stream.feed(os.read(self._ours, 65536))
 
