@@ -55,7 +55,7 @@ FIRST = (
 REPLAYED = 3
 """A run replays at its end what one in so many tests began: all take a twelfth of its CPU time."""
 REPLAYING = 900.0
-"""Seconds for them; two minutes are too few on a busy machine."""
+"""Seconds for them."""
 
 BLOCKED = 20.0
 """Seconds after which a workflow of a test's process is taken for blocked."""

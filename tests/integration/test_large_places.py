@@ -89,7 +89,6 @@ class Body(BaseAgent):
             yield event
 
 
-@pytest.mark.timeout(600)
 async def test_a_run_that_could_not_end_ends_when_its_state_has_become_small(
     make_runner: MakeRunner, client: Client, rolls: list[bool]
 ) -> None:

@@ -60,7 +60,6 @@ class Reading(SqliteSessionService):
         return found
 
 
-@pytest.mark.timeout(300)
 async def test_a_session_of_20000_events_keeps_answering(tmp_path: Path) -> None:
     """D10: the model is shown all of it, or what it wants; the turns are stored behind.
 

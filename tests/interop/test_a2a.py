@@ -18,9 +18,9 @@ from durable_adk.wire.messages import InvocationRequest
 from tests.support.http_server import Place, placed
 from tests.support.required import ROOT, interpreter
 from tests.support.streams import StreamingModel
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.thorough
 CARD = "/a2a/app/.well-known/agent-card.json"
 
 
@@ -81,7 +81,7 @@ async def test_a_killed_worker_asks_the_remote_agent_once(elsewhere, tmp_path):
     queue, file = uuid.uuid4().hex, tmp_path / "here.db"
     here = SqliteSessionService(file)
     services = ServerServices(session_service=here, client=client, task_queue=lambda _: queue)
-    async with placed(client, tmp_path, agent) as place, asyncio.timeout(100):
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(4 * PATIENCE):
         http = await place.server()
         arguments = (f"{http.base_url}{CARD}", server.address, str(file), queue)
         request = InvocationRequest(app="here", user="u", session="s", message="one").checked()

@@ -15,11 +15,11 @@ OBJECTS = {"SCENARIOS_OF_GOOGLE_ADK": "1"}
 
 @pytest.mark.thorough
 @pytest.mark.sampled(3)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_conversations_with_google_adks_objects_survive_kills() -> None:
     """In process, on Temporal and with the worker killed after an event: the same comes of them."""
     quick = "(temporal or in_process) and custom or killed"
-    run_tests("tests/scenarios", "-m", "not thorough", "-k", quick, timeout=280, **OBJECTS)
+    run_tests("tests/scenarios", "-m", "not thorough", "-k", quick, timeout=1180, **OBJECTS)
 
 
 @pytest.mark.thorough

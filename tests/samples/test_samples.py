@@ -147,7 +147,7 @@ async def run_there(folder: Path, name: str, more: dict[str, str]) -> list[Event
             cwd=folder,
             env=Terminal(folder).env | env | more,
             stdin=lines(TALKS[name], here=False),
-            timeout=100,
+            timeout=300,
         )
     assert done.returncode == 0, done.stderr
     return events(done.stdout)
@@ -162,7 +162,7 @@ async def google(folder: Path, command: list[Any], env: dict[str, str]) -> str:
         env=Terminal(folder).env | {"PYTHONPATH": ""} | env,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -235,7 +235,7 @@ async def test_a_program_prints_here_what_it_prints_there(
             env=terminal.env | env,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
         )
         theirs = await google(original, [interpreter("adk"), "-m", module], env)
     assert ours.stdout == theirs, ours.stderr

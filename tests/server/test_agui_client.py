@@ -19,7 +19,6 @@ from tests.support.waiting import PATIENCE
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.sampled(3),
-    pytest.mark.timeout(600),
     pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm"),
 ]
 __all__ = ["terminal"]
