@@ -86,7 +86,7 @@ async def ask(
     )
     step = ModelStep(
         key=KEY, invocation_id="e-1", revision=1, run_start=1, agent="a", event_id="e-1.1",
-        attempt_timeout=10, run_config=config,
+        attempt_timeout=60, run_config=config,
     )  # fmt: skip
     return await effects.perform(step, EffectAttempt(number=attempt))
 
