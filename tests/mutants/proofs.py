@@ -30,7 +30,7 @@ from tests.unit.flows import test_runtime
 from tests.unit.sessions import test_contract_creation, test_contract_queue
 
 Check = Callable[[], str]
-PATIENCE = 60.0
+PATIENCE = 100.0
 """Seconds for one test."""
 
 
