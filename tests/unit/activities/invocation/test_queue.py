@@ -121,9 +121,11 @@ async def test_who_is_not_next_waits_elsewhere(monkeypatch: pytest.MonkeyPatch) 
     attempts = Attempts(max_in_place=1)
     attempts.ahead = IN_PLACE_TICKETS
     await attempts.begin()
-    async with asyncio.timeout(PATIENCE):
-        with pytest.raises(SessionBusyError):
-            await attempts.attempt()
+    run = asyncio.create_task(attempts.attempt())
+    await until(lambda: run.done() or attempts.in_place._count)
+    assert run.done(), "it waits here"
+    with pytest.raises(SessionBusyError):
+        await run
 
 
 async def test_a_worker_has_only_so_many_attempts_that_wait(
@@ -135,8 +137,10 @@ async def test_a_worker_has_only_so_many_attempts_that_wait(
     await attempts.begin()
     runs = [asyncio.create_task(attempts.attempt()) for _ in range(2)]
     await until(lambda: attempts.in_place._count == 2)
-    async with asyncio.timeout(PATIENCE):
-        with pytest.raises(SessionBusyError):
-            await attempts.attempt()
+    one_more = asyncio.create_task(attempts.attempt())
+    await until(lambda: one_more.done() or attempts.in_place._count == 3)
+    assert one_more.done(), "it waits here, too"
+    with pytest.raises(SessionBusyError):
+        await one_more
     await attempts.give_back()
     assert {record.status for record in await asyncio.gather(*runs)} == {Status.RUNNING}
