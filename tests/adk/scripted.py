@@ -1,5 +1,6 @@
 """google-adk's side of `ScriptedModel`: the same replies, on google-adk's own `BaseLlm`."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from itertools import pairwise
@@ -14,15 +15,19 @@ class ScriptedModel(BaseLlm):
 
     model: str = "scripted"
     replies: Any = ()
+    delay: float = 0
+    chunk_delay: float = 0
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """Yield the reply of this turn; with `stream`, preceded by its text word by word."""
+        await asyncio.sleep(self.delay)
         reply = self.replies
         reply = reply if callable(reply) else reply[_turn_of(llm_request)]
         response = _as_response(reply, llm_request)
         for chunk in _words(response) if stream else ():
+            await asyncio.sleep(self.chunk_delay)
             yield chunk
         yield response
 
