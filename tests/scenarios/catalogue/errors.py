@@ -115,7 +115,7 @@ def a_failure_ends_a_sequence() -> BaseAgent:
 )
 def a_failing_branch_ends_the_run() -> BaseAgent:
     failing = thinker("failing", lambda _: ValueError("no"))
-    failing.model.delay = 0.5
+    failing.model.delay = 2.0  # the other has spoken by then, also on a slow machine
     return ParallelAgent(name="par", sub_agents=[speaker("a"), failing])
 
 
