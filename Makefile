@@ -45,7 +45,7 @@ demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 PROCESSES ?= 4
 PYTEST = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP) $(ADK) ## Run the tests that a change needs, in some six minutes
+test: $(STAMP) ## Run the tests that a change needs, in less than five minutes
 	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
 
 test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every mode, all histories

@@ -52,6 +52,8 @@ FIRST = (
     "integration",
 )
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
+ELSEWHERE = ("adk", "interop", "samples")
+"""Folders whose tests need google-adk's environment, too: `make test` leaves them to the others."""
 REPLAYED = 3
 """A run replays at its end what one in so many tests began: all take a twelfth of its CPU time."""
 REPLAYING = 900.0
@@ -108,6 +110,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.property)
+        if _is_slow(item):
+            item.add_marker(pytest.mark.thorough)
         callspec = getattr(item, "callspec", None)
         runner = callspec and callspec.params.get("make_runner")
         if runner in ("local", "temporal-uncached"):
@@ -119,6 +123,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     spared = {item for item in items if not _is_taken(item)}
     config.hook.pytest_deselected(items=list(spared))
     items[:] = [item for item in items if item not in spared]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    """Whether its folder says so: `ELSEWHERE`, and stores and commands in processes of their own."""
+    folder, *inner = item.path.relative_to(Path(__file__).parent).parts[:-1]
+    return folder in ELSEWHERE or (folder == "integration" and bool(inner))
 
 
 def _is_taken(item: pytest.Item) -> bool:

@@ -155,7 +155,7 @@ async def test_who_waits_is_shown_with_the_time_and_the_agent(
     now = await shown(started.workflow)
     assert now["DurableAdkStatus"] == "running"
     assert {"DurableAdkAgent", "DurableAdkWaitingSince"}.isdisjoint(now)
-    assert await upserts(started.workflow) == 3  # one is Temporal's own, of the patch
+    assert await upserts(started.workflow) == 2
 
 
 async def test_personal_ids_can_be_left_out(
@@ -230,7 +230,6 @@ async def test_people_see_where_it_stands_and_no_content(marked: Client, task_qu
     ]
     assert _summaries(events, "marker_recorded_event_attributes") == [
         *('"desk"', '"clerk"', '"clerk"', '"epoch 1"'),
-        "",  # of the patch that shows where the invocation stands
         '"adk_request_confirmation"',
     ]
 

@@ -118,21 +118,32 @@ async def test_a_message_is_cancelled_or_heard_and_its_sender_knows_which(
         pytest.fail("It was heard, and its sender was told that it was cancelled.")
 
 
+def gate_for_each(first: str, second: str) -> LlmAgent:
+    """Waits at a gate in its first invocation, and at another one in its second."""
+
+    def reply(request: LlmRequest) -> types.Content | str:
+        done = sum(1 for c in request.contents for p in c.parts if p.function_response)
+        said = [p.text for c in request.contents if c.role == "user" for p in c.parts if p.text]
+        gates = [first, second] if said[-1] == "three" else [first]
+        return call("gate", who=gates[done]) if done < len(gates) else f"heard {said[-1]}"
+
+    return LlmAgent(name="a", model=ScriptedModel(replies=reply), tools=[gate])
+
+
 async def test_a_message_that_was_heard_does_not_wait_when_it_is_sent_again(
     make_runner: MakeRunner,
 ) -> None:
     """I12, I24: also while the session is busy with another one; nothing waits behind it."""
     name, later = uuid.uuid4().hex, uuid.uuid4().hex
-    runner = await make_runner(listener(name))
+    runner = await make_runner(gate_for_each(name, later))
     first, second = await steered(runner, name)
     GATES[name].set()
     await asyncio.gather(first, second)
-    GATES[name].clear()
     third = run(runner, "three", invocation_id=f"t-{later}")
-    await until(lambda: runner.session_service.active_invocation(KEY))
+    await until_begun(later)
     async with asyncio.timeout(PATIENCE):
         again = await run(runner, "two", invocation_id=f"s-{name}")
     assert again[-1] == "a text heard two"
-    GATES[name].set()
+    GATES[later].set()
     await third
     assert await runner.session_service.waiting(SessionKey("app", "u", "s")) == []

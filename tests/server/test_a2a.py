@@ -62,6 +62,8 @@ from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 BOB = "00112233445566778899aabbccddeeff"
 PAID: list[int] = []
 

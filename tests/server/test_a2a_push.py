@@ -39,6 +39,8 @@ from tests.support.scripts import call
 from tests.support.streams import StreamingModel
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 HOSTS = ["127.0.0.1"]
 CANARY = "canary-of-the-token"
 PASSWORD = "canary-of-the-credentials"  # noqa: S105 - of this test

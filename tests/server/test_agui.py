@@ -32,6 +32,8 @@ from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 PATH = "/agui/app"
 

@@ -34,6 +34,8 @@ from durable_adk.sessions.sql import polling, postgres as store
 from tests.support.postgres import HAS_POSTGRES
 from tests.support.waiting import PATIENCE, stays, until
 
+pytestmark = pytest.mark.thorough
+
 KEY = SessionKey("idle-streams", "u", "s")
 NEVER = 1000.0
 STREAMS = 200
