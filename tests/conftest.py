@@ -126,7 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_slow(item: pytest.Item) -> bool:
-    """Whether its folder says so: `ELSEWHERE`, and stores and commands in processes of their own."""
+    """Whether its folder says so: `ELSEWHERE`, and stores and commands in their own processes."""
     folder, *inner = item.path.relative_to(Path(__file__).parent).parts[:-1]
     return folder in ELSEWHERE or (folder == "integration" and bool(inner))
 

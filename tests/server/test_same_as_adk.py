@@ -17,6 +17,8 @@ from tests.support.http_server import USERS, items, message, placed
 from tests.support.required import ROOT, interpreter
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.thorough
+
 MASKED = {
     *("id", "invocationId", "timestamp", "lastUpdateTime", "createTime", "canonicalUri"),
     *("error_details", "version", "language_version"),
