@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.thorough
+
 WITHOUT = """
 import sys
 for name in ("cryptography", "mcp", "obstore", "redis", "standardwebhooks", "starlette", "uvicorn"):

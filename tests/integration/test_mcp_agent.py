@@ -14,6 +14,8 @@ from tests.conftest import MakeRunner
 from tests.support.scripts import call, calls, gist, send
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 STUB = Path(__file__).parents[1] / "stubs" / "mcp_stub.py"
 
 

@@ -31,6 +31,8 @@ from tests.stubs.gemini_stub import GeminiStub
 from tests.support.scripts import USER, call, gist, send
 from tests.support.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.thorough
+
 SOON = 3.0  # seconds within which it is said
 QUOTA = {
     "status": 429,

@@ -30,6 +30,8 @@ from tests.support import stuck_app, stuck_body
 from tests.support.commands import PROGRAM, Terminal
 from tests.support.waiting import PATIENCE, forever, until
 
+pytestmark = pytest.mark.thorough
+
 HUNG = 70
 """More than the threads that all steps of a worker once had together."""
 

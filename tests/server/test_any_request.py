@@ -20,7 +20,7 @@ QUICK = settings(
     suppress_health_check=list(HealthCheck),
     database=None,
 )
-pytestmark = pytest.mark.property
+pytestmark = [pytest.mark.property, pytest.mark.thorough]
 STREAMS = ("/changes", "/events", "/run_sse")
 """Ends of the paths whose responses may have no end."""
 

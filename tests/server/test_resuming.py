@@ -24,6 +24,8 @@ from tests.support.scripts import call
 from tests.support.streams import StreamingModel
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.thorough
+
 
 def add(a: int, b: int) -> int:
     """Add numbers."""
