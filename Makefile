@@ -75,6 +75,7 @@ bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.turn
 	$(BIN)/python -m benchmarks.streaming
 	$(BIN)/python -m benchmarks.takeover
+	$(BIN)/python -m benchmarks.reaction
 	$(BIN)/python -m benchmarks.neighbour
 	$(BIN)/python -m benchmarks.http_server
 
