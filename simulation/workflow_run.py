@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
-from temporalio.bridge.proto.workflow_activation import NotifyHasPatch, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
 from simulation.attempts import Scheduled
@@ -115,12 +115,10 @@ class WorkflowRun:
             first_run_id=self.first_run_id,
         )
         cached.flags = self.flags
-        patched = self._patches()
         for number, task in enumerate(self.history):
             for past in task.activations:
-                jobs, patched = patched + past.jobs, []
                 commands = cached.activate(
-                    jobs, now=past.now, replaying=True, suggested=self._suggested(number)
+                    past.jobs, now=past.now, replaying=True, suggested=self._suggested(number)
                 )
                 if commands != past.commands:
                     raise NonDeterminismError(
@@ -163,15 +161,6 @@ class WorkflowRun:
             raise NonDeterminismError("There is no task to record.")
         self.history.append(task)
         return task
-
-    def _patches(self) -> list[WorkflowActivationJob]:
-        """What the markers in the history say of the version that wrote it."""
-        commands = [command for task in self.history for command in task.commands]
-        markers = [c.set_patch_marker for c in commands if c.HasField("set_patch_marker")]
-        return [
-            WorkflowActivationJob(notify_has_patch=NotifyHasPatch(patch_id=marker.patch_id))
-            for marker in markers
-        ]
 
     def _suggested(self, task: int) -> bool:
         return self.roll_over_after is not None and task >= self.roll_over_after

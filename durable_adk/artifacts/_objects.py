@@ -238,7 +238,7 @@ def _by_name(entries: Iterable[StoredObject]) -> list[_Name]:
     found: defaultdict[str, list[StoredObject]] = defaultdict(list)
     for entry in entries:
         folder, number, _ = entry.path.rsplit("/", 2)
-        if number.isdecimal():  # else of a file manager, or of an earlier layout
+        if number.isdecimal():  # else of a file manager
             found[folder].append(entry)
     return [_sorted(folder, listed) for folder, listed in found.items()]
 

@@ -53,7 +53,7 @@ class PendingCall(JsonModel):
     """When the loop decides in place of the user, in seconds since the epoch; None: never."""
     on_deadline: OnDeadline | None = None
     """What it decides: ``approve`` or ``reject`` for a confirmation, ``tell`` (the model) for other
-    calls, ``fail`` for any; None: there is no deadline."""
+    calls, ``fail`` for any; None: there is no deadline, or it was noted without a policy."""
 
 
 class CallStatus(Enum):
@@ -197,13 +197,14 @@ def _deadline(
     limits: dict[str, float] = noted.get(DEADLINES) or {}
     if call_id not in limits:
         return None, None
-    policies: dict[str, OnDeadline] = noted[ON_DEADLINE]
-    return event.timestamp + limits[call_id], _decision(policies[call_id], kind)
+    policies: dict[str, OnDeadline] = noted.get(ON_DEADLINE) or {}
+    # Code of users may write such a note without the policies.
+    return event.timestamp + limits[call_id], _decision(policies.get(call_id), kind)
 
 
-def _decision(policy: OnDeadline, kind: str) -> OnDeadline:
+def _decision(policy: OnDeadline | None, kind: str) -> OnDeadline | None:
     """Return what a tool's policy comes to for a kind of call, as the loop decides it."""
-    if policy == "fail":
+    if policy is None or policy == "fail":
         return policy
     if kind != "confirmation":
         return "tell"

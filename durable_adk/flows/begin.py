@@ -9,6 +9,7 @@ from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     DurableAdkError,
     InvocationCancelledError,
+    NewerReleaseError,
     RunError,
     SessionBusyError,
     TransientError,
@@ -25,7 +26,7 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.checkpoint import Checkpoint, Cursor, ReadCheckpointStep, unpacked
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
-from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
+from durable_adk.wire.steps import LOOP_RULES, UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ async def begin(
     key = key._replace(session_id=request.session or opened.record.invocation_id)  # as recorded
     if opened.ending is not None:
         return Ended(key, opened.ending)
+    _require_known(opened)
     state = LoopState(
         runtime=runtime,
         checkpoint=_first_checkpoint(runtime, request, opened, opened.record),
@@ -181,6 +183,7 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
         )
         await uninterrupted(runtime.perform(step))
         raise
+    _require_known(checkpoint.opened)
     runtime.inbox.restore(checkpoint.pending)
     state = LoopState(
         runtime=runtime,
@@ -192,6 +195,19 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
         past=past,
     )
     return Invocation(state, cancelled=runtime.cancelled())
+
+
+def _require_known(opened: Opened) -> None:
+    """Leave an invocation to the workers that know the rules by which it began.
+
+    Raises:
+        NewerReleaseError: A newer release has opened it.
+    """
+    if opened.rules > LOOP_RULES:
+        raise NewerReleaseError(
+            f"The invocation began with version {opened.rules} of the loop's rules, and this "
+            f"release knows up to {LOOP_RULES}: start the newer release's workers again."
+        )
 
 
 async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, bool]:

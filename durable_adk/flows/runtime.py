@@ -82,8 +82,8 @@ class Inbox:
     def _compare(self, answer: InvocationAnswer) -> None:
         """Note at once, before anybody asks, when a second answer of an id says something else."""
         name = answer.answer_id
-        if name is None:
-            return
+        if name is None or (name in self.outcomes and name not in self.state.digests):
+            return  # an answer without an id has got this name, and its sender asks for none
         first = self.state.digests.setdefault(name, answer.digest())
         self.know({name: first}, answer.digest())
 
@@ -141,6 +141,13 @@ class Inbox:
             self.take(name)
         elif name not in self._disputed or name not in self.outcomes:
             self.outcomes[name] = storable(reason, MAX_REASON)
+
+    def refuse_malformed(self, answer_id: str | None, reason: str) -> None:
+        """Note that what was sent cannot be read; an answer of its id is decided by itself."""
+        if answer_id in self.state.digests and answer_id not in self.outcomes:
+            self._disputed.add(answer_id)
+        else:
+            self.refuse(answer_id, reason)
 
     def wake(self) -> None:
         """Make `get` return None: something else has changed."""

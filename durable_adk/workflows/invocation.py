@@ -67,7 +67,7 @@ class InvocationWorkflow:
                 self._continue_if_full()
         except DurableAdkError as error:
             # A signal has no caller, and raising here would end the invocation.
-            self._inbox.refuse(_answer_id(raw), error.message)
+            self._inbox.refuse_malformed(_answer_id(raw), error.message)
             self._continue_if_full()
 
     @workflow.update(name="answer", unfinished_policy=HandlerUnfinishedPolicy.ABANDON)

@@ -1,25 +1,36 @@
 """What later releases have to understand: the shapes of payloads and tables, and names."""
 
+import hashlib
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel
-from sqlalchemy import Table
+from pydantic.fields import FieldInfo
+from sqlalchemy import Table, UniqueConstraint
 from temporalio import workflow
 
 from durable_adk.activities import attempt
 from durable_adk.activities.commit import notes
 from durable_adk.activities.effects import EFFECTS
 from durable_adk.activities.invocation import take_over
+from durable_adk.artifacts._record import Record
 from durable_adk.attempt_history import AttemptHistory
+from durable_adk.conversation.pending_request import PendingRequest
 from durable_adk.errors import CLASSES
+from durable_adk.errors.user_error import UserError
+from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.sessions import records
+from durable_adk.sessions.call_attempt import CallAttempt
+from durable_adk.sql import migrations
 from durable_adk.sql.schema import METADATA, POSTGRES_METADATA
 from durable_adk.wire import agent_stack, checkpoint, messages
+from durable_adk.wire.answer_token import AnswerToken
 from durable_adk.wire.search_attributes import MARKS
+from durable_adk.wire.webhook import PushConfig
 from durable_adk.workflows.deliver_webhook import DELIVER_WEBHOOK
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
 from durable_adk.workflows.session_reads import MODEL_REQUESTS, SESSION_EVENTS
@@ -28,13 +39,16 @@ Shapes: TypeAlias = dict[str, Any]
 """By kind: names, or what is behind each name."""
 
 ROOTS = (
-    *(AttemptHistory, PartialEvent, checkpoint.Checkpoint, checkpoint.Cursor),
+    *(AttemptHistory, PartialEvent, UserError, checkpoint.Checkpoint, checkpoint.Cursor),
+    *(AnswerToken, CallAttempt, MemoryEntry, PendingRequest, PushConfig, Record),
+    *(notes.ReceivedResponse, notes.ReceivedResult),
     *(messages.InvocationRequest, messages.InvocationAnswer, messages.InvocationResult),
     *(records.InvocationRecord, records.Ticket),
     *agent_stack.StackPosition.__subclasses__(),
 )
 """Values that cross processes or are stored, beside the steps and results of activities."""
 
+MIGRATIONS = Path(migrations.__file__).parent / "versions"
 WORKFLOWS = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
 NOTES = {
     *(notes.ANSWER, notes.BEGUN, notes.RESULT, notes.OUTCOME),
@@ -52,9 +66,7 @@ def shapes() -> Shapes:
     tables = {**METADATA.tables, **POSTGRES_METADATA.tables}
     return {
         "activities": sorted(row.name for row in EFFECTS),
-        "workflows": sorted(
-            [str(definition.name), SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK]
-        ),
+        "workflows": sorted(WORKFLOWS),
         "signals": sorted(filter(None, definition.signals)),
         "updates": sorted(filter(None, definition.updates)),
         "queries": sorted(filter(None, definition.queries)),
@@ -63,6 +75,7 @@ def shapes() -> Shapes:
         ),
         "errors": sorted(CLASSES),
         "notes": sorted(NOTES),
+        "migrations": [f"{path.name} {_digest(path)}" for path in sorted(MIGRATIONS.glob("v*.py"))],
         "payloads": {name: _payload(found[name]) for name in sorted(found)},
         "tables": {name: _columns(tables[name]) for name in sorted(tables)},
     }
@@ -72,7 +85,7 @@ def incompatible(then: Shapes, now: Shapes) -> Iterator[str]:
     """Say what of a release the code does not understand, or would write so that it fails there.
 
     Names may be added. A payload may get a field that may be left out, and a table a column that
-    may be empty or has a default. Nothing else may change.
+    may be empty or has a default, by a migration of its own. Nothing else may change.
     """
     for kind in then.keys() - {"payloads", "tables"}:
         yield from (f"{kind}: {name} is gone" for name in sorted({*then[kind]} - {*now[kind]}))
@@ -81,8 +94,8 @@ def incompatible(then: Shapes, now: Shapes) -> Iterator[str]:
             if name not in now[kind]:
                 yield f"{kind}: {name} is gone"
             elif isinstance(fields, list):
-                gone = sorted({*fields} - {*now[kind][name]})
-                yield from (f"{name}: the value {value} is gone" for value in gone)
+                differing = sorted({*fields} ^ {*now[kind][name]})
+                yield from (f"{name}: the value {value} is gone or new" for value in differing)
             else:
                 yield from _changed(name, fields, now[kind][name])
 
@@ -93,7 +106,7 @@ def _changed(name: str, then: dict[str, str], now: dict[str, str]) -> Iterator[s
             continue
         if field not in now:
             yield f"{name}.{field} is gone"
-        elif now[field] not in (what, what.removesuffix(REQUIRED)):
+        elif now[field] != what:
             yield f"{name}.{field} was {what!r} and is {now[field]!r}"
     for field in now.keys() - then.keys():
         if now[field].endswith(REQUIRED):
@@ -125,20 +138,30 @@ def _payload(kind: type) -> list[str] | dict[str, str]:
         return sorted(str(member.value) for member in kind)
     assert issubclass(kind, BaseModel)
     return {
-        field.serialization_alias or name: _type(field.annotation, needed=field.is_required())
+        field.serialization_alias or name: _field(field)
         for name, field in sorted(kind.model_fields.items())
     }
 
 
-def _type(annotation: Any, *, needed: bool) -> str:
-    return _text(annotation) + (REQUIRED if needed else "")
+def _field(field: FieldInfo) -> str:
+    """Its type, what checks it, and what it is if it is left out."""
+    checks = "".join(f" {_check(one)}" for one in field.metadata)
+    text = _text(field.annotation) + checks
+    if field.is_required():
+        return text + REQUIRED
+    default = field.get_default(call_default_factory=True, validated_data={})
+    return f"{text} = {default.model_dump() if isinstance(default, BaseModel) else default!r}"
+
+
+def _check(one: Any) -> str:
+    return type(one).__name__ if " at 0x" in repr(one) else repr(one)
 
 
 def _text(annotation: Any) -> str:
     """A type as it is written, without what validates it."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _text(inner[0])
+        return " ".join([_text(inner[0]), *map(_check, inner[1:])])
     if origin in (Union, UnionType):
         return " | ".join(map(_text, inner))
     if origin is Literal:
@@ -163,4 +186,13 @@ def _columns(table: Table) -> dict[str, str]:
         f"{INDEX}{index.name}": ", ".join(column.name for column in index.columns)
         for index in sorted(table.indexes, key=lambda index: str(index.name))
     }
-    return columns | indexes
+    unique = {
+        f"constraint {one.name}": ", ".join(column.name for column in one.columns)
+        for one in sorted(table.constraints, key=lambda one: str(one.name))
+        if isinstance(one, UniqueConstraint)
+    }
+    return columns | indexes | unique
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

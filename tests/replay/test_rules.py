@@ -13,7 +13,7 @@ from temporalio.workflow import NondeterminismError
 
 from durable_adk.activities.invocation import open as opening
 from durable_adk.apps import App
-from durable_adk.flows import event_loop
+from durable_adk.flows import begin, event_loop
 from durable_adk.flows.invocation import Invocation
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
@@ -98,14 +98,21 @@ async def replay(history: WorkflowHistory) -> None:
 async def test_an_open_invocation_keeps_the_rules_that_it_began_with(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I13, F35: only those that open later go by the second version, and each replays."""
+    """I13, F35: only those that open later go by the second version, and each replays.
+
+    A release that knows only the first one leaves them to the newer release's workers.
+    """
     by_first = await place.history()
-    monkeypatch.setattr(opening, "LOOP_RULES", SECOND)
+    for module in (opening, begin):
+        monkeypatch.setattr(module, "LOOP_RULES", SECOND)
     monkeypatch.setattr(event_loop, "_compact", from_second_on)
     by_second = await place.history()
     assert [summaries(by_first), summaries(by_second)] == [0, 1]
     await replay(by_first)
     await replay(by_second)
+    monkeypatch.setattr(begin, "LOOP_RULES", LOOP_RULES)
+    with pytest.raises(Exception, match=f"version {SECOND} of the loop's rules"):
+        await replay(by_second)
 
 
 async def test_a_change_that_does_not_ask_for_the_rules_breaks_open_invocations(

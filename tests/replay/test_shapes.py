@@ -53,14 +53,13 @@ def changed(*path: str, to: Any) -> Shapes:
     "later",
     [
         changed("activities", to=[*NOW["activities"], "rest"]),
-        changed("payloads", "OpenStep", "mood", to="str | None"),
-        changed("payloads", "OpenStep", "eventId", to="str"),
+        changed("payloads", "OpenStep", "mood", to="str | None = None"),
         changed("payloads", "Mood", to={"of": "str, required"}),
-        changed("payloads", "Status", to=[*NOW["payloads"]["Status"], "resting"]),
+        changed("migrations", to=[*NOW["migrations"], "v0002_mood.py 17"]),
         changed("tables", "sessions", "mood", to="TEXT"),
         changed("tables", "sessions", "index sessions_of_user", to="user_id"),
     ],
-    ids=["activity", "field", "optional", "payload", "value", "column", "index"],
+    ids=["activity", "field", "payload", "migration", "column", "index"],
 )
 def test_what_is_added_is_compatible(later: Shapes) -> None:
     """A later release may know more names, and read and write what may be left out."""
@@ -80,7 +79,26 @@ def test_what_is_added_is_compatible(later: Shapes) -> None:
         ),
         (
             changed("payloads", "ModelStep", "model", to="str, required"),
-            "ModelStep.model was 'str | None' and is 'str, required'",
+            "ModelStep.model was 'str | None = None' and is 'str, required'",
+        ),
+        (
+            changed("payloads", "OpenStep", "eventId", to="str = ''"),
+            "OpenStep.eventId was 'str, required' and is \"str = ''\"",
+        ),
+        (
+            changed("payloads", "OpenStep", "prepared", to="bool = True"),
+            "OpenStep.prepared was 'bool = False' and is 'bool = True'",
+        ),
+        (
+            changed("payloads", "InvocationAnswer", "confirmed", to="bool | None = None"),
+            (
+                "InvocationAnswer.confirmed was 'bool Strict(strict=True) | None = None' and is "
+                "'bool | None = None'"
+            ),
+        ),
+        (
+            changed("migrations", to=["v0001_tables.py 17"]),
+            f"migrations: {NOW['migrations'][0]} is gone",
         ),
         (
             changed("payloads", "OpenStep", "mood", to="str, required"),
@@ -88,7 +106,15 @@ def test_what_is_added_is_compatible(later: Shapes) -> None:
         ),
         (
             changed("payloads", "Status", to=["running"]),
-            "Status: the value abandoned is gone",
+            "Status: the value abandoned is gone or new",
+        ),
+        (
+            changed("payloads", "Status", to=[*NOW["payloads"]["Status"], "resting"]),
+            "Status: the value resting is gone or new",
+        ),
+        (
+            changed("tables", "events", "constraint events_event_id", to=None),
+            "events.constraint events_event_id is gone",
         ),
         (changed("tables", "notes", to=None), "tables: notes is gone"),
         (changed("tables", "notes", "body", to=None), "notes.body is gone"),

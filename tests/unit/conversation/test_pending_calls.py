@@ -11,6 +11,7 @@ from durable_adk.conversation.client_requests import (
     decision,
 )
 from durable_adk.conversation.pending_calls import (
+    DEADLINES,
     FINAL_RESPONSES,
     pending_calls,
     with_deadlines,
@@ -209,6 +210,14 @@ def test_a_call_says_what_happens_at_its_deadline():
         with_deadlines(request, {asked: Wait(deadline=60.0, on_deadline=policy)})
         shown.append([call.on_deadline for call in pending_calls([turn, done, request])])
     assert shown == [["tell", "reject"], ["tell", "approve"], ["tell", "fail"]]
+
+
+def test_a_deadline_without_a_policy_hides_no_call():
+    """Code of users may have written the note."""
+    turn = calls("i.1", ("a", "order", {}), long=("a",))
+    turn.custom_metadata = {DEADLINES: {"a": 60.0}}
+    [call] = pending_calls([turn])
+    assert (call.deadline, call.on_deadline) == (turn.timestamp + 60.0, None)
 
 
 def test_ordinary_calls_wait_for_nobody():

@@ -36,6 +36,26 @@ def test_what_a_taken_answer_said_is_known_in_the_next_run() -> None:
     assert following.taken() == {"ticket": YES.digest()}
 
 
+def test_the_name_of_an_unnamed_answer_is_nobodys_id() -> None:
+    """S22: who takes it for an id of their own neither disputes nor lists the answer."""
+    inbox = Inbox()
+    inbox.outcomes["unnamed-1"] = None
+    inbox.put(NO.model_copy(update={"answer_id": "unnamed-1"}))
+    assert inbox.outcomes == {"unnamed-1": None}
+    assert inbox.taken() == {}
+
+
+def test_a_malformed_answer_decides_nothing_for_one_that_is_under_way() -> None:
+    """S22: its sender is told what becomes of it, and not of what another has sent."""
+    inbox = Inbox()
+    inbox.put(YES)
+    inbox.refuse_malformed("ticket", "no JSON")
+    assert not inbox.is_decided(YES)
+    inbox.take("ticket")
+    assert inbox.taken() == {"ticket": YES.digest()}
+    assert "different contents" in (inbox.outcomes["ticket"] or "")
+
+
 def test_a_refused_answer_that_is_sent_again_is_undecided() -> None:
     """D9: nobody is told the old reason meanwhile, and another answer may take the id."""
     inbox = Inbox()
