@@ -117,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if runner in ("local", "temporal-uncached"):
             item.add_marker(pytest.mark.thorough)
         if runner == "temporal-uncached":
-            item.add_marker(pytest.mark.sampled(6))
+            item.add_marker(pytest.mark.sampled(12))
     if any("::" in argument for argument in config.args):
         return  # what is named is taken
     spared = {item for item in items if not _is_taken(item)}

@@ -13,7 +13,7 @@ from tests.adk.google_adk import GoogleAdk
 from tests.adk.play import play
 from tests.support.examples import examples
 
-pytestmark = [pytest.mark.property, pytest.mark.sampled(2), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.property, pytest.mark.sampled(4), pytest.mark.timeout(1200)]
 
 KEYS = st.sampled_from(["k", "user:k", "app:k", "temp:k"])
 WORDS = st.sampled_from(["red", "blue", "green and  white"])

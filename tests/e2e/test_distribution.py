@@ -58,7 +58,7 @@ def test_the_source_distribution_makes_the_same_wheel(built, tmp_path):
     assert names(again) == names(wheel)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.timeout(900)
 def test_the_wheel_runs_the_demo_in_an_empty_environment(built, tmp_path):
     """Without the checkout, dev tools, extras or settings, `durable-adk demo` works.

@@ -36,7 +36,7 @@ def test_the_page_has_all_pictures() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.timeout(900)
 def test_the_pictures_show_what_a_terminal_shows(tmp_path: Path) -> None:
     """Typed again, the commands print the same but for ids and times.

@@ -16,7 +16,7 @@ from tests.adk.test_generated import (
 )
 from tests.support.examples import examples
 
-pytestmark = [pytest.mark.property, pytest.mark.sampled(2), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.property, pytest.mark.sampled(4), pytest.mark.timeout(1200)]
 
 KINDS = {
     "plain": (conversations(), r".*\.error_message"),

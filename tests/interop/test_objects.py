@@ -22,7 +22,7 @@ def test_objects_of_google_adk() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.timeout(1200)
 def test_long_objects_of_google_adk(name: str) -> None:

@@ -14,7 +14,7 @@ OBJECTS = {"SCENARIOS_OF_GOOGLE_ADK": "1"}
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(30)
 @pytest.mark.timeout(1200)
 def test_conversations_with_google_adks_objects_survive_kills() -> None:
     """In process, on Temporal and with the worker killed after an event: the same comes of them."""
@@ -23,7 +23,7 @@ def test_conversations_with_google_adks_objects_survive_kills() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(30)
 @pytest.mark.timeout(1200)
 def test_more_conversations_with_google_adks_objects_survive_kills() -> None:
     """The worker is killed after an event of one in four, and another one goes on.

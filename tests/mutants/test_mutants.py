@@ -20,7 +20,7 @@ def test_every_seeded_bug_can_be_planted() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_is_noticed_by_its_check(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
@@ -31,7 +31,7 @@ def test_a_seeded_bug_is_noticed_by_its_check(
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [name for name, check in CHECKS.items() if check not in WHOLE])
 def test_the_code_as_it_is_passes_the_check(name: str) -> None:
     """What notices a bug is silent without it; tests/simulation holds that for the others."""

@@ -23,7 +23,7 @@ MODES = ("in_process", "temporal", "uncached", "rolled", "killed")
 QUICK = {"in_process": len(SCENARIOS), "temporal": len(SCENARIOS), "killed": 8}
 """How many of each mode's scenarios are part of `make test`."""
 
-SHARES = {"temporal": 2, "uncached": 4, "rolled": 4, "killed": 4}
+SHARES = {"temporal": 4, "uncached": 8, "rolled": 8, "killed": 8}
 """Of how many scenarios a mode plays one; and, killed, those of `make test`."""
 
 

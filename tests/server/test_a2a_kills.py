@@ -33,7 +33,7 @@ from tests.support.receiver import Receiver, receiving
 from tests.support.streams import StreamingModel, a_call
 from tests.support.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(6)]
 PAID: list[int] = []
 
 

@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.thorough,
-    pytest.mark.sampled(3),
+    pytest.mark.sampled(6),
     pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm"),
 ]
 __all__ = ["terminal"]

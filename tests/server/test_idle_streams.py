@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import Mock
 
@@ -63,6 +63,8 @@ class Waits:
     """Counts the readers of stores that wait for a change."""
 
     now: int = 0
+    readers: set[asyncio.Task[Any] | None] = field(default_factory=set)
+    """Those that have waited."""
 
 
 @pytest.fixture
@@ -72,6 +74,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
 
     async def counting(*given: Any, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
         counted.now += 1
+        counted.readers.add(asyncio.current_task())
         try:
             await changed(*given, timeout=timeout)
         finally:
@@ -396,7 +399,7 @@ async def test_idle_streams_run_no_statements(stores, waits):
     feed = SessionFeed(sessions=reader)
     streams = [Stream(feed.session(key)) for key in keys]
     try:
-        await until(lambda: waits.now == STREAMS)
+        await until(lambda: len(waits.readers) == STREAMS)
         with counted() as meanwhile:
             await stays(lambda: len(meanwhile) < 5)  # 25 s for those who wait
         with counted() as of_another:

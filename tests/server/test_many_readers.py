@@ -14,7 +14,7 @@ from tests.support.seeds import dice
 from tests.support.streams import StreamingModel
 from tests.support.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(6)]
 RUNS, STALLED = 50, 20
 WORDS = [f"{number} " for number in range(30)]
 

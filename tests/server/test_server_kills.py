@@ -17,7 +17,7 @@ from tests.support.http_server import Place, Sent, brief, message, placed, read,
 from tests.support.streams import StreamingModel
 from tests.support.waiting import PATIENCE
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(6)]
 WORDS = [f"{number} " for number in range(6)]
 
 

@@ -20,9 +20,9 @@ from tests.support import sampling, seeds
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 6
+SEEDS = 4
 KINDS = ("die", "dropack")
-EVERY = 1 if sampling.ALL else 18
+EVERY = 1 if sampling.ALL else 36
 """Of how many single faults one is tried; `make simulate` tries them all."""
 
 

@@ -24,7 +24,7 @@ from tests.interop.objects.wires import KEY, TOO_LONG, WIRES, Wire, weather_agen
 from tests.stubs.anthropic_stub import SIGNATURE
 from tests.stubs.scripted_server import Cut, ScriptedServer, Thought
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 TEXT = "It rains in Lima and in Quito."
 CALLS = [("weather", {"city": "Lima"}), ("weather", {"city": "Quito"})]
 ATTEMPTS = Limits().model_attempts
