@@ -53,8 +53,8 @@ test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every 
 
 # Beside three others a test may be late. One that fails by itself, too, fails the run; so does what
 # is found in set-up and at the end, such as a history that does not replay (tests/conftest.py).
-test-all: $(STAMP) $(ADK) ## Run all tests
-	$(PYTEST) || { test $$? -eq 1 && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+test-all: $(STAMP) $(ADK) ## Run all tests, with a fifth of the examples of properties
+	$(PYTEST) --hypothesis-profile=quick || { test $$? -eq 1 && $(BIN)/python -m pytest --hypothesis-profile=quick --last-failed --last-failed-no-failures none; }
 
 SECONDS ?= 600
 

@@ -54,6 +54,12 @@ FIRST = (
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
 ELSEWHERE = ("adk", "interop", "samples")
 """Folders whose tests need google-adk's environment, too: `make test` leaves them to the others."""
+SAMPLED = {
+    "adk/test_catalogue.py": 2,
+    "integration/sessions": 3,
+    "interop/test_conversations.py": 4,
+}
+"""Of so many tests of a folder or a file the gate takes one: what they show, others show, too."""
 REPLAYED = 3
 """A run replays at its end what one in so many tests began: all take a twelfth of its CPU time."""
 REPLAYING = 900.0
@@ -116,8 +122,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         runner = callspec and callspec.params.get("make_runner")
         if runner in ("local", "temporal-uncached"):
             item.add_marker(pytest.mark.thorough)
+        if runner == "local":
+            item.add_marker(pytest.mark.sampled(3))
         if runner == "temporal-uncached":
             item.add_marker(pytest.mark.sampled(12))
+        for place, of in SAMPLED.items():
+            if item.path.is_relative_to(Path(__file__).parent / place):
+                item.add_marker(pytest.mark.sampled(of))
     if any("::" in argument for argument in config.args):
         return  # what is named is taken
     spared = {item for item in items if not _is_taken(item)}
