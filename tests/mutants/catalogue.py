@@ -469,7 +469,7 @@ MUTANTS = [
     mutant(
         "a sender's metadata is taken for the runtime's",
         "metadata of the runtime",
-        replaces(request, "_check_metadata", does_nothing),
+        replaces(request, "_check_metadata", ignored),
     ),
     *WAITING,
     *IDENTITY,
