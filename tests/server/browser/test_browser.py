@@ -29,7 +29,7 @@ playwright = module("playwright.async_api")
 if not has_program("chromium"):
     pytest.skip("Chromium is missing", allow_module_level=True)
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(2)]
 MOST = PATIENCE * 1000
 """Milliseconds for which Playwright waits."""
 playwright.expect.set_options(timeout=MOST)
