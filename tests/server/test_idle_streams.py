@@ -399,7 +399,8 @@ async def test_idle_streams_run_no_statements(stores, waits):
     feed = SessionFeed(sessions=reader)
     streams = [Stream(feed.session(key)) for key in keys]
     try:
-        await until(lambda: len(waits.readers) == STREAMS)
+        await until(lambda: len(waits.readers) == STREAMS or any(one.ended for one in streams))
+        assert [one.ended for one in streams if one.ended] == []
         with counted() as meanwhile:
             await stays(lambda: len(meanwhile) < 5)  # 25 s for those who wait
         with counted() as of_another:
