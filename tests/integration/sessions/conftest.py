@@ -6,17 +6,13 @@ from uuid import uuid4
 import pytest
 
 from durable_adk.sessions import DatabaseSessionService, SessionKey
-from durable_adk.sql import database
-from tests.support.waiting import PATIENCE
+from tests.support.postgres import be_patient
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No statement, lock or connection of a slow machine takes too long."""
-    for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
-        monkeypatch.setitem(database._SETTINGS, name, f"{PATIENCE:g}s")
-    for name in ("_CONNECT", "_COMMAND", "_GRACE"):
-        monkeypatch.setattr(database, name, PATIENCE)
+    """The store's own timeouts end no test."""
+    be_patient(monkeypatch)
 
 
 @pytest.fixture
