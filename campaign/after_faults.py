@@ -1,6 +1,6 @@
 """Client actions after the last fault: cancellations, repeated messages, a crowded session.
 
-Under faults nobody can say what a cancellation, or another user's turn, has waited for. Here
+Under faults a cancellation, or another user's turn, may have waited for any of them. Here
 nothing else goes wrong (I15, I22). Everything waits for states: a slow machine takes longer.
 """
 
@@ -51,7 +51,7 @@ QUIET_APP, QUIET_TURNS = "plain", 2
 DEPLOYS, ASKED = 2, 8
 """How often all workers are replaced while so many calls wait to be denied."""
 AGAIN = 6
-"""How often at most, until one of them has come back to a release that asks nobody."""
+"""How often at most, until one of them has come back to a release without approvals."""
 PAUSE = 0.1
 """Seconds between two looks at a state, and between two tries to cancel."""
 QUIET = 60.0
@@ -197,7 +197,7 @@ async def _denied(cluster: Cluster, runners: dict[str, Runner]) -> None:
 
 
 def _was_denied_elsewhere(folder: RunFolder) -> bool:
-    """Whether a call of the calm has been decided on a worker whose release asks nobody."""
+    """Whether a call of the calm was decided on a worker whose release has no approvals."""
     later = {line["pid"] for line in notes(folder.starts) if (line["release"] or 0) > 1}
     return any(
         line["pid"] in later and str(line.get("decided", "")).startswith(f"{DENIED}-{USER}-")
@@ -221,7 +221,7 @@ async def _crowded(cluster: Cluster, runners: dict[str, Runner]) -> None:
             turn = turn._replace(number=next(numbers))
 
     crowding = [asyncio.create_task(send(turn)) for turn in first]
-    # Those that a full queue refuses are told at once: then all have come.
+    # A full queue refuses at once: by then all have come.
     await until(lambda: any(one.done() for one in crowding), PATIENCE)
     await _quiet(quiet, BESIDE)
     over.set()

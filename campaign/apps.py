@@ -57,7 +57,7 @@ SECOND = "Release 2."
 
 
 class Asking(Gemini):
-    """A model that is told which attempt asks it."""
+    """A model whose requests name the attempt that sends them."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

@@ -1,4 +1,4 @@
-"""Waits as long as a run gets on: a slow machine takes longer, and what is stuck is given up."""
+"""Waits while a run makes progress: a slow machine takes longer, a stuck run is given up."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -10,8 +10,7 @@ from harness.journal import note, notes
 LOOK = 0.5
 """Seconds between two looks."""
 MOST = 20
-"""How many times as long as it may stand still a run may take: what gets on for ever is stuck too.
-"""
+"""Maximum duration of a run, as a multiple of how long it may stand still."""
 
 
 @dataclass(frozen=True)

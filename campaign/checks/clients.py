@@ -221,10 +221,10 @@ def cancel(found: Evidence) -> Iterator[Violation]:
 
 
 def _is_zombie(tasks: Tasks, line: Line, end: float, stopped: set[str]) -> bool:
-    """Whether a tool's worker had its task before the end, and nobody waited for it any more.
+    """Whether a tool's worker took its task before the end and was then given up.
 
     The engine has given the task to another worker, as this one had no time to say that it lives,
-    or somebody has terminated the workflow.
+    or the workflow was terminated.
     """
     own = (task for task in tasks.of(line["invocation"]) if task.pid == line["pid"])
     return any(

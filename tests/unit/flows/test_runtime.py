@@ -37,7 +37,7 @@ def test_what_a_taken_answer_said_is_known_in_the_next_run() -> None:
 
 
 def test_the_name_of_an_unnamed_answer_is_nobodys_id() -> None:
-    """S22: who takes it for an id of their own neither disputes nor lists the answer."""
+    """S22: another answer sent under that name neither disputes nor lists the first one."""
     inbox = Inbox()
     inbox.outcomes["unnamed-1"] = None
     inbox.put(NO.model_copy(update={"answer_id": "unnamed-1"}))
@@ -46,7 +46,7 @@ def test_the_name_of_an_unnamed_answer_is_nobodys_id() -> None:
 
 
 def test_a_malformed_answer_decides_nothing_for_one_that_is_under_way() -> None:
-    """S22: its sender is told what becomes of it, and not of what another has sent."""
+    """S22: its sender gets the outcome of that answer, not of the malformed one."""
     inbox = Inbox()
     inbox.put(YES)
     inbox.refuse_malformed("ticket", "no JSON")

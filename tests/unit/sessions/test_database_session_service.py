@@ -217,7 +217,7 @@ async def test_migrations_make_the_schema(service, path):
 
 
 async def test_older_file_is_upgraded(service, path, tmp_path):
-    """What a file of the version before holds goes on as it was, and can then be paused."""
+    """What a file of the version before holds stays as it was, and can then be paused."""
     record = await opened(service)
     await service.close()
     with later_tables(tmp_path):
