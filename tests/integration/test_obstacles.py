@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from google.genai import types
 from pydantic import SecretStr
-from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
@@ -28,6 +26,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.mcp_tool import McpToolset, StreamableHTTPConnectionParams
 from durable_adk.worker import Versioning, WorkerOptions, worker
 from tests.stubs.gemini_stub import GeminiStub
+from tests.support.deploy_places import set_current
 from tests.support.scripts import USER, call, gist, send
 from tests.support.waiting import PATIENCE, until
 
@@ -130,25 +129,9 @@ async def test_versions_without_a_current_one_are_said(
             f"set-current-version --deployment-name {queue} --build-id b1",
         ):
             await asyncio.wait_for(send(runner, invocation_id="e-2"), PATIENCE)
-        await make_current(client, queue, "b1")
+        await set_current(client, queue, "b1")
         async with aclosing(runner.run_async(**USER, invocation_id="e-2")) as events:
             assert [gist(event) async for event in events] == ["a text here"]
-
-
-async def make_current(client: Client, deployment: str, build: str) -> None:
-    """Make a version current, as an operator does."""
-    request = SetWorkerDeploymentCurrentVersionRequest(
-        namespace="default", deployment_name=deployment, build_id=build, identity="test"
-    )
-
-    async def is_made() -> bool:
-        try:
-            await client.workflow_service.set_worker_deployment_current_version(request)
-        except RPCError:  # the server has not heard of its workers yet
-            return False
-        return True
-
-    await until(is_made)
 
 
 @pytest.fixture

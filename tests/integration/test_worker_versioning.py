@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from google.genai import types
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError
 
 from durable_adk import __version__
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
@@ -24,7 +22,7 @@ from durable_adk.settings import Limits, Settings
 from durable_adk.tools import AgentTool
 from durable_adk.worker import Versioning
 from tests.support.commands import EXAMPLE, Terminal
-from tests.support.deploy_places import Place
+from tests.support.deploy_places import Place, set_current
 from tests.support.streams import StreamingModel, a_call
 from tests.support.waiting import stays, until
 
@@ -81,29 +79,6 @@ async def place(own_client: Client, tmp_path: Path) -> AsyncIterator[Place]:
     """A task queue and a store."""
     async with Place.opened(own_client, tmp_path) as place:
         yield place
-
-
-async def set_current(
-    client: Client, deployment: str, build: str, *, workerless: bool = False
-) -> None:
-    """Do what somebody does who deploys, once the new workers are there."""
-    request = SetWorkerDeploymentCurrentVersionRequest(
-        namespace="default",
-        deployment_name=deployment,
-        build_id=build,
-        identity="test",
-        allow_no_pollers=workerless,
-        ignore_missing_task_queues=workerless,
-    )
-
-    async def is_set() -> bool:
-        try:
-            await client.workflow_service.set_worker_deployment_current_version(request)
-        except RPCError:  # the server has not heard of its workers yet
-            return False
-        return True
-
-    await until(is_set)
 
 
 class Deployment:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from google.genai import types
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client, WorkflowFailureError
+from temporalio.service import RPCError
 from temporalio.worker import Replayer
 
 from durable_adk.apps import App
@@ -165,3 +167,33 @@ def replayer() -> Replayer:
         data_converter=data_converter,
         workflow_runner=workflow_runner(sandboxed=False),
     )
+
+
+async def set_current(
+    client: Client, deployment: str, build: str, *, workerless: bool = False
+) -> None:
+    """Make a version of workers current, as an operator does, once the server knows of them.
+
+    Args:
+        client: The client.
+        deployment: The name of the deployment.
+        build: The id of the build.
+        workerless: Whether no worker has to be there.
+    """
+    request = SetWorkerDeploymentCurrentVersionRequest(
+        namespace="default",
+        deployment_name=deployment,
+        build_id=build,
+        identity="test",
+        allow_no_pollers=workerless,
+        ignore_missing_task_queues=workerless,
+    )
+
+    async def is_set() -> bool:
+        try:
+            await client.workflow_service.set_worker_deployment_current_version(request)
+        except RPCError:  # the server knows of none of its workers yet
+            return False
+        return True
+
+    await until(is_set)

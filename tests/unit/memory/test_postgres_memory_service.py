@@ -1,13 +1,10 @@
 """What the memories in PostgreSQL keep when processes share them, or the database is away."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from google.genai import types
 
 from durable_adk.errors import InvalidRequestError, StateValueError, StoreUnavailableError
 from durable_adk.memory import MemoryEntry, PostgresMemoryService
-from tests.support.postgres import Databases
 
 OWNER = {"app_name": "app", "user_id": "user"}
 POISON = ["\x00", "\ud800"]
@@ -23,20 +20,6 @@ async def texts(service: PostgresMemoryService, query: str) -> list[str]:
     """What a query finds."""
     found = await service.search_memory(**OWNER, query=query)
     return [memory.text for memory in found.memories]
-
-
-@pytest.fixture
-async def url(postgres: Databases) -> str:
-    """An empty database."""
-    return await postgres.make()
-
-
-@pytest.fixture
-async def service(url: str) -> AsyncIterator[PostgresMemoryService]:
-    """Its memory."""
-    made = PostgresMemoryService(url)
-    yield made
-    await made.close()
 
 
 async def test_what_postgresql_refuses_never_reaches_it() -> None:

@@ -3,30 +3,21 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 
 import pytest
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.partials import RedisPartials, redis
 from tests.support.chunks import INVOCATION, KEY, chunk
-from tests.support.redis import free_port
+from tests.support.redis import Open, channels, free_port
 from tests.support.waiting import PATIENCE
-
-Open = Callable[[str], RedisPartials]
 
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Open]:
     """Make channels that are closed at the end."""
-    async with AsyncExitStack() as stack:
-
-        def make(url: str) -> RedisPartials:
-            made = RedisPartials(url)
-            stack.push_async_callback(made.close)
-            return made
-
+    async with channels() as make:
         yield make
 
 
