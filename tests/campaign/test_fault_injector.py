@@ -12,9 +12,8 @@ from campaign.run_folder import RunFolder
 from campaign.scale import Size
 from campaign.schedule import HURRY, Fault, Kind
 from harness.journal import notes
-from tests.support.processes import until
 from tests.support.required import module
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 clusters = module("campaign.cluster")
 nemeses = module("campaign.fault_injector")

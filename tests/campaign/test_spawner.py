@@ -10,7 +10,8 @@ import pytest
 
 from campaign.spawner import Spawned
 from durable_adk.embedded.process import Process
-from tests.support.processes import ROOT, until
+from tests.support.processes import ROOT
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 
 from durable_adk.embedded import ServerInfo
 from durable_adk.events import Event
-from tests.support.commands import EXAMPLE, TRIP, Terminal, ledger, until
+from tests.support.commands import EXAMPLE, TRIP, Terminal, ledger
 from tests.support.scripts import gist
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.thorough
 
@@ -63,7 +64,7 @@ def test_run_prints_the_events_and_leaves_nothing_running(terminal):
     assert len(said) == 5
     data = terminal.folder / ".durable-adk"
     assert (data / ".gitignore").read_text() == "*\n"
-    until(lambda: not terminal.processes())
+    until_true(lambda: not terminal.processes())
 
 
 def test_json_is_one_event_a_line(terminal, loud):
@@ -151,10 +152,10 @@ def test_a_reader_that_goes_ends_a_command_in_silence(terminal, command, lines):
 def test_an_interrupted_run_can_be_attached_to(terminal, number, code):
     """Ctrl-C in the middle of a tool loses nothing: the printed command shows all of it."""
     running = terminal.start("run", EXAMPLE, TRIP, DURABLE_ADK_DEMO_SECONDS="600")
-    until(lambda: ledger(terminal.folder) == ["started"])
+    until_true(lambda: ledger(terminal.folder) == ["started"])
     _, stderr = terminal.stop(running, number)
     assert running.returncode == code
-    until(lambda: not terminal.processes())
+    until_true(lambda: not terminal.processes())
     command = stderr.partition("durable-adk attach ")[2].split()
     done = terminal.run("attach", *command, "--json")
     events = [Event.model_validate_json(line) for line in done.stdout.splitlines()]
@@ -192,7 +193,7 @@ def test_a_profile_says_where_temporal_is(terminal, server):
     env = {"TEMPORAL_CONFIG_FILE": "temporal.toml", "TEMPORAL_PROFILE": "ours"}
     queue = ["--task-queue", terminal.folder.name]
     terminal.start("worker", EXAMPLE, *queue, **env)
-    until(lambda: terminal.run("health", *queue, **env).returncode == 0)
+    until_true(lambda: terminal.run("health", *queue, **env).returncode == 0)
     done = terminal.run("run", EXAMPLE, "What is the capital of Peru?", *queue, **env)
     assert "Lima" in done.stdout
     done = terminal.run("erase", "--user", "user", **env)
@@ -217,7 +218,7 @@ def test_a_worker_serves_until_it_is_told_to_stop(terminal, server):
 
 def server_info(terminal: Terminal) -> ServerInfo:
     file = terminal.folder / ".durable-adk" / "server.json"
-    until(file.exists)
+    until_true(file.exists)
     return ServerInfo.model_validate_json(file.read_text())
 
 
@@ -230,13 +231,13 @@ def test_dev_replaces_what_dies(terminal):
     def workers() -> list[str]:
         return STARTED.findall(worker_log.read_text()) if worker_log.exists() else []
 
-    until(workers)
+    until_true(workers)
     for pid in terminal.processes("cli.dev.worker"):
         os.kill(pid, signal.SIGKILL)
-    until(lambda: len(workers()) == 2)
+    until_true(lambda: len(workers()) == 2)
     before = server_info(terminal)
     os.kill(before.pid, signal.SIGKILL)
-    until(lambda: server_info(terminal).pid != before.pid)
+    until_true(lambda: server_info(terminal).pid != before.pid)
     assert server_info(terminal).address == before.address
     done = terminal.run("run", EXAMPLE, "What is the capital of Peru?")
     assert "Lima" in done.stdout
@@ -244,4 +245,4 @@ def test_dev_replaces_what_dies(terminal):
     stdout, _ = terminal.stop(dev)
     assert dev.returncode == 0
     assert "http://127.0.0.1:" in stdout
-    until(lambda: not terminal.processes())
+    until_true(lambda: not terminal.processes())

@@ -15,9 +15,10 @@ import pytest
 
 from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
-from tests.support.commands import Terminal, until
+from tests.support.commands import Terminal
 from tests.support.desk import DESK
 from tests.support.scripts import gist
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.thorough
 
@@ -92,7 +93,7 @@ def test_what_run_prints_can_be_typed(terminal: Terminal) -> None:
     assert done.stdout.splitlines()[0] == '[desk]: refund returned {"refunded": 5}'
     assert refunds(terminal) == ["5"]
     assert terminal.run("pending").stdout == "No calls are waiting for an answer.\n"
-    until(lambda: not terminal.processes())
+    until_true(lambda: not terminal.processes())
 
 
 def test_a_killed_worker_does_not_lose_what_waits(office: Office) -> None:

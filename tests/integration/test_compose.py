@@ -17,11 +17,12 @@ from ruamel.yaml import YAML
 
 from durable_adk.embedded import TemporalServer
 from durable_adk.worker import WorkerOptions
-from tests.support.commands import EXAMPLE, ROOT, Terminal, until
+from tests.support.commands import EXAMPLE, ROOT, Terminal
 from tests.support.deploy import host_environment
 from tests.support.postgres import Databases
 from tests.support.required import module
 from tests.support.s3 import S3
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.thorough
 
@@ -163,7 +164,7 @@ def test_our_services_run_as_they_stand(stack: Stack, tmp_path: Path) -> None:
         worker = terminal.start(*program("worker"), **settings)
         kind, name, *probe = SERVICES["worker"]["healthcheck"]["test"]
         assert (kind, name) == ("CMD", "durable-adk")
-        until(lambda: terminal.run(*probe, **settings).returncode == 0, seconds=60)
+        until_true(lambda: terminal.run(*probe, **settings).returncode == 0)
         asked = terminal.run("run", EXAMPLE, "What is the capital of Peru?", **stack.host())
         assert "Lima" in asked.stdout, asked.stderr
         _, log = terminal.stop(worker, signal.SIGTERM)

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tests.support.commands import Terminal, until
+from tests.support.commands import Terminal
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.thorough
 
@@ -35,4 +36,4 @@ def test_the_demo_shows_a_takeover(terminal, columns):
     assert max(len(line) for line in lines if "://" not in line) <= min(int(columns), 100)
     assert lines[-1] == "durable-adk web examples/capital_agent"
     assert done.stderr == ""
-    until(lambda: not terminal.processes())
+    until_true(lambda: not terminal.processes())

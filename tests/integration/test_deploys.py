@@ -24,9 +24,8 @@ from durable_adk.sessions import SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.deploy_apps import Gate, Version
 from tests.support.deploy_places import AT_ONCE, Place
-from tests.support.processes import until
 from tests.support.scripts import call
-from tests.support.waiting import PATIENCE, forever
+from tests.support.waiting import PATIENCE, forever, until
 
 pytestmark = pytest.mark.thorough
 

@@ -10,7 +10,8 @@ import pytest
 
 from durable_adk.cli.dev.state import DevState
 from durable_adk.events import Event
-from tests.support.commands import Terminal, until
+from tests.support.commands import Terminal
+from tests.support.waiting import until_true
 
 pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
 
@@ -76,14 +77,14 @@ class Dev(Terminal):
         """Start `dev`, and wait until both apps are served."""
         before = self.workers()
         self.dev = self.start("dev", "agents", *options)
-        until(lambda: self.dev.poll() is not None or self.workers() == before + 2)
+        until_true(lambda: self.dev.poll() is not None or self.workers() == before + 2)
         return self
 
     def changed(self, name: str, old: str, new: str) -> None:
         """Change the code of an agent, and wait until it is served."""
         before = self.workers()
         self.code(name).write_text(self.code(name).read_text().replace(old, new))
-        until(lambda: self.workers() == before + 2)
+        until_true(lambda: self.workers() == before + 2)
 
     def ask(self, app: str, message: str, session: str = "s") -> list[Event]:
         """What an app answers, from another process."""
@@ -158,7 +159,7 @@ def test_a_tool_that_runs_is_neither_lost_nor_doubled_by_a_change(dev):
     running = dev.start(
         "run", "weather", "What is the weather in Rome?", "--session", "s", "--json"
     )
-    until((dev.folder / "ledger").exists)
+    until_true((dev.folder / "ledger").exists)
     dev.changed("weather", "sunny", "rainy")
     stdout, stderr = running.communicate(timeout=60)
     events = [Event.model_validate_json(line) for line in stdout.splitlines()]
@@ -179,7 +180,7 @@ def test_code_that_cannot_be_loaded_is_said_and_the_one_before_goes_on(dev):
     assert dev.ask("weather", "What is the weather in Rome?")[-1].text.endswith("sunny in Rome.")
     before = dev.workers()
     dev.code("till").write_text(code.replace("v1", "v3"))
-    until(lambda: dev.workers() == before + 2)
+    until_true(lambda: dev.workers() == before + 2)
     assert "code.not_loaded" not in dev.stop(dev.dev)[1]
 
 
@@ -190,10 +191,10 @@ def test_code_that_waits_while_it_is_imported_is_replaced(dev):
     before = dev.workers()
     begin = "import pathlib, time\npathlib.Path('importing').touch()\ntime.sleep(1000)\n"
     dev.code("till").write_text(begin + code)
-    until((dev.folder / "importing").exists)
+    until_true((dev.folder / "importing").exists)
     assert dev.ask("weather", "What is the weather in Rome?")[-1].text.endswith("sunny in Rome.")
     dev.code("till").write_text(code.replace("v1", "v3"))
-    until(lambda: dev.workers() == before + 2)
+    until_true(lambda: dev.workers() == before + 2)
     dev.stop(dev.dev)
 
 
@@ -223,7 +224,7 @@ def test_two_apps_of_one_name_are_refused(dev):
     assert done.returncode == 1
     assert "AgentDefinitionError" in done.stderr
     assert "rename" in done.stderr
-    until(lambda: not dev.processes())
+    until_true(lambda: not dev.processes())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -232,8 +233,8 @@ def test_nothing_is_left_running(dev, number):
     dev.code("weather").write_text(WEATHER.replace("SECONDS", "3"))
     dev.serve()
     running = dev.start("run", "weather", "What is the weather in Rome?")
-    until((dev.folder / "ledger").exists)
+    until_true((dev.folder / "ledger").exists)
     assert len(dev.processes("cli.dev.worker")) == 1
     os.kill(running.pid, signal.SIGKILL)
     dev.stop(dev.dev, number)
-    until(lambda: not dev.processes())
+    until_true(lambda: not dev.processes())

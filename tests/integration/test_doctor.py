@@ -31,9 +31,8 @@ from durable_adk.sessions.records import InvocationRecord
 from durable_adk.wire.messages import user_content
 from tests.support.clinic import Clinic
 from tests.support.own_server import own_client
-from tests.support.processes import until
 from tests.support.scripts import call, gist
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.thorough
 

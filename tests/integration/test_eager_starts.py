@@ -14,9 +14,9 @@ from durable_adk.sessions import SqliteSessionService
 from durable_adk.task_queues import described
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import Versioning, WorkerOptions, worker
-from tests.integration.test_obstacles import make_current
+from tests.support.deploy_places import set_current
 from tests.support.http_server import message, placed, session
-from tests.support.processes import until
+from tests.support.waiting import until
 
 APP = App(name="app", root_agent=LlmAgent(name="a", model=ScriptedModel(replies=["here"])))
 
@@ -70,7 +70,7 @@ async def test_a_build_that_is_not_current_gets_no_eager_start(
     async with AsyncExitStack() as stack:
         await runs(stack, Versioning(deployment=queue, build_id="b1"))
         assert not await started(client, queue)
-        await make_current(client, queue, "b1")
+        await set_current(client, queue, "b1")
         await until(lambda: is_routed(client, queue))
     async with AsyncExitStack() as stack:
         await runs(stack)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from durable_adk.embedded import TemporalServer
-from tests.support.commands import EXAMPLE, Terminal, until
+from tests.support.commands import EXAMPLE, Terminal
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.thorough
 
@@ -36,7 +37,7 @@ def test_it_is_well_exactly_when_a_worker_polls(terminal, server):
         {"session store": "ok", "Temporal": "ok", "worker": "failed"},
     )
     worker = terminal.start("worker", EXAMPLE, *options)
-    until(lambda: health(terminal, "--here", *options)[0] == 0)
+    until_true(lambda: health(terminal, "--here", *options)[0] == 0)
     code, parts = health(terminal, "--here", *options[:-1], "another-queue")
     assert (code, parts["session store"], parts["worker"]) == (1, "ok", "failed")
     terminal.stop(worker, signal.SIGTERM)
@@ -45,7 +46,7 @@ def test_it_is_well_exactly_when_a_worker_polls(terminal, server):
 def test_the_server_of_the_folder_is_found(terminal):
     """Commands without --address use the server and the workers of `dev` in the same folder."""
     dev = terminal.start("dev", EXAMPLE)
-    until(lambda: health(terminal)[0] == 0)
+    until_true(lambda: health(terminal)[0] == 0)
     done = terminal.run("search-attributes")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Registered DurableAdk")
@@ -80,7 +81,7 @@ async def test_a_worker_without_its_server_logs_no_errors_of_the_transport(termi
     async with TemporalServer.start(data_dir=tmp_path / "temporal", headless=True) as server:
         options = ["--address", server.address, "--store", "s.db"]
         worker = terminal.start("worker", EXAMPLE, *options, DURABLE_ADK_LOG_LEVEL="info")
-        await asyncio.to_thread(until, lambda: health(terminal, "--here", *options)[0] == 0)
+        await asyncio.to_thread(until_true, lambda: health(terminal, "--here", *options)[0] == 0)
 
     def read() -> Iterator[str]:
         for line in worker.stderr:

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from durable_adk.embedded import TemporalServer
 from tests.support.collector import collecting
 from tests.support.commands import Terminal
-from tests.support.processes import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.thorough
 

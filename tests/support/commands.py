@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.forked_program import forked_program
@@ -66,7 +65,7 @@ class Terminal:
         process = self.start("worker", target, *options)
         named = dict(zip(options[::2], options[1::2], strict=True))
         where = [word for name in ("--address", "--task-queue") for word in (name, named[name])]
-        until(lambda: self.run("health", *where).returncode == 0)
+        until_true(lambda: self.run("health", *where).returncode == 0)
         return process
 
     def stop(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
@@ -99,8 +98,3 @@ def ledger(folder: Path) -> list[str]:
     file = folder / "trips.jsonl"
     lines = file.read_text().splitlines() if file.exists() else []
     return [json.loads(line)["what"] for line in lines]
-
-
-def until(condition: Callable[[], object], *, seconds: float = PATIENCE) -> None:
-    """Wait until something is so."""
-    until_true(condition, patience=max(seconds, PATIENCE))

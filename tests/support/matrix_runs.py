@@ -19,8 +19,8 @@ from durable_adk.sessions.records import InvocationRecord
 from tests.support.apps import all_apps
 from tests.support.matrix_apps import SAVED
 from tests.support.matrix_cases import RIVAL, Rival, Scene, failpoints
-from tests.support.processes import INVOCATION, SESSION, Workplace, until
-from tests.support.waiting import PATIENCE
+from tests.support.processes import INVOCATION, SESSION, Workplace
+from tests.support.waiting import PATIENCE, until
 from tests.support.worker_main import Order
 from tests.support.worker_pool import WorkerPool
 

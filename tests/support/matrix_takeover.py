@@ -12,7 +12,8 @@ from harness.forked_worker import ForkedWorker
 from tests.support.chaos_apps import NAP
 from tests.support.matrix_cases import Scene
 from tests.support.matrix_runs import Place, approval
-from tests.support.processes import SESSION, until
+from tests.support.processes import SESSION
+from tests.support.waiting import until
 from tests.support.worker_pool import WorkerPool
 
 Times = dict[str, float]

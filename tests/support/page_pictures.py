@@ -15,8 +15,9 @@ from urllib.parse import urlencode
 import httpx
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.support.commands import Terminal, until
+from tests.support.commands import Terminal
 from tests.support.required import ROOT
+from tests.support.waiting import until_true
 from tests.support.web import CHROMIUM, Web
 
 FOLDER = ROOT / "docs" / "images"
@@ -64,7 +65,7 @@ def _start(http: httpx.Client, app: str, text: str) -> None:
     started = http.post("/invocations", json=body).raise_for_status().json()
     path = f"/invocations/{started['invocationId']}"
     # A worker that has just started takes a while to open it; it is unknown until then.
-    until(lambda: http.get(path).json().get("status", "running") != "running")
+    until_true(lambda: http.get(path).json().get("status", "running") != "running")
 
 
 def _pending(http: httpx.Client, *names: str) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ def _pending(http: httpx.Client, *names: str) -> list[dict[str, Any]]:
     def found() -> list[dict[str, Any]]:
         return http.get("/pending").raise_for_status().json()["pending"]
 
-    until(lambda: sorted(one["name"] for one in found()) == sorted(names))
+    until_true(lambda: sorted(one["name"] for one in found()) == sorted(names))
     return found()
 
 

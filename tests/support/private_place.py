@@ -16,8 +16,8 @@ from durable_adk.encryption import Key
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService
 from tests.support.private_agent import KINDS, app, canary
-from tests.support.processes import until
 from tests.support.scripts import gist
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 AGENT = ROOT / "tests" / "support" / "private_agent.py"

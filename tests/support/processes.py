@@ -23,7 +23,6 @@ from tests.support import worker_main
 from tests.support.apps import all_apps
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.preload import PRELOAD
-from tests.support.waiting import until  # noqa: F401 - imported from here
 from tests.support.worker_main import Order
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import socket
 import urllib.request
 from dataclasses import dataclass, field
 
-from tests.support.commands import Terminal, until
-from tests.support.waiting import PATIENCE
+from tests.support.commands import Terminal
+from tests.support.waiting import PATIENCE, until_true
 
 CHROMIUM = [
     *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
@@ -40,7 +40,7 @@ class Web:
         """Start it, and wait until it serves."""
         options = ["--no-open", "--port", str(self.port), "--no-reload"]
         self.process = self.terminal.start("web", *self.arguments, *options)
-        until(self._ready)
+        until_true(self._ready)
 
     def _ready(self) -> bool:
         assert self.process.poll() is None, self.process.communicate()
