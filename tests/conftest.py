@@ -56,8 +56,12 @@ ELSEWHERE = ("adk", "interop", "samples")
 """Folders whose tests need google-adk's environment, too: `make test` leaves them to the others."""
 SAMPLED = {
     "adk/test_catalogue.py": 2,
+    "e2e/test_examples.py": 2,
+    **dict.fromkeys((f"integration/{name}" for name in ("artifacts", "cli", "memory")), 2),
+    **dict.fromkeys((f"integration/{name}" for name in ("code_executors", "partials")), 2),
     "integration/sessions": 3,
     "interop/test_conversations.py": 4,
+    **dict.fromkeys((f"server/test_{name}.py" for name in ("a2a", "a2a_push", "agui")), 2),
 }
 """Of so many tests of a folder or a file the gate takes one: what they show, others show, too."""
 REPLAYED = 3

@@ -13,7 +13,7 @@ from durable_adk.events import Event
 from tests.support.commands import Terminal
 from tests.support.waiting import until_true
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(6)]
 
 WEATHER = """
 import time

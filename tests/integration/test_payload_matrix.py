@@ -31,7 +31,7 @@ from tests.support.payload_matrix import (
 )
 from tests.support.scripts import call
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(6)]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from tests.support.payload_matrix import (
 from tests.support.scripts import USER, call, calls, send
 from tests.support.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.thorough, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.thorough, pytest.mark.sampled(6)]
 
 
 @pytest.fixture

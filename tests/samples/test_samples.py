@@ -174,7 +174,7 @@ def test_each_sample_has_its_talk() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("environment", [".", "adk"])
 async def test_samples_load_after_a_change_of_the_root_of_their_imports(
     environment: str, tmp_path: Path
@@ -193,7 +193,7 @@ async def test_samples_load_after_a_change_of_the_root_of_their_imports(
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_sample_says_here_what_it_says_there(name: str, original: Path, ported: Path):
     """On Temporal, as it is and with the imports changed: google-adk's events, field by field."""
@@ -214,7 +214,7 @@ async def test_a_sample_says_here_what_it_says_there(name: str, original: Path, 
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("name", "module", "last"),
     [

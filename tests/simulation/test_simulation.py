@@ -38,6 +38,7 @@ def _violations(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 @pytest.mark.sampled(1)  # it takes its share itself
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_no_single_fault_at_any_point_shows(scenario: Scenario) -> None:
     """I1..I15: whatever goes wrong once, wherever, the outcome is that of the undisturbed run."""
