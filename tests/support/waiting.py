@@ -16,13 +16,13 @@ QUIET = 0.5
 """Seconds for which `stays` watches."""
 
 
-async def until(condition: Callable[[], T | Awaitable[T]], patience: float | None = None) -> T:
+async def until(condition: Callable[[], T | Awaitable[T]], patience: float = PATIENCE) -> T:
     """Wait until a condition is true, and return its value.
 
     Raises:
         TimeoutError: It has not become true; the message has its last value.
     """
-    deadline = time.monotonic() + (PATIENCE if patience is None else patience)
+    deadline = time.monotonic() + patience
     while not (value := await _value(condition)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{_name(condition)} is still {value!r}")
@@ -30,13 +30,13 @@ async def until(condition: Callable[[], T | Awaitable[T]], patience: float | Non
     return value
 
 
-def until_true(condition: Callable[[], T], *, patience: float | None = None) -> T:
+def until_true(condition: Callable[[], T], *, patience: float = PATIENCE) -> T:
     """Block until a condition is true, and return its value; for threads and sync tests.
 
     Raises:
         TimeoutError: It has not become true; the message has its last value.
     """
-    deadline = time.monotonic() + (PATIENCE if patience is None else patience)
+    deadline = time.monotonic() + patience
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{_name(condition)} is still {value!r}")
