@@ -49,9 +49,16 @@ class Tasks:
         return self._of_workflow.get(self._workflows.get(invocation, ""), [])
 
     def began(self, line: Line) -> float:
-        """When the attempt that a question is of had begun; when it came, if that is unknown."""
+        """When the attempt that a question is of had begun; when it came, if that is unknown.
+
+        The engine begins an attempt before the next one of its step: a worker that was frozen when
+        it was given one takes it later.
+        """
         task = self._asker(line)
-        return min(line["at"], task.taken) if task else line["at"]
+        if task is None:
+            return line["at"]
+        later = [one for one in self._of_step[_step(task.name)] if _number(one) > _number(task)]
+        return min(one.taken for one in (task, *later))
 
     def was_given_away(self, line: Line) -> bool:
         """Whether who asked was held for lost, and was not: it has ended the attempt later."""
@@ -65,6 +72,11 @@ class Tasks:
 
     def _asker(self, line: Line) -> Task | None:
         return self._named.get((line.get("pid", 0), line.get("task", "")))
+
+
+def _number(task: Task) -> int:
+    """Which attempt of its step it is, from 1."""
+    return int(task.name.rpartition("/")[2])
 
 
 def _step(task: str) -> str:

@@ -328,6 +328,16 @@ def test_a_question_that_was_on_its_way_is_no_violation(ended: float | None) -> 
     assert not judge(found).violations["no_re_asking"]
 
 
+@pytest.mark.parametrize(("attempt", "is_wrong"), [(2, False), (0, True)])
+def test_a_frozen_worker_may_take_an_attempt_late(attempt: int, is_wrong: bool) -> None:
+    """I10: the engine had begun it before the next one, which another worker took in time."""
+    found = good()
+    ask_again(found, taken=59.0)
+    other = {"task": f"run/9/{attempt}", "workflow": workflow_of(TURNS["p.1"])}
+    found.tasks.append({**other, "pid": 3, "phase": "taken", "at": 9.0})
+    assert bool(judge(found).violations["no_re_asking"]) is is_wrong
+
+
 @pytest.mark.parametrize(("taken", "pid"), [(11.0, 2), (59.9, 2), (9.0, 3)])
 def test_an_attempt_that_begins_after_the_answer_asks_nothing(taken: float, pid: int) -> None:
     """I10: it finds the answer; that another worker had begun before is no excuse."""
