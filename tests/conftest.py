@@ -54,14 +54,24 @@ FIRST = (
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
 ELSEWHERE = ("adk", "interop", "samples")
 """Folders whose tests need google-adk's environment, too: `make test` leaves them to the others."""
+HALVED = {
+    "adk": ("test_catalogue.py",),
+    "e2e": ("test_examples.py",),
+    "integration": (
+        *("artifacts", "cli", "code_executors", "memory", "partials", "test_activity_tools.py"),
+        *("test_bad_input.py", "test_payload_matrix.py", "test_payload_matrix_agents.py"),
+        *("test_cli.py", "test_cli_answers.py", "test_codec_server.py", "test_deploys.py"),
+        *("test_doctor.py", "test_embedded_runtime.py", "test_encryption.py", "test_erasure.py"),
+        *("test_external_storage.py", "test_mcp.py", "test_plugins.py", "test_rolling.py"),
+        "test_worker_versioning.py",
+    ),
+    "interop": ("test_copied_sessions.py",),
+    "server": ("test_a2a.py", "test_a2a_push.py", "test_agui.py"),
+}
 SAMPLED = {
-    "adk/test_catalogue.py": 2,
-    "e2e/test_examples.py": 2,
-    **dict.fromkeys((f"integration/{name}" for name in ("artifacts", "cli", "memory")), 2),
-    **dict.fromkeys((f"integration/{name}" for name in ("code_executors", "partials")), 2),
+    **{f"{folder}/{name}": 2 for folder, names in HALVED.items() for name in names},
     "integration/sessions": 3,
     "interop/test_conversations.py": 4,
-    **dict.fromkeys((f"server/test_{name}.py" for name in ("a2a", "a2a_push", "agui")), 2),
 }
 """Of so many tests of a folder or a file the gate takes one: what they show, others show, too."""
 REPLAYED = 3

@@ -208,14 +208,15 @@ async def test_a_deletion_stops_what_is_on_its_way(client, tmp_path, receiver, m
 
 async def test_failed_and_cancelled_tasks_are_told(client, tmp_path, receiver):
     """A failure with its error, as the task has it."""
-    turns = iter([[ValueError("no such model"), ""], [asyncio.Event(), ""]])
-    model = StreamingModel(turns=[lambda: next(turns)])
+    turns = [[ValueError("no such model"), ""]]
+    model = StreamingModel(turns=[lambda: turns[-1]])  # however often it is asked
     async with (
         told(client, tmp_path, model) as place,
         connected(await serving(place), streaming=False) as agent,
     ):
         first = await task_of(agent, said("hi"), push=hook(receiver))
         (failed,) = await arrived(receiver, 1)
+        turns.append([asyncio.Event(), ""])
         second = await task_of(agent, said("hi"), push=hook(receiver), at_once=True)
         await agent.cancel_task(CancelTaskRequest(id=second.id))
         _, cancelled = await arrived(receiver, 2)
