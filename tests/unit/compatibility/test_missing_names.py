@@ -2,12 +2,15 @@
 
 import importlib
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 import durable_adk
 import durable_adk.models
 import durable_adk.tools
+from durable_adk.compatibility import missing_names
 from tests.support.missing import TABLE, table
 
 
@@ -68,3 +71,20 @@ def test_old_names_of_mcp_are_there() -> None:
     manager = importlib.import_module("durable_adk.tools.mcp_tool.mcp_session_manager")
     assert manager.StdioServerParameters is toolset.StdioServerParameters
     assert manager.StreamableHTTPServerParams is manager.StreamableHTTPConnectionParams
+
+
+def test_the_root_is_executed_again_and_installs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sandbox does so for each workflow; google-adk's classes are not wrapped again either."""
+
+    class BaseAgent:
+        """Stands for google-adk's."""
+
+    made = BaseAgent.__init__
+    module = SimpleNamespace(BaseAgent=BaseAgent)
+    monkeypatch.setitem(sys.modules, "google.adk.agents.base_agent", module)
+    finders = list(sys.meta_path)
+    missing = missing_names.install()
+    assert sys.meta_path == finders
+    assert BaseAgent.__init__ is made
+    with pytest.raises(ImportError, match="graph workflows"):
+        missing("Workflow")
