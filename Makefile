@@ -76,6 +76,7 @@ bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.streaming
 	$(BIN)/python -m benchmarks.takeover
 	$(BIN)/python -m benchmarks.reaction
+	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.neighbour
 	$(BIN)/python -m benchmarks.http_server
 

@@ -13,7 +13,7 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.session import SessionKey
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def topic(key: SessionKey) -> str:
     """Return a hash of the session's key, which does not reveal its user to other readers."""
     return sha256(canonical(list(key)).encode()).hexdigest()[:32]
