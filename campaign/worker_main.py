@@ -110,6 +110,12 @@ def _decided(args: Sequence[Any]) -> str:
             return ""
 
 
+def _was_given_up() -> bool:
+    """Whether the engine has told the attempt that it held the worker for lost."""
+    told = activity.cancellation_details()
+    return told is not None and (told.not_found or told.timed_out)
+
+
 class _Noted(workers.ActivityInboundInterceptor):
     def __init__(self, inner: workers.ActivityInboundInterceptor, journal: Path) -> None:
         super().__init__(inner)
@@ -119,10 +125,15 @@ class _Noted(workers.ActivityInboundInterceptor):
         info = activity.info()
         whose = {"task": task(), "workflow": info.workflow_id}
         note(self._journal, phase="taken", name=info.activity_type, **whose)
+        failed = False
         try:
             return await self.next.execute_activity(input)
+        except BaseException:
+            failed = not _was_given_up()
+            raise
         finally:
-            note(self._journal, phase="ended", decided=_decided(input.args), **whose)
+            decided = _decided(input.args)
+            note(self._journal, phase="ended", decided=decided, failed=failed, **whose)
 
 
 @contextmanager

@@ -19,6 +19,8 @@ class Task(NamedTuple):
     taken: float
     ended: float
     """`NEVER`: the worker was lost before, or has not ended it."""
+    failed: bool
+    """Whether it has ended with an error, other than that the engine had held it for lost."""
 
 
 class Tasks:
@@ -26,9 +28,7 @@ class Tasks:
 
     def __init__(self, found: Evidence) -> None:
         ends = {
-            (line["pid"], line["task"]): line["at"]
-            for line in found.tasks
-            if line["phase"] == "ended"
+            (line["pid"], line["task"]): line for line in found.tasks if line["phase"] == "ended"
         }
         self._named: dict[tuple[int, str], Task] = {}
         self._of_step: dict[str, list[Task]] = defaultdict(list)
@@ -36,7 +36,9 @@ class Tasks:
         for line in found.tasks:
             if line["phase"] == "taken":
                 name = line["task"]
-                task = Task(line["pid"], name, line["at"], ends.get((line["pid"], name), NEVER))
+                end = ends.get((line["pid"], name), {"at": NEVER})
+                failed = end.get("failed", True)
+                task = Task(line["pid"], name, line["at"], end["at"], failed)
                 self._named[task.pid, name] = task
                 self._of_step[_step(name)].append(task)
                 self._of_workflow[line.get("workflow", "")].append(task)
@@ -57,18 +59,25 @@ class Tasks:
         task = self._asker(line)
         if task is None:
             return line["at"]
-        later = [one for one in self._of_step[_step(task.name)] if _number(one) > _number(task)]
-        return min(one.taken for one in (task, *later))
+        return min(one.taken for one in (task, *self._later(task)))
 
     def was_given_away(self, line: Line) -> bool:
-        """Whether who asked was held for lost, and was not: it has ended the attempt later."""
+        """Whether who asked was held for lost, and was not: it has ended the attempt later.
+
+        An attempt that did not fail is followed by another only then, however late that is taken.
+        """
         task = self._asker(line)
-        return task is not None and task.ended < NEVER and self.given_to_another(task)
+        if task is None or task.ended == NEVER:
+            return False
+        return self.given_to_another(task) or bool(not task.failed and self._later(task))
 
     def given_to_another(self, task: Task) -> bool:
         """Whether the engine has given a step away before this attempt had ended."""
         others = self._of_step[_step(task.name)]
         return any(task.taken < one.taken < task.ended for one in others)
+
+    def _later(self, task: Task) -> list[Task]:
+        return [one for one in self._of_step[_step(task.name)] if _number(one) > _number(task)]
 
     def _asker(self, line: Line) -> Task | None:
         return self._named.get((line.get("pid", 0), line.get("task", "")))

@@ -346,16 +346,21 @@ def test_an_attempt_that_begins_after_the_answer_asks_nothing(taken: float, pid:
     assert judge(found).violations["no_re_asking"]
 
 
-@pytest.mark.parametrize(("ended", "is_wrong"), [(55.0, False), (None, True), (20.0, True)])
-def test_a_worker_that_was_held_for_lost_is_a_reason(ended: float | None, is_wrong: bool) -> None:
-    """I10: its step was given away while it went on; one that had ended before was not slow."""
+@pytest.mark.parametrize(
+    ("ended", "failed", "is_wrong"),
+    [(55.0, True, False), (None, True, True), (20.0, True, True), (20.0, False, False)],
+)
+def test_a_worker_that_was_held_for_lost_is_a_reason(
+    ended: float | None, failed: bool, is_wrong: bool
+) -> None:
+    """I10: its step was given away while it went on, or though it had not failed."""
     found = good()
     drop("ledger", phase="exit")(found)
     lines(found, "asked", nonce="~00000002")[0].update(pid=1, task="run/9/1")
     found.tasks.append({"pid": 1, "task": "run/9/1", "phase": "taken", "at": 0.5})
     if ended is not None:
         found.tasks.append(
-            {"pid": 1, "task": "run/9/1", "phase": "ended", "at": ended, "decided": ""}
+            {"pid": 1, "task": "run/9/1", "phase": "ended", "at": ended, "failed": failed}
         )
     repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 40.0})(found)
     found.tasks.append({"pid": 2, "task": "run/9/2", "phase": "taken", "at": 30.0})
