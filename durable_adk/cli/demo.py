@@ -277,8 +277,5 @@ def _show(records: Records, story: Story) -> None:
     plain_console().print(table)
     if story.killed_at is None:
         _print("\nThe model booked no trip, so no worker was killed.")
-    _print("\nThe workflow in the Temporal UI:")
-    link = f"{story.server.ui_url}/namespaces/default/workflows/{story.workflow}"
-    plain_console().print(Text(link, style="underline"), soft_wrap=True)
     _print('\nAgents in a browser, after pip install "durable-adk[web]":')
     _print("durable-adk web examples/capital_agent")

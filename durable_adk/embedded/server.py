@@ -5,12 +5,14 @@ import contextlib
 import fcntl
 import os
 import random
+import secrets
 import shutil
 import socket
 import sys
 import sysconfig
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
@@ -28,6 +30,11 @@ HOST = "127.0.0.1"
 PORTS = range(20_000, 30_000)
 """The range of ports to choose from. Linux and macOS use higher ones for outgoing connections, so
 no connection (of a client that reconnects, say) occupies the port when a server restarts."""
+
+BLOCKED_PORTS = (1719, 1720, 1723, 2049, 3659, 4045, 5060, 5061, 6000, 6566)
+BLOCKED_PORTS += (6665, 6666, 6667, 6668, 6669, 6697, 10080)
+"""Ports to which no browser sends a request (the Fetch standard's bad ports), so that no web page
+reaches what listens there, whatever name its host has."""
 
 DYNAMIC_CONFIG = {
     "history.transferProcessorMaxPollRPS": 2000,
@@ -117,7 +124,7 @@ class TemporalServer:
         data_dir: Path,
         port: int | None = None,
         ui_port: int | None = None,
-        headless: bool = False,
+        headless: bool = True,
     ) -> AsyncGenerator[Self]:
         """Start a server, wait until it answers, and stop it at the end of the block.
 
@@ -125,7 +132,7 @@ class TemporalServer:
             data_dir: Folder of its files: ``temporal.db``, ``temporal.log``, ``server.json``.
             port: The front end's port; None: a free one.
             ui_port: The UI's port; None: a free one.
-            headless: Without the UI.
+            headless: Without the UI, which any web page can read by DNS rebinding.
 
         Raises:
             AlreadyExistsError: A server already uses `data_dir`; `find` returns its address.
@@ -177,7 +184,11 @@ def _binary() -> Path:
 
 
 class _Ports(NamedTuple):
-    """All ports that the program opens; it would pick any other one itself, without a check."""
+    """All ports that the program opens; it would pick any other one itself, without a check.
+
+    It always serves its HTTP API, Nexus and metrics, which nothing of ours uses, to any web page
+    that finds them. So they get blocked ports, and any others only while all of these are in use.
+    """
 
     frontend: int
     ui: int
@@ -193,9 +204,14 @@ class _Ports(NamedTuple):
                     f"Port {port} of {HOST} is in use; stop the program that listens there, or "
                     "choose another port."
                 )
-        order = random.sample(PORTS, len(PORTS))  # at random, so that two starts rarely collide
-        free = (port for port in order if port not in (frontend, ui) and is_free(port))
-        return cls(frontend or next(free), ui or next(free), next(free), next(free))
+
+        def free(ports: Sequence[int]) -> Iterator[int]:
+            order = random.sample(ports, len(ports))  # at random, so that two starts rarely collide
+            return (port for port in order if port not in (frontend, ui) and is_free(port))
+
+        rest = free(PORTS)
+        unused = chain(free(BLOCKED_PORTS), rest)
+        return cls(frontend or next(rest), ui or next(rest), next(unused), next(unused))
 
 
 def is_free(port: int) -> bool:
@@ -231,6 +247,11 @@ class _Command(NamedTuple):
             *("--ui-port", str(ports.ui), "--metrics-port", str(ports.metrics)),
             *(["--headless"] if self.headless else []),
             *_repeated("--dynamic-config-value", DYNAMIC_CONFIG),
+            # a name that no request has closes the HTTP API
+            *_repeated(
+                "--dynamic-config-value",
+                {"frontend.httpAllowedHosts": f'["{secrets.token_hex(16)}"]'},
+            ),
             *_repeated("--sqlite-pragma", SQLITE_PRAGMAS),
         ]
 

@@ -29,11 +29,8 @@ def test_the_demo_shows_a_takeover(terminal, columns):
     takeover = re.search(r"([\d.]+) s  to takeover", done.stdout)
     assert takeover
     assert float(takeover[1]) > 0
-    assert re.search(
-        r"^http://127.0.0.1:\d+/namespaces/default/workflows/\S+$", done.stdout, re.MULTILINE
-    )
     lines = done.stdout.splitlines()
-    assert max(len(line) for line in lines if "://" not in line) <= min(int(columns), 100)
+    assert max(map(len, lines)) <= min(int(columns), 100)
     assert lines[-1] == "durable-adk web examples/capital_agent"
     assert done.stderr == ""
     until_true(lambda: not terminal.processes())

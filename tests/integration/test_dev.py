@@ -199,18 +199,19 @@ def test_code_that_waits_while_it_is_imported_is_replaced(dev):
 
 
 def test_ports_are_kept_unless_they_are_taken(dev):
-    """They are those of the last start, those asked for, or others if a program has them."""
+    """Temporal's is that of the last start, the one asked for, or another if a program has it.
+
+    Its UI runs only at a port that is asked for.
+    """
     dev.serve()
-    first = dev.state
-    dev.end()
-    dev.serve("--no-reload")
-    assert (dev.state.port, dev.state.ui_port) == (first.port, first.ui_port)
-    shown = dev.end()
-    assert f"http://127.0.0.1:{first.ui_port}" in "".join(shown)
-    with socket.create_server(("127.0.0.1", first.ui_port)):
-        dev.serve("--port", str(first.port + 1))
-        assert dev.state.port == first.port + 1
-        assert dev.state.ui_port != first.ui_port
+    first = dev.state.port
+    assert "http://" not in "".join(dev.end())
+    dev.serve("--no-reload", "--port", str(first + 1), "--ui-port", str(first + 2))
+    assert dev.state.port == first + 1
+    assert f"http://127.0.0.1:{first + 2}" in "".join(dev.end())
+    with socket.create_server(("127.0.0.1", first + 1)):
+        dev.serve()
+        assert dev.state.port != first + 1
         _, log = dev.stop(dev.dev)
     assert "port.in_use" in log
 

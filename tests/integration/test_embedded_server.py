@@ -1,7 +1,9 @@
 import asyncio
 import os
+import re
 import signal
 import sys
+import urllib.error
 import urllib.request
 from datetime import timedelta
 
@@ -47,7 +49,7 @@ def is_gone(pid: int) -> bool:
 
 async def test_a_server_serves_and_stops(tmp_path):
     """A started server answers at its address and its UI, can be found, and is gone at the end."""
-    async with TemporalServer.start(data_dir=tmp_path / "data") as server:
+    async with TemporalServer.start(data_dir=tmp_path / "data", headless=False) as server:
         client = await Client.connect(server.address)
         assert await client.service_client.check_health()
         assert server.ui_url is not None
@@ -59,15 +61,35 @@ async def test_a_server_serves_and_stops(tmp_path):
     assert await TemporalServer.find(tmp_path / "data") is None
 
 
+async def test_no_web_page_reaches_a_server(tmp_path):
+    """S29: what the program serves over HTTP is where no browser asks, and takes no host's name."""
+    async with TemporalServer.start(data_dir=tmp_path) as server:
+        assert server.ui_url is None
+        said = (tmp_path / "temporal.log").read_text()
+        http, metrics = (
+            int(re.search(rf"^Temporal {name}: .*:(\d+)", said, re.MULTILINE)[1])
+            for name in ("HTTP", "Metrics")
+        )
+        assert {http, metrics} <= set(embedded.BLOCKED_PORTS)
+        assert "Temporal UI:" not in said
+        for host in (f"127.0.0.1:{http}", f"localhost:{http}", f"evil.test:{http}", ""):
+            namespaces = f"http://127.0.0.1:{http}/api/v1/namespaces"
+            request = urllib.request.Request(namespaces, headers={"Host": host})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                await asyncio.to_thread(urllib.request.urlopen, request)
+            with refused.value:
+                assert refused.value.code == 403
+
+
 async def test_a_killed_server_goes_on_at_the_same_address(tmp_path):
     """After SIGKILL a restart on the same ports has everything a client was told (1d)."""
-    async with TemporalServer.start(data_dir=tmp_path) as first:
+    async with TemporalServer.start(data_dir=tmp_path, headless=False) as first:
         client = await Client.connect(first.address)
         await client.start_workflow("Any", id="kept", task_queue="none")
         os.kill(first.pid, signal.SIGKILL)
         ui_port = int((first.ui_url or "").rpartition(":")[2])
         async with TemporalServer.start(
-            data_dir=tmp_path, port=port_of(first), ui_port=ui_port
+            data_dir=tmp_path, port=port_of(first), ui_port=ui_port, headless=False
         ) as second:
             assert (second.address, second.ui_url) == (first.address, first.ui_url)
             assert second.pid != first.pid

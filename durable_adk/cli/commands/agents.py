@@ -68,7 +68,8 @@ UiPort = Annotated[
     typer.Option(
         min=1,
         max=65535,
-        help="The port of Temporal's UI. Default: that of the last start.",
+        help="Serve Temporal's UI at this port. Any web page can read it by DNS rebinding. "
+        "Default: no UI.",
         show_default=False,
     ),
 ]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from durable_adk.cli.commands.agents import Quiet, Reload
+from durable_adk.cli.commands.agents import Quiet, Reload, UiPort
 from durable_adk.cli.commands.declaration import command
 from durable_adk.cli.commands.options import ConnectionOptions, Targets
 
@@ -39,6 +39,7 @@ def web(
     *,
     host: Host = None,
     port: Port = None,
+    ui_port: UiPort = None,
     adk_ui: AdkUi = None,
     open_: Open = True,
     reload: Reload = True,

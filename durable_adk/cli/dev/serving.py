@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol
 
 from rich.table import Table
 
@@ -83,9 +83,9 @@ async def keep(
             sessions, lines, log=folder / "worker.log", options=connection.arguments
         )
         with busy("starting a Temporal server"):
-            ports = _ports(file, lines, port, ui_port)
-            server = await stack.enter_async_context(_server(folder, ports, lines))
-        file.write(**_Ports.of(server)._asdict())
+            port = port or _last_port(file, lines)
+            server = await stack.enter_async_context(_server(folder, port, ui_port, lines))
+        file.write(port=_port(server))
         companion = await stack.enter_async_context(beside(server))
         keeper = _Keeper(
             connection,
@@ -115,45 +115,35 @@ def _serving(connection: ServerConnection, targets: list[str], server: ServerInf
     )
 
 
-class _Ports(NamedTuple):
-    """The ports of the server; None: any."""
-
-    port: int | None
-    ui_port: int | None
-
-    @classmethod
-    def of(cls, server: ServerInfo) -> Self:
-        """The ports of a running server."""
-        return cls(_port(server.address), _port(server.ui_url or ""))
-
-
-def _ports(file: DevFile, lines: Lines, port: int | None, ui_port: int | None) -> _Ports:
-    """The ports that were chosen, else those of the last start unless others use them now."""
-
-    def kept(last: int | None, whose: str) -> int | None:
-        if last is None or is_free(last):
-            return last
-        text = f"Port {last}, which {whose} had before, is in use; another one is chosen."
-        lines.notice("port.in_use", text, port=last)
-        return None
-
-    return _Ports(
-        port or kept(file.state.port, "Temporal"), ui_port or kept(file.state.ui_port, "the UI")
-    )
+def _last_port(file: DevFile, lines: Lines) -> int | None:
+    """The port of the last start; None if others use it now."""
+    last = file.state.port
+    if last is None or is_free(last):
+        return last
+    text = f"Port {last}, which Temporal had before, is in use; another one is chosen."
+    lines.notice("port.in_use", text, port=last)
+    return None
 
 
 @asynccontextmanager
-async def _server(folder: Path, ports: _Ports, lines: Lines) -> AsyncGenerator[ServerInfo]:
-    """Keep a server running for the body; if it dies, start another at the same address."""
+async def _server(
+    folder: Path, port: int | None, ui_port: int | None, lines: Lines
+) -> AsyncGenerator[ServerInfo]:
+    """Keep a server running for the body; if it dies, start another at the same address.
+
+    Its UI runs only at a port that was asked for.
+    """
     started: asyncio.Future[ServerInfo] = asyncio.get_running_loop().create_future()
 
     async def keep() -> None:
         restart = RestartDelay(lines)
-        current = ports
+        current = port
         while True:
             try:
-                async with TemporalServer.start(data_dir=folder, **current._asdict()) as server:
-                    current = _Ports.of(server.info)
+                async with TemporalServer.start(
+                    data_dir=folder, port=current, ui_port=ui_port, headless=ui_port is None
+                ) as server:
+                    current = _port(server.info)
                     if not started.done():
                         started.set_result(server.info)
                     restart.begin()
@@ -201,9 +191,8 @@ def _last_lines(log: Path) -> Iterator[str]:
     return (line for line in reversed(lines) if line.strip())
 
 
-def _port(address: str) -> int | None:
-    port = address.rpartition(":")[2]
-    return int(port) if port else None
+def _port(server: ServerInfo) -> int:
+    return int(server.address.rpartition(":")[2])
 
 
 class _Keeper:
@@ -360,7 +349,7 @@ class _Keeper:
             *(self._companion.rows if self._companion else ()),
             ("Temporal", self._server.address),
             ("task queue" if len(queues) == 1 else "task queues", ", ".join(queues)),
-            ("UI", self._server.ui_url or ""),
+            *([("UI", url)] if (url := self._server.ui_url) else []),
             ("store", without_password(self._connection.store_url)),
             ("reloads", reload),
             ("try it", f"durable-adk run {one}"),

@@ -1,4 +1,4 @@
-"""The file in which `dev` keeps its ports, and says what it serves."""
+"""The file in which `dev` keeps its port, and says what it serves."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -19,10 +19,9 @@ _POLL = 0.05
 
 
 class DevState(BaseModel):
-    """The content of the file; the ports are kept between starts."""
+    """The content of the file; the port is kept between starts."""
 
     port: int | None = None
-    ui_port: int | None = None
     apps: list[str] = Field(default_factory=list[str])
     """The apps that are served while the file is locked."""
 
