@@ -31,8 +31,10 @@ PORTS = range(20_000, 30_000)
 """The range of ports to choose from. Linux and macOS use higher ones for outgoing connections, so
 no connection (of a client that reconnects, say) occupies the port when a server restarts."""
 
-BLOCKED_PORTS = (1719, 1720, 1723, 2049, 3659, 4045, 5060, 5061, 6000, 6566)
-BLOCKED_PORTS += (6665, 6666, 6667, 6668, 6669, 6697, 10080)
+BLOCKED_PORTS = (
+    *(1719, 1720, 1723, 2049, 3659, 4045, 5060, 5061, 6000, 6566),
+    *(6665, 6666, 6667, 6668, 6669, 6697, 10080),
+)
 """Ports to which no browser sends a request (the Fetch standard's bad ports), so that no web page
 reaches what listens there, whatever name its host has."""
 
