@@ -1,5 +1,6 @@
 """`Event`: the message type that carries everything in a session."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 from uuid import uuid4
 
@@ -21,6 +22,11 @@ ANSWERED_BY = "adk_answered_by"
 _ACTIONS = {
     key for name, field in EventActions.model_fields.items() for key in (name, field.alias or name)
 }
+
+
+def runtime_marks(metadata: Mapping[str, Any] | None) -> list[str]:
+    """Return the keys of `custom_metadata` that only the runtime sets."""
+    return [key for key in metadata or () if key.startswith(RUNTIME_METADATA)]
 
 
 class Event(LlmResponse):

@@ -29,7 +29,8 @@ SAFE = frozenset(["GET", "HEAD", "OPTIONS"])
 """Methods that change nothing."""
 ANSWERS = "/answers/"
 """Start of the paths that end with a token."""
-_SECRET_WORDS = ("token", "key", "secret", "code", "signature", "password")
+_SECRET_WORDS = ("token", "key", "secret", "code", "signature", "password", "jwt", "pass")
+_SECRET_NAMES = ("auth", "authorization", "credential", "credentials", "sig", "pwd")
 HIDDEN = "***"
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
@@ -63,7 +64,9 @@ def shown_target(scope: Mapping[str, Any]) -> str:
 
 def _shown(name: str, text: str) -> str:
     words = name.lower().replace("-", "_").split("_")
-    secret = name.lower() != "page_token" and any(word.endswith(_SECRET_WORDS) for word in words)
+    secret = name.lower() != "page_token" and any(
+        word.endswith(_SECRET_WORDS) or word in _SECRET_NAMES for word in words
+    )
     return HIDDEN if secret else quote(text, safe=":")
 
 

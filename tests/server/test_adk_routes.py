@@ -122,6 +122,9 @@ async def test_a_session_is_made_of_events(http):
         400,
         "Session initialization event 0 cannot include event actions.",
     )
+    for mark in ("adk_settled", "adk_deadlines", "adk_any"):
+        marked = await http.post(USERS, json={"events": [said | {"customMetadata": {mark: 1}}]})
+        assert (marked.status_code, mark in marked.json()["detail"]) == (400, True)
     nul = await http.post(USERS, json={"events": [said | {"id": "a\0"}]})
     assert nul.status_code == 400
 

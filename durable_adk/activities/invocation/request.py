@@ -14,7 +14,7 @@ from durable_adk.conversation.answers import (
     check_answers,
 )
 from durable_adk.errors import InvalidRequestError
-from durable_adk.events.event import RUNTIME_METADATA
+from durable_adk.events.event import RUNTIME_METADATA, runtime_marks
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
@@ -118,8 +118,7 @@ def _check_metadata(step: OpenStep) -> None:
     Raises:
         InvalidRequestError: A key has the runtime's prefix.
     """
-    given = (step.run_config.custom_metadata if step.run_config else None) or {}
-    reserved = [key for key in given if key.startswith(RUNTIME_METADATA)]
+    reserved = runtime_marks(step.run_config and step.run_config.custom_metadata)
     if reserved and step.tool_run is None:
         raise InvalidRequestError(
             f"custom_metadata has the key {reserved[0]!r}: keys that begin with "

@@ -18,6 +18,7 @@ _REMEDY = (
     "Give an https URL of a public address, or have the operator add its host to "
     "DURABLE_ADK_PUSH_HOSTS of servers and workers."
 )
+NOT_PUBLIC = f"The url's host has no public address. {_REMEDY}"
 LOOKUP_TIMEOUT = 5.0
 """Seconds to find the addresses of a host."""
 THREAD_TIMEOUT = 10.0
@@ -68,7 +69,7 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
         raise InvalidRequestError(f"The url's host is no name. {_REMEDY}") from None
     addresses = [str(info[4][0]) for info in sorted(infos, key=lambda info: info[0])]  # IPv4 first
     if not addresses or not all(map(is_public, addresses)):
-        raise InvalidRequestError(f"The url's host has no public address. {_REMEDY}")
+        raise InvalidRequestError(NOT_PUBLIC)
     return list(dict.fromkeys(addresses))
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from durable_adk.errors import InvalidRequestError, UnknownAppError
 from durable_adk.events.event import Event
 from durable_adk.ops.app_declaration import AgentDescription, AppDescription
+from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession
 from durable_adk.server.services import CurrentServices, ServerServices
 
@@ -18,24 +19,32 @@ _CHOSEN = {"fill": "#0f5223", "line": "#69cb87"}
 
 
 @router.get("/apps/{app_name}/app-info")
-async def app_info(services: CurrentServices, app_name: str) -> dict[str, Any]:
-    """Return the agents of an app with their tools."""
+async def app_info(
+    services: CurrentServices, caller: CurrentCaller, app_name: str
+) -> dict[str, Any]:
+    """Return the agents of an app with their tools, for operators with their instructions."""
     app = _described(services, app_name)
     if app.root_agent.kind != "LlmAgent":
         raise InvalidRequestError("Root agent is not an LlmAgent")
     return {
         **listed(app),
         "language": "python",
-        "agents": {agent.name: _shown(agent) for agent in _llm_agents(app.root_agent)},
+        "agents": {
+            agent.name: _shown(agent, prompts=caller.is_operator)
+            for agent in _llm_agents(app.root_agent)
+        },
     }
 
 
 @router.get("/dev/apps/{app_name}/build_graph")
-async def build_graph(services: CurrentServices, app_name: str) -> dict[str, Any]:
-    """Return the tree of an app's agents."""
+async def build_graph(
+    services: CurrentServices, caller: CurrentCaller, app_name: str
+) -> dict[str, Any]:
+    """Return the tree of an app's agents, for operators with their instructions."""
     app = _described(services, app_name)
     plugins = {"plugins": [{"name": name} for name in app.plugins]} if app.plugins else {}
-    return {"name": app.name, "root_agent": _tree(app.root_agent), **plugins}
+    tree = _tree(app.root_agent, prompts=caller.is_operator)
+    return {"name": app.name, "root_agent": tree, **plugins}
 
 
 @router.get("/dev/apps/{app_name}/build_graph_image")
@@ -95,28 +104,28 @@ def _llm_agents(agent: AgentDescription) -> Iterator[AgentDescription]:
             yield from _llm_agents(one)
 
 
-def _shown(agent: AgentDescription) -> dict[str, Any]:
+def _shown(agent: AgentDescription, *, prompts: bool) -> dict[str, Any]:
     return {
         "name": agent.name,
         "description": agent.description,
-        "instruction": agent.instruction,
+        "instruction": agent.instruction if prompts else "",
         "tools": [{"functionDeclarations": [t.declaration]} for t in agent.tools if t.declaration],
         "subAgents": [one.name for one in agent.sub_agents if one.kind == "LlmAgent"],
     }
 
 
-def _tree(agent: AgentDescription) -> dict[str, Any]:
+def _tree(agent: AgentDescription, *, prompts: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": agent.name,
         "type": agent.kind,
         "description": agent.description,
-        "instruction": agent.instruction,
+        "instruction": agent.instruction if prompts else "",
         "model": agent.model,
         "tools": [
             {"name": tool.name, "type": "agent" if tool.is_agent else "tool"}
             for tool in agent.tools
         ],
-        "sub_agents": [_tree(one) for one in agent.sub_agents],
+        "sub_agents": [_tree(one, prompts=prompts) for one in agent.sub_agents],
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 

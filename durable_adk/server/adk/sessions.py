@@ -14,7 +14,7 @@ from durable_adk.errors import (
     SessionNotFoundError,
     StaleSessionError,
 )
-from durable_adk.events.event import ANSWERED_BY, Event
+from durable_adk.events.event import Event, runtime_marks
 from durable_adk.events.event_actions import EventActions
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession, RequestBody, as_json
@@ -162,8 +162,8 @@ def _check_restorable(place: int, event: Event) -> None:
         wrong = "event actions"
     elif names & _RESERVED:
         wrong = "ADK protocol function calls"
-    elif ANSWERED_BY in (event.custom_metadata or {}):
-        wrong = f"metadata {ANSWERED_BY}"
+    elif marks := runtime_marks(event.custom_metadata):
+        wrong = f"metadata {marks[0]}"
     elif "\0" in event.id + event.invocation_id:
         wrong = "NUL characters in ids"
     if wrong:

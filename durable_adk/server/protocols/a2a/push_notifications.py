@@ -6,7 +6,7 @@ from a2a.server.tasks.push_notification_config_store import normalize_push_notif
 from a2a.types import AuthenticationInfo, TaskPushNotificationConfig
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 
-from durable_adk.activities.webhook.address import addresses_of
+from durable_adk.activities.webhook.address import NOT_PUBLIC, addresses_of
 from durable_adk.activities.webhook.announcement import push_configs
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import check_id
@@ -68,8 +68,8 @@ async def _check_url(url: str, allowed: list[str]) -> None:
         await addresses_of(url, allowed)
     except InvalidRequestError as error:
         raise InvalidParamsError(error.message) from None
-    except OSError:
-        raise InvalidParamsError("The url's host was not found; give one that is known.") from None
+    except OSError:  # the same text, or users could ask which names this network has
+        raise InvalidParamsError(NOT_PUBLIC) from None
 
 
 async def store(view: TaskView, config: PushConfig, *, create_session: bool = False) -> None:
