@@ -26,7 +26,7 @@ from durable_adk.client.queries import (
     read_attempts,
     recent_sessions,
 )
-from durable_adk.errors import SessionNotFoundError
+from durable_adk.errors import SessionNotFoundError, frames_in
 from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import Session, SessionKey
@@ -222,7 +222,9 @@ class SessionReport:
         record = self.invocations.get(name)
         if record is not None:
             error = record.error or {}
-            yield "status", ": ".join(filter(None, [record.status.value, error.get("message")]))
+            told = [record.status.value, error.get("type") or error.get("class")]
+            yield "status", ": ".join(filter(None, [*told, error.get("message")]))
+            yield from (("at", place) for place in frames_in(error))
         calls, tokens = self._usage(name)
         if calls:
             yield "model", f"{counted(calls, 'response')}, {tokens:,} tokens"

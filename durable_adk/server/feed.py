@@ -13,12 +13,20 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import quote, unquote
 
+from pydantic import Field
+
 from durable_adk.client.feed import follow_changes
 from durable_adk.client.streaming import FeedItem, ShownChunk, with_partials
-from durable_adk.errors import InvalidRequestError, InvocationNotFoundError, NoWorkerError
+from durable_adk.errors import (
+    InvalidRequestError,
+    InvocationNotFoundError,
+    NoWorkerError,
+    frames_in,
+)
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel
 from durable_adk.partials import PartialChannel, PartialEvent
+from durable_adk.server.caller import Caller
 from durable_adk.server.session_changes import RunningChunks, follow_session
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
@@ -61,6 +69,8 @@ class StatusItem(JsonModel):
     status: Status
     error: dict[str, Any] | None = None
     """`type` and `message` of what it failed with."""
+    places: list[str] = Field(default_factory=list[str], exclude=True)
+    """Where that came through user code, for those who may know; see `error_of`."""
     seq: int | None = None
     """Sequence number of its last event, once it is closed."""
 
@@ -282,13 +292,22 @@ def status_item(key: SessionKey, record: InvocationRecord) -> StatusItem:
         invocation_id=record.invocation_id,
         status=record.status,
         error=error_of(record),
+        places=frames_in(record.error or {}),
         seq=record.end_seq,
     )
 
 
-def error_of(record: InvocationRecord) -> dict[str, Any] | None:
-    """Return type and message of what an invocation failed with; None: it did not."""
+def error_of(record: InvocationRecord, caller: Caller | None = None) -> dict[str, Any] | None:
+    """Return type and message of what an invocation failed with; None: it did not.
+
+    Args:
+        record: The invocation.
+        caller: Who is told. An operator is told where it came through user code, too: ``at``, with
+            file, line and function, innermost last.
+    """
     if not record.error:
         return None
     kind = record.error.get("type") or record.error.get("class")
-    return {"type": kind, "message": record.error.get("message")}
+    found = {"type": kind, "message": record.error.get("message")}
+    places = frames_in(record.error) if caller and caller.is_operator else []
+    return found | ({"at": places} if places else {})

@@ -132,7 +132,11 @@ def test_a_folder_of_agents_is_served_and_shown(dev):
     assert pending.count(f"{approve[1]}\n") == 1, "the same command; `dev` serves the app"
     failed = next(one for one in shown if "RuntimeError: the key is lost" in one)
     assert failed.startswith("till ")
-    assert any(re.match(r" +at +.*agents/till/agent.py:\d+ in close_till", one) for one in shown)
+    place = re.compile(r"\s+at +.*agents/till/agent.py:\d+ in close_till")
+    assert any(place.match(one) for one in shown)
+    told = dev.run("show", "t").stdout
+    assert "failed: RuntimeError: the key is lost" in told
+    assert place.search(told)
 
 
 def test_what_waits_goes_on_with_changed_code(dev):

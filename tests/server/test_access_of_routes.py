@@ -27,7 +27,7 @@ from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
-from tests.support.http_server import placed
+from tests.support.http_server import message as body_of_run, placed
 from tests.support.scripts import call
 from tests.support.waiting import PATIENCE, stays
 
@@ -514,6 +514,55 @@ async def test_no_name_has_a_nul_character(app: FastAPI) -> None:
             response = await send(app, method, filled(one, "olga"), OTHER, {})
             assert response.status_code == 400, (method, one, response.text)
             assert response.json()["error"]["type"] == "InvalidRequestError"
+
+
+def lose(order: str) -> None:
+    """Fail."""
+    raise KeyError(order)
+
+
+async def test_prompts_places_and_links_are_for_operators(client: Client, tmp_path: Path) -> None:
+    """For everybody where no users are configured; a user is told what happened, and no more."""
+    model = ScriptedModel(replies=lambda _: call("lose", order="7"))
+    agent = LlmAgent(name="agent", model=model, instruction="PROMPT", tools=[lose])
+    place_of_error = f"{__file__}:{lose.__code__.co_firstlineno + 2} in lose"
+    told: dict[str, str] = {}
+    async with placed(client, tmp_path, App(name="app", root_agent=agent)) as place:
+        settings = {"temporal_ui": "http://temporal.test"}
+        apps = [App(name="app", root_agent=agent)]
+        known = settings_for().model_dump(include={"tokens", "operators"})
+        private = await place.server(apps=apps, settings=settings | known)
+        for who, http in (
+            ("nobody", await place.server(apps=apps, settings=settings)),
+            ("user", private),
+            ("operator", private),
+        ):
+            token = {"user": TOKEN, "operator": OTHER}.get(who)
+            http.headers.update(bearer(token) if token else {})
+            await http.post("/apps/app/users/alice/sessions", json={"sessionId": who})
+            body = body_of_run("go", userId="alice", sessionId=who, invocationId=f"e-{who}")
+            ran = await http.post("/run", json=body)
+            streamed = await http.post("/run_sse", json=body)
+            name = f"/invocations/e-{who}"
+            trace = f"/dev/apps/app/debug/trace/session/{who}"
+            seen = [ran, streamed, await http.get(name), await http.get(trace)]
+            assert [one.text.count("KeyError") > 0 for one in seen] == [True] * 4
+            assert [place_of_error in one.text for one in seen] == [who != "user"] * 4
+            assert ("http://temporal.test" in seen[2].text) == (who != "user")
+            assert ("workflowId" in seen[2].text) == (who != "user")
+            others = [
+                await http.get(f"{name}/{part}") for part in ("events?follow=false", "attempts")
+            ]
+            others += [await http.get(f"/apps/app/{one}") for one in ("app-info",)]
+            others += [await http.get(f"/dev/apps/app/{one}") for one in ("build_graph", "graph")]
+            others += [
+                await http.get(path) for path in ("/invocations", "/list-apps?detailed=true")
+            ]
+            assert [one.status_code for one in others] == [200] * len(others)
+            told[who] = "".join(one.text for one in [*seen, *others])
+    assert [who for who, text in told.items() if "PROMPT" in text] == ["nobody", "operator"]
+    assert __file__ not in told["user"]
+    assert all("Fail." in text for text in told.values()), "the shape of an app is for users"
 
 
 def test_an_application_for_others_asks_who_they_are() -> None:

@@ -122,7 +122,12 @@ async def run(
         return _goes_on(name)
     if failure is not None and failure.error:
         status = 409 if failure.status is Status.CANCELLED else 500  # somebody wanted it so
-        return error_response(status, str(failure.error["type"]), str(failure.error["message"]))
+        return error_response(
+            status,
+            str(failure.error["type"]),
+            str(failure.error["message"]),
+            places=_places(caller, failure),
+        )
     return Response(f"[{','.join(events)}]", media_type="application/json")
 
 
@@ -190,7 +195,7 @@ async def run_sse(
     ):
         await _check_waiting(services, body, headers, reading)
     render = Renderer[FeedEntry](
-        entry=lambda entry: _rendered(entry, splits=splits, after=after), error=_error
+        entry=lambda entry: _rendered(entry, caller, splits=splits, after=after), error=_error
     )
     return EventStream(services, reading, render)
 
@@ -275,7 +280,13 @@ def _shown(event: Event) -> Iterable[Event]:
         yield event
 
 
-def _rendered(entry: FeedEntry, *, splits: bool, after: FeedPosition) -> Iterable[ServerSentEvent]:
+def _places(caller: Caller, failure: StatusItem) -> list[str]:
+    return failure.places if caller.is_operator else []
+
+
+def _rendered(
+    entry: FeedEntry, caller: Caller, *, splits: bool, after: FeedPosition
+) -> Iterable[ServerSentEvent]:
     """Yield what a reader is sent, who has all up to a position."""
     match entry.item:
         case EventItem(seq=seq, event=event):
@@ -288,8 +299,9 @@ def _rendered(entry: FeedEntry, *, splits: bool, after: FeedPosition) -> Iterabl
                 )
         case PartialItem(event=event):
             yield sent(event.to_json(), position=entry.position)
-        case StatusItem(error=dict() as error):
-            yield _error(str(error["type"]), str(error["message"]))
+        case StatusItem(error=dict() as error) as failure:
+            places = _places(caller, failure)
+            yield _error(str(error["type"]), str(error["message"]), places=places)
         case StatusItem():
             pass
 
@@ -305,8 +317,11 @@ def _parts(event: Event, *, splits: bool) -> list[Event]:
     ]
 
 
-def _error(kind: str, message: str, invocation_id: str | None = None) -> ServerSentEvent:
+def _error(
+    kind: str, message: str, invocation_id: str | None = None, *, places: list[str] | None = None
+) -> ServerSentEvent:
     details = {"error_type": kind, "error_message": message, "timestamp": time.time()}
     details |= {"invocation_id": invocation_id} if invocation_id else {}
+    details |= {"at": places} if places else {}
     body = json.dumps({"error": f"{kind}: {message}", "error_details": details})
     return ServerSentEvent(body, sep="\n")

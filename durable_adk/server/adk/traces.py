@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby, pairwise
 from typing import Any
@@ -14,11 +14,13 @@ from google.genai import types
 from durable_adk.errors import AmbiguousInvocationError, DurableAdkError, NotFoundError
 from durable_adk.events.event import Event
 from durable_adk.server.caller import Caller, CurrentCaller
+from durable_adk.server.feed import error_of
 from durable_adk.server.routes.listing import OfSession, OfUser
 from durable_adk.server.routes.model_requests import rebuilt_requests
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.telemetry.names import ERROR_TYPE, STACKTRACE
 from durable_adk.wire.model_request import MAX_CALLS, ModelRequest
 
 router = APIRouter(prefix="/dev/apps/{app_name}/debug/trace", tags=["traces"])
@@ -43,13 +45,13 @@ async def session_trace(
 ) -> list[dict[str, Any]]:
     """Return the spans of a session's runs: invocations, model calls and tools."""
     spans = list[dict[str, Any]]()
-    keys = await _sessions(services, caller, app_name, session_id, user_id)
-    for key in keys:
+    found = await _sessions(services, caller, app_name, session_id, user_id)
+    for key, errors in found.items():
         stored = await services.session_service.read_events(key)
-        spans += _spans(key, stored)
-    if len(keys) == 1:
+        spans += _spans(key, stored, errors)
+    if len(found) == 1:
         calls = [one["attributes"] for one in spans if one["name"] == _CALL]
-        await _add_requests(services, caller, keys[0], calls)
+        await _add_requests(services, caller, next(iter(found)), calls)
     return spans
 
 
@@ -137,21 +139,30 @@ def _as_adk(request: ModelRequest) -> str:
 
 async def _sessions(
     services: ServerServices, caller: Caller, app_name: str, session_id: str, user_id: str | None
-) -> list[SessionKey]:
-    """Return the sessions of this id that the caller may see: users may have chosen the same."""
+) -> dict[SessionKey, dict[str, dict[str, Any]]]:
+    """Return the sessions of this id that the caller may see: users may have chosen the same.
+
+    Each with the errors of its invocations, by their ids.
+    """
     user = caller.only(user_id)
     found = await services.session_service.invocations_by_time(
         app_name=app_name, user_id=user, session_id=session_id, limit=_PAGES
     )
-    return sorted({key for key, _ in found})
+    errors = {key: dict[str, dict[str, Any]]() for key in sorted({key for key, _ in found})}
+    for key, record in found:
+        if error := error_of(record, caller):
+            errors[key][record.invocation_id] = error
+    return errors
 
 
-def _spans(key: SessionKey, stored: Sequence[StoredEvent]) -> Iterator[dict[str, Any]]:
+def _spans(
+    key: SessionKey, stored: Sequence[StoredEvent], errors: Mapping[str, dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     runs = dict[str, list[Event]]()
     for item in stored:
         runs.setdefault(item.event.invocation_id, []).append(item.event)
     for events in runs.values():
-        yield _run(key, events)
+        yield _run(key, events, errors.get(events[0].invocation_id))
         steps = [(one, event) for one, event in pairwise(events) if event.author != "user"]
         agents = groupby(steps, key=lambda step: (step[1].author, step[1].branch))
         for (agent, _), made in agents:
@@ -162,12 +173,15 @@ def _spans(key: SessionKey, stored: Sequence[StoredEvent]) -> Iterator[dict[str,
                 yield _step(key, event, started=earlier.timestamp, parent=name)
 
 
-def _run(key: SessionKey, events: Sequence[Event]) -> dict[str, Any]:
+def _run(key: SessionKey, events: Sequence[Event], error: dict[str, Any] | None) -> dict[str, Any]:
     first, last = events[0], events[-1]
-    attributes = {
+    attributes: dict[str, Any] = {
         "gcp.vertex.agent.associated_event_ids": [event.id for event in events],
         "gen_ai.operation.name": "invoke_agent",
     }
+    if error is not None:
+        attributes |= {ERROR_TYPE: error["type"], "exception.message": error["message"]}
+        attributes |= {STACKTRACE: "\n".join(error["at"])} if "at" in error else {}
     name = first.invocation_id
     times = first.timestamp, last.timestamp
     return _span(key, first, name="invocation", own=name, times=times, attributes=attributes)

@@ -81,7 +81,8 @@ export class RunView {
     const status = run.status ?? about?.status ?? "";
     const ofChildren = this.#children.usage ?? sumOf([]);
     const usage = sumOf([run.usage, ofChildren]);
-    const looks = JSON.stringify([status, run.error, run.rewound, usage, ofChildren, priced, about?.updateTime, about?.temporalUrl]);
+    const places = about?.error?.at ?? []; // for operators
+    const looks = JSON.stringify([status, run.error, places, run.rewound, usage, ofChildren, priced, about?.updateTime, about?.temporalUrl]);
     if (looks === this.#headLooks) return;
     this.#headLooks = looks;
     const took = about && CLOSED.has(status) ? duration(about.updateTime - about.startTime) : "";
@@ -100,6 +101,7 @@ export class RunView {
         temporal && h("a", { href: temporal, target: "_blank", rel: "noopener noreferrer" }, "Temporal", icon("out")),
       ),
       run.error && h("div", { class: "failure" }, errorText(run.error)),
+      places.length > 0 && h("div", { class: "places facts mono" }, places.map((place) => h("div", null, `at ${place}`))),
       this.#trouble,
     );
     held?.focus({ preventScroll: true });

@@ -153,6 +153,7 @@ def error_response(
     detail: Any = None,
     field: str | None = None,
     invocation_id: str | None = None,
+    places: list[str] | None = None,
 ) -> Response:
     """Return a response that reports an error, for our clients and for ADK's.
 
@@ -163,8 +164,9 @@ def error_response(
         detail: What ADK's clients read; None: the message.
         field: The field of the request that is wrong.
         invocation_id: The invocation that goes on: the request should not be sent again as it is.
+        places: Where it came through user code, for those who may know.
     """
-    more = {"field": field, "invocationId": invocation_id}
+    more = {"field": field, "invocationId": invocation_id, "at": places}
     known = {name: text for name, text in more.items() if text}
     error = {"type": kind, "message": message, **known}
     # ASCII: what a request holds, and the report quotes, may be text that UTF-8 has no bytes for.

@@ -108,13 +108,15 @@ async def start_invocation(
 
 
 @router.get("/{invocation_id}", response_model=InvocationDetails)
-async def get_invocation(services: CurrentServices, this: ThisMessage) -> Response:
+async def get_invocation(
+    services: CurrentServices, caller: CurrentCaller, this: ThisMessage
+) -> Response:
     """Return all that is known of an invocation, without its events."""
     if isinstance(this, Located):
-        return as_json(await detailed(services, this.key, this.record))
+        return as_json(await detailed(services, caller, this.key, this.record))
     record = await recipient(services, *this)
     if record is not None:
-        return as_json(await detailed(services, this.key, record))
+        return as_json(await detailed(services, caller, this.key, record))
     return as_json(queued(InvocationDetails, *this))
 
 
@@ -155,12 +157,14 @@ async def get_attempts(services: CurrentServices, this: ThisInvocation) -> Respo
 
 
 @router.get("/{invocation_id}/children", response_model=list[ChildInvocation])
-async def get_children(services: CurrentServices, this: ThisInvocation) -> Response:
+async def get_children(
+    services: CurrentServices, caller: CurrentCaller, this: ThisInvocation
+) -> Response:
     """Return the invocations of the agents that its calls ran as tools, each with its own.
 
     Each is in a session of its own, by which all other routes find it.
     """
-    return as_json(await children_of(services.session_service, this.key, this.record))
+    return as_json(await children_of(services.session_service, caller, this.key, this.record))
 
 
 @router.post("/{invocation_id}/cancel", response_model=InvocationSummary)

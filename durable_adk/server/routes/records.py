@@ -10,6 +10,7 @@ from durable_adk.client.queries import LocatedCall, pending_calls_of, read_attem
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel
+from durable_adk.server.caller import Caller
 from durable_adk.server.feed import error_of
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.call_attempt import CallAttempt
@@ -104,7 +105,7 @@ class AttemptSummary(JsonModel):
 
 
 class InvocationDetails(KnownInvocation):
-    """All that is known of an invocation, without its events."""
+    """All that is known of an invocation, without its events; for operators also where it runs."""
 
     pending: list[PendingRequest] = Field(default_factory=list[PendingRequest])
     attempts: list[AttemptSummary] = Field(default_factory=list[AttemptSummary])
@@ -165,17 +166,17 @@ def summary_of(
 
 
 async def detailed(
-    services: ServerServices, key: SessionKey, record: InvocationRecord
+    services: ServerServices, caller: Caller, key: SessionKey, record: InvocationRecord
 ) -> InvocationDetails:
-    """Return all that is known of an invocation."""
+    """Return all that a caller may know of an invocation."""
     sessions = services.session_service
     summary = await summarized(sessions, key, record)
     events = await events_of_invocation(sessions, key, record)
     calls = await pending_calls_of(sessions, key, record.invocation_id)
-    lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+    lease_owner = TemporalLeaseOwner.parse(record.lease_owner) if caller.is_operator else None
     workflow_id = lease_owner and lease_owner.workflow_id
     return InvocationDetails(
-        **_known(summary),
+        **_known(summary) | {"error": error_of(record, caller)},
         pending=requests_of(calls),
         attempts=await attempts_of(sessions, key, record, events),
         workflow_id=workflow_id,
@@ -185,7 +186,7 @@ async def detailed(
 
 
 async def children_of(
-    sessions: SessionLog, key: SessionKey, record: InvocationRecord
+    sessions: SessionLog, caller: Caller, key: SessionKey, record: InvocationRecord
 ) -> list[ChildInvocation]:
     """Return the invocations of agents that ran as tools, in the order of their calls."""
     found = await sessions.sessions_with(record.invocation_id)
@@ -193,11 +194,12 @@ async def children_of(
     if not children:
         return []
     events = await events_of_invocation(sessions, key, record)
-    return await _children(sessions, key, record.invocation_id, events, children)
+    return await _children(sessions, caller, key, record.invocation_id, events, children)
 
 
-async def _children(
+async def _children(  # noqa: PLR0917 - it calls itself
     sessions: SessionLog,
+    caller: Caller,
     key: SessionKey,
     name: str,
     events: Sequence[Event],
@@ -216,11 +218,11 @@ async def _children(
             summary = summary_of(child, record, own[0] if own else None, count=len(own))
             found.append(
                 ChildInvocation(
-                    **_known(summary),
+                    **_known(summary) | {"error": error_of(record, caller)},
                     call_id=call_id,
                     tool=call.name or "",
                     models=_by_model(own),
-                    children=await _children(sessions, child, name, own, known),
+                    children=await _children(sessions, caller, child, name, own, known),
                 )
             )
     return found

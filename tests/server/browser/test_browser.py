@@ -423,7 +423,7 @@ async def test_a_page_without_apps_waits_for_them(browser, web) -> None:
         )
         await page.reload()
         await page.get_by_role("link", name="New session").first.click()
-        await page.get_by_text("No apps yet. Start a worker").wait_for()
+        await page.get_by_text("No apps yet: none has a session").wait_for()
         user = page.locator(".scope input")
         await user.press_sequentially("ali")
         await page.evaluate("window.waited")
