@@ -38,7 +38,6 @@ class _Invocation:
     """What was seen of an open invocation."""
 
     key: SessionKey
-    began: float
     tokens: int = 0
     waits: bool = False
 
@@ -162,7 +161,7 @@ class SessionsFeed:
 
     def _show(self, key: SessionKey, event: Event) -> None:
         name = event.invocation_id
-        known = self._open.setdefault(name, _Invocation(key, event.timestamp))
+        known = self._open.setdefault(name, _Invocation(key))
         usage = event.usage_metadata
         tokens = (usage.total_token_count if usage else None) or 0
         known.tokens, known.waits = known.tokens + tokens, False
@@ -177,7 +176,7 @@ class SessionsFeed:
         known = self._open[name]
         if record.status.closed and (record.end_seq or 0) <= self._seen[known.key]:
             del self._open[name]
-            self._ended(known, record)
+            await self._ended(known, record)
         elif record.status is Status.PAUSED:
             await self._waits(name, known, record)
 
@@ -190,8 +189,11 @@ class SessionsFeed:
             self._lines.step(known.key, "", text, at=record.update_time)
             self._lines.rows(commands)
 
-    def _ended(self, known: _Invocation, record: InvocationRecord) -> None:
-        parts = [f"{record.status} after {record.update_time - known.began:.1f} s"]
+    async def _ended(self, known: _Invocation, record: InvocationRecord) -> None:
+        start = record.start_seq  # its user's event, which was stored before this process, maybe
+        first = await self._sessions.read_events(known.key, after=start - 1, upto=start)
+        took = record.update_time - first[0].event.timestamp if first else 0.0
+        parts = [f"{record.status} after {took:.1f} s"]
         if known.tokens:
             parts.append(counted(known.tokens, "token"))
         good = record.status is Status.COMPLETED

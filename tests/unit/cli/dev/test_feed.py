@@ -103,7 +103,7 @@ async def test_a_request_is_shown_with_the_commands_that_answer_it(runner, feed,
 async def test_only_invocations_that_have_changed_are_read(runner, feed, screen, monkeypatch):
     """Many may be open for days, and a feed looks several times a second."""
     key = SessionKey("till", "me", "of days ago")
-    feed._open |= {f"i{n}": _Invocation(key, 0.0) for n in range(50)}
+    feed._open |= {f"i{n}": _Invocation(key) for n in range(50)}
 
     async def read(key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         assert key.session_id == "s"
@@ -184,3 +184,10 @@ async def test_an_end_comes_after_the_last_event_with_its_tokens(screen, tmp_pat
     user, answer, end = await shown(feed, screen)
     assert (user, answer.split("  ")[1]) == ("user  Hi", "Hello.")
     assert re.match(r"completed after \d", end.strip())
+    # One that began before `dev` did is not as old as what was seen of it.
+    key = SessionKey("till", "me", "s")
+    ((_, record),) = await runner.session_service.invocations_by_time(app_name="till", limit=1)
+    (first, *_) = await runner.session_service.read_events(key)
+    record = record.model_copy(update={"update_time": first.event.timestamp + 120.2})
+    await feed._ended(_Invocation(key), record)
+    assert "completed after 120.2 s" in screen.buffer.getvalue().decode()
