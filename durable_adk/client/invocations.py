@@ -340,7 +340,7 @@ class Invocations:
             problem = f"No worker polls task queue {self.task_queue!r}. {remedy}"
         elif not opened and answer.HasField("versioning_info"):
             kept = "The message is kept; make" if invocation_id else "Make"
-            problem = _wrong_version(known, answer.versioning_info, self.task_queue, kept)
+            problem = wrong_version(known, answer.versioning_info, self.task_queue, kept)
         else:
             problem = None
         if problem is not None:
@@ -353,7 +353,7 @@ _Version = tuple[str, str] | None
 """Deployment and build id of a worker; None: it has no version."""
 
 
-def _wrong_version(
+def wrong_version(
     pollers: Iterable[PollerInfo], routing: TaskQueueVersioningInfo, task_queue: str, make: str
 ) -> str | None:
     """What to do if no worker has a version that new workflows are started on; None: one has."""

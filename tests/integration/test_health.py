@@ -43,6 +43,19 @@ def test_it_is_well_exactly_when_a_worker_polls(terminal, server):
     terminal.stop(worker, signal.SIGTERM)
 
 
+def test_workers_that_take_no_new_invocation_are_not_ok(terminal, server):
+    """Until their version is current. A probe of one of them, which may wait for that, is well."""
+    queue = terminal.folder.name
+    options = ["--address", server.address, "--store", "s.db", "--task-queue", queue]
+    versioned = {"DURABLE_ADK_DEPLOYMENT": queue, "DURABLE_ADK_BUILD_ID": "b1"}
+    worker = terminal.start("worker", EXAMPLE, *options, **versioned)
+    until_true(lambda: health(terminal, "--here", *options)[0] == 0)
+    done = terminal.run("health", *options)
+    assert done.returncode == 1
+    assert f"set-current-version --deployment-name {queue} --build-id b1" in done.stdout
+    terminal.stop(worker, signal.SIGTERM)
+
+
 def test_the_server_of_the_folder_is_found(terminal):
     """Commands without --address use the server and the workers of `dev` in the same folder."""
     dev = terminal.start("dev", EXAMPLE)
@@ -62,6 +75,9 @@ def test_it_ends_and_says_why_when_nothing_answers(terminal):
     done = terminal.run("health", *places)
     assert done.returncode == 1
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["failed"] * 3
+    store, temporal, _ = done.stdout.splitlines()
+    assert "127.0.0.1:1/x" in store
+    assert "127.0.0.1:1" in temporal
     assert "hunter2" not in done.stdout + done.stderr
 
 

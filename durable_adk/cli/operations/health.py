@@ -2,26 +2,29 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from rich.console import Console
 from rich.text import Text
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue as Queue
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from durable_adk.cli.connection import without_password
 from durable_adk.cli.execution import FAILED
 from durable_adk.cli.server import ServerConnection
+from durable_adk.client.invocations import wrong_version
 from durable_adk.errors import (
     DurableAdkError,
     InvalidRequestError,
+    StoreUnavailableError,
     TemporalUnavailableError,
+    TransientError,
     WorkerStuckError,
 )
 from durable_adk.log import printable
+from durable_adk.task_queues import described
 from durable_adk.worker_status import is_alive, stuck_reason
 
 CHECK_TIMEOUT = 5.0
@@ -66,22 +69,37 @@ async def _store(connection: ServerConnection) -> str:
 
 
 async def _database(connection: ServerConnection, url: str) -> str:
+    where = without_password(url)
     # A probe creates no tables. Newer ones belong to a deploy in progress, and are fine.
-    async with connection.database(url) as sessions:
+    async with _named(where), connection.database(url) as sessions:
         found = await sessions.schema()
     if found.empty:
-        return f"{without_password(url)}, empty"
+        return f"{where}, empty"
     if not (found.current or found.newer):
-        found.require_current(without_password(url))
-    return without_password(url)
+        found.require_current(where)
+    return where
+
+
+@asynccontextmanager
+async def _named(where: str) -> AsyncGenerator[None]:
+    """Have an error say what did not answer."""
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT):
+            yield
+    except TimeoutError:
+        raise TransientError(f"{where}: no answer within {CHECK_TIMEOUT:g} s") from None
+    except (StoreUnavailableError, RPCError) as error:
+        raise TransientError(f"{where}: {error.message}") from error
 
 
 async def _temporal(connected: asyncio.Future[Client]) -> str:
     client = await asyncio.shield(connected)
-    await client.workflow_service.describe_namespace(
-        DescribeNamespaceRequest(namespace=client.namespace)
-    )
-    return f"{client.service_client.config.target_host}, namespace {client.namespace}"
+    where = f"{client.service_client.config.target_host}, namespace {client.namespace}"
+    async with _named(where):
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=client.namespace)
+        )
+    return where
 
 
 async def _worker(
@@ -101,16 +119,22 @@ async def _worker(
 
 
 async def _pollers(client: Client, task_queue: str, *, here: bool) -> list[str]:
-    """The identities of the workers that poll a task queue."""
-    answer = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=Queue(name=task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
-    )
+    """The identities of the workers that poll a task queue.
+
+    Raises:
+        InvalidRequestError: None of them would take a new invocation. Those of this machine may
+            wait for an operator to make their version current, and are well.
+        WorkerStuckError: One of this machine has reported that user code blocks it.
+    """
+    answer = await described(client, task_queue)
     found = [one.identity for one in answer.pollers]
-    return _of_this_machine(found, task_queue) if here else found
+    if here:
+        return _of_this_machine(found, task_queue)
+    if found and answer.HasField("versioning_info"):
+        routing = answer.versioning_info
+        if problem := wrong_version(answer.pollers, routing, task_queue, "Make"):
+            raise InvalidRequestError(problem)
+    return found
 
 
 def _of_this_machine(identities: list[str], task_queue: str) -> list[str]:
