@@ -282,6 +282,8 @@ def _nothing_found(target: str, module: ModuleType) -> str:
     agents = [name for name, value in _defined(module) if hasattr(value, "sub_agents")]
     if agents:
         return f"{head}; its agent is called `{agents[0]}`: name it `root_agent`."
+    if "root_agent" in vars(module):
+        return f"{head}: `root_agent` is {module.root_agent!r}."
     names = [name for name, _ in _defined(module)]
     listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     return f"{head}; it defines {listed or 'nothing'}. Assign your agent to `root_agent`."

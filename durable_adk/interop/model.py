@@ -4,6 +4,7 @@
 # google-adk keeps the clients of its models private.
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
@@ -81,7 +82,13 @@ class AdkModel(BaseLlm):
                 await client.close()
 
     async def _take_clients(self) -> None:
-        """Have the model use clients that ask once; its own are made in a thread, as there."""
+        """Have the model use clients that ask once; its own are made in a thread, as there.
+
+        LiteLlm imports its library at the first call, for seconds, in which the loop would stand.
+        """
+        lite_llm = sys.modules.get("google.adk.models.lite_llm")
+        if hasattr(self._asked, "llm_client") and not getattr(lite_llm, "_LITELLM_IMPORTED", True):
+            await asyncio.to_thread(cast("Any", lite_llm)._ensure_litellm_imported)
         for name in _clients_of(self._asked):
             if name not in self._clients:
                 made = await asyncio.to_thread(getattr, self._asked, name)

@@ -61,7 +61,8 @@ def to_error(error: Exception) -> DurableAdkError:
         case GoogleAuthError():
             retryable = bool(getattr(error, "retryable", False))
             kind = ModelUnavailableError if retryable else ModelError
-            result = kind(f"No access to Gemini: {text}", error_type=name)
+            # also of other makers' models that Google serves
+            result = kind(f"No access with Google's credentials: {text}", error_type=name)
         case _ if isinstance(error, NETWORK_ERRORS):
             result = ModelUnavailableError(f"No connection to Gemini: {text}", error_type=name)
         case ValueError() if "api key" in text.lower():

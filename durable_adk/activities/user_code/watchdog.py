@@ -98,13 +98,14 @@ class Watchdog:
     def _still_blocked(self, where: list[str]) -> None:
         before, self.blocked_for = self.blocked_for, self.blocked_for + LOOK
         limit = self.limits.blocked_timeout
+        hint = _IMPORT_HINT if _imports(self.thread.ident) else _ASYNC_HINT
         if before == 0:
-            logger.warning("user_loop.blocked", hint=_ASYNC_HINT, at=where[0], stack=where)
+            logger.warning("user_loop.blocked", hint=hint, at=where[0], stack=where)
         if self.blocked_for >= limit > before:
             task = asyncio.current_task(self.loop)
             self.watched.loop_stuck(
                 f"User code has blocked the event loop for {limit:g} s (blocked_timeout) at "
-                f"{where[0]}. {_ASYNC_HINT}",
+                f"{where[0]}. {hint}",
                 task,
             )
         elif self.is_blocked:
@@ -143,6 +144,10 @@ _ASYNC_HINT = (
     "All other steps of this worker wait for it. Make the tool, callback or model a sync function, "
     "which runs in a thread, or use asyncio.to_thread."
 )
+_IMPORT_HINT = (
+    "It imports a module for the first time, and all other steps of this worker wait for it. "
+    "Import that where your agent is defined, so that it is there before the first message."
+)
 _SYNC_HINT = "No thread can be ended from outside: give what the code waits for a timeout."
 
 
@@ -167,6 +172,13 @@ def stack_lines(thread: int | None) -> list[str]:
     theirs = [*dropwhile(lambda one: one[0].co_filename in _MACHINERY, rest)] or stack[-1:]
     shown = theirs[:1] + theirs[1:][-FRAMES:]
     return [f"{code.co_filename}:{line} in {code.co_name}" for code, line in shown]
+
+
+def _imports(thread: int | None) -> bool:
+    """Whether a thread imports a module."""
+    frame = sys._current_frames().get(thread or 0)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]: documented
+    walked = traceback.walk_stack(frame) if frame else ()
+    return any("importlib._bootstrap" in one.f_code.co_filename for one, _ in walked)
 
 
 def _waits_for_events(frame: FrameType) -> bool:

@@ -176,7 +176,7 @@ async def detailed(
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner) if caller.is_operator else None
     workflow_id = lease_owner and lease_owner.workflow_id
     return InvocationDetails(
-        **_known(summary) | {"error": error_of(record, caller)},
+        **_known(summary, record, caller),
         pending=requests_of(calls),
         attempts=await attempts_of(sessions, key, record, events),
         workflow_id=workflow_id,
@@ -218,7 +218,7 @@ async def _children(  # noqa: PLR0917 - it calls itself
             summary = summary_of(child, record, own[0] if own else None, count=len(own))
             found.append(
                 ChildInvocation(
-                    **_known(summary) | {"error": error_of(record, caller)},
+                    **_known(summary, record, caller),
                     call_id=call_id,
                     tool=call.name or "",
                     models=_by_model(own),
@@ -246,8 +246,10 @@ def _by_model(events: Sequence[Event]) -> list[ModelUsage]:
     ]
 
 
-def _known(summary: InvocationSummary) -> dict[str, Any]:
-    return {name: value for name, value in summary if name != "pending"}
+def _known(summary: InvocationSummary, record: InvocationRecord, caller: Caller) -> dict[str, Any]:
+    found: dict[str, Any] = {name: value for name, value in summary if name != "pending"}
+    found["error"] = error_of(record, caller)
+    return found
 
 
 def requests_of(calls: Sequence[LocatedCall]) -> list[PendingRequest]:

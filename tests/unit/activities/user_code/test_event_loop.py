@@ -1,11 +1,15 @@
 """How user code is kept apart, and what it does to its own kind."""
 
 import asyncio
+import importlib
 import selectors
 import socket
+import sys
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +125,26 @@ async def test_code_that_blocks_is_named(told: Told) -> None:
     assert [line["event"] for line in told] == ["user_loop.blocked"]
     line = blocks.__code__.co_firstlineno + 1
     assert told[0]["at"] == f"{__file__}:{line} in blocks"
+
+
+async def test_an_import_is_not_taken_for_a_sync_call(told: Told, tmp_path, monkeypatch) -> None:
+    """A library that imports another one at the first call: the remedy is to import it before."""
+    loop = UserCodeLoop()
+    (tmp_path / "slow_library.py").write_text("import sys\nsys.blocker.wait()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        sys, "blocker", SimpleNamespace(wait=partial(told.anything.wait, PATIENCE)), raising=False
+    )
+
+    async def asks() -> None:
+        importlib.import_module("slow_library")
+
+    await loop.run(asks())
+    await loop.close()
+    sys.modules.pop("slow_library")
+    (line,) = told
+    assert "imports a module" in line["hint"]
+    assert "sync function" not in line["hint"]
 
 
 async def test_a_loop_that_waits_is_not_blocked(told: Told, looks: list[Watchdog]) -> None:
