@@ -163,13 +163,13 @@ def test_a_module_without_agent_lists_what_it_has(write):
     assert "it defines limit, plan. Assign" in failure("trips")
 
 
-@pytest.mark.parametrize("folder", ["json", "a.b"])
 def test_a_root_agent_that_is_none_is_told_so(write):
     """The name is there: what is wrong is its value."""
     write("trips/agent.py", "limit = 3\nroot_agent = None\n")
     assert failure("trips").endswith("`root_agent` is None.")
 
 
+@pytest.mark.parametrize("folder", ["json", "a.b"])
 def test_a_name_python_would_not_find_is_refused(write, folder):
     """A folder that Python cannot import under its name is an error about the name."""
     write(f"{folder}/agent.py")
