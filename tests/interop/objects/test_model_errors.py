@@ -1,13 +1,17 @@
 """What failures of google-adk's models mean for a run."""
 
+import threading
+
 import anthropic
 import httpx
 import litellm
 import openai
 import pytest
+from google.adk.models import lite_llm
 from google.adk.models.anthropic_llm import _AnthropicRateLimitError
 
 from durable_adk.errors import ModelUnavailableError
+from durable_adk.interop.model import AdkModel
 from durable_adk.interop.model_errors import sorted_error
 
 REQUEST = httpx.Request("POST", "https://example.com/v1")
@@ -84,3 +88,15 @@ def test_the_delay_is_what_the_provider_asks_for() -> None:
     answer = response(429, **{"retry-after-ms": "1500"})
     inner = anthropic.RateLimitError("no", response=answer, body=None)
     assert sorted_error(_AnthropicRateLimitError(inner)).retry_after == 1.5
+
+
+async def test_litellm_is_imported_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """google-adk imports it at the first call, for seconds in which no other step would go on."""
+    threads: list[int] = []
+    monkeypatch.setattr(lite_llm, "_LITELLM_IMPORTED", False)
+    monkeypatch.setattr(
+        lite_llm, "_ensure_litellm_imported", lambda: threads.append(threading.get_ident())
+    )
+    await AdkModel.of(lite_llm.LiteLlm(model="openai/gpt"))._take_clients()
+    (thread,) = threads
+    assert thread != threading.get_ident()
