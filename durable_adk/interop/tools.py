@@ -9,6 +9,7 @@ from typing import Any
 
 from google.adk.auth.credential_manager import CredentialManager
 from google.adk.flows.llm_flows.prompt._dynamic_instructions import finalize_dynamic_instructions
+from google.adk.tools._node_tool import NodeTool
 from google.adk.tools.agent_tool import AgentTool as AdkAgentTool
 from google.adk.tools.base_tool import BaseTool as AdkBaseTool
 from google.adk.tools.base_toolset import BaseToolset as AdkBaseToolset
@@ -17,7 +18,7 @@ from google.genai import types
 
 from durable_adk.calling import call
 from durable_adk.context.activity import Context, ReadonlyContext, ToolContext
-from durable_adk.errors import MissingCredentialError
+from durable_adk.errors import AgentDefinitionError, MissingCredentialError
 from durable_adk.interop.callbacks import adk_tool, shown_request, take_request
 from durable_adk.interop.context import adk_readonly, crossing
 from durable_adk.log import get_logger
@@ -35,11 +36,19 @@ class AdkTool(BaseTool):
 
     Args:
         adk: The tool.
+
+    Raises:
+        AgentDefinitionError: It runs a node of google-adk's graph workflows.
     """
 
     confirms_itself = True
 
     def __init__(self, adk: AdkBaseTool) -> None:
+        if isinstance(adk, NodeTool):
+            raise AgentDefinitionError(
+                f"Tool {adk.name!r} is a node of google-adk's graph workflows, which durable_adk "
+                "does not run yet; use a function, or an AgentTool round an agent."
+            )
         super().__init__(
             name=adk.name,
             description=adk.description or "",

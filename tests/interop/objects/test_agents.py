@@ -290,12 +290,18 @@ def test_options_of_live_runs_are_taken_without_effect() -> None:
 
 REFUSED = [
     (lambda: Workflow(name="graph", edges=[]), "graph workflows"),
+    (
+        lambda: llm("a", tools=[Workflow(name="graph", edges=[], input_schema=types.Content)]),
+        "graph workflows",
+    ),
     (lambda: llm("a", mode="task"), "AgentTool"),
     (lambda: LoopAgent(name="l", sub_agents=[llm("a", mode="single_turn")]), "AgentTool"),
 ]
 
 
-@pytest.mark.parametrize(("make", "says"), REFUSED, ids=["graph", "task", "single_turn"])
+@pytest.mark.parametrize(
+    ("make", "says"), REFUSED, ids=["graph", "graph_tool", "task", "single_turn"]
+)
 def test_what_cannot_be_durable_is_refused_when_it_is_loaded(make: Any, says: str) -> None:
     """By name, with the way out."""
     with pytest.raises(AgentDefinitionError, match=says):
