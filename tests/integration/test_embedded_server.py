@@ -65,7 +65,9 @@ async def test_no_web_page_reaches_a_server(tmp_path):
     """S29: what the program serves over HTTP is where no browser asks, and takes no host's name."""
     async with TemporalServer.start(data_dir=tmp_path) as server:
         assert server.ui_url is None
-        said = (tmp_path / "temporal.log").read_text()
+        log = tmp_path / "temporal.log"
+        await until(lambda: "Temporal Metrics:" in log.read_text())
+        said = log.read_text()
         http, metrics = (
             int(re.search(rf"^Temporal {name}: .*:(\d+)", said, re.MULTILINE)[1])
             for name in ("HTTP", "Metrics")

@@ -19,11 +19,13 @@ from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers, client_requests
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
+from durable_adk.embedded import server
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import invocation
 from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.runtime import Inbox
+from durable_adk.server.adk import agents, sessions as restored
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.sessions.log import entry, invocations, sessions, steering
 from durable_adk.sessions.log.head import Head
@@ -470,6 +472,22 @@ MUTANTS = [
         "a sender's metadata is taken for the runtime's",
         "metadata of the runtime",
         replaces(request, "_check_metadata", ignored),
+    ),
+    # ----- who may know and do what
+    mutant(
+        "a user is told the instructions of the agents",
+        "prompts for operators",
+        wraps(agents, "_tree", lambda original, agent, **_: original(agent, prompts=True)),
+    ),
+    mutant(
+        "a session is made of events with marks of the runtime",
+        "marks of restored events",
+        replaces(restored, "runtime_marks", lambda _metadata: []),
+    ),
+    mutant(
+        "a web page can ask at a port of Temporal's HTTP API",
+        "blocked ports",
+        replaces(server, "BLOCKED_PORTS", ()),
     ),
     *WAITING,
     *IDENTITY,

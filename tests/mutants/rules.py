@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from durable_adk.apps import App, AppRegistry
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES
+from durable_adk.embedded.server import BLOCKED_PORTS, _Ports
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -40,7 +42,11 @@ from durable_adk.errors import (
 from durable_adk.events import Event
 from durable_adk.flows.runtime import Inbox
 from durable_adk.models import ScriptedModel
+from durable_adk.ops.app_declaration import described
 from durable_adk.runners import InMemoryRunner
+from durable_adk.server.adk.agents import app_info, build_graph
+from durable_adk.server.adk.sessions import _check_restorable
+from durable_adk.server.caller import Caller
 from durable_adk.sessions import (
     InMemorySessionService,
     InvocationRecord,
@@ -446,3 +452,26 @@ async def _step_of_a_blocked_loop() -> str:
     if given_back and isinstance(outcome[0], WorkerStuckError):
         return ""
     return f"it is not given back, but ends with {outcome[0]!r}"
+
+
+def prompts_for_operators() -> str:
+    """A user is told of an app's agents, and not their instructions."""
+    app = described(App(name="a", root_agent=LlmAgent(name="a", model="offline", instruction="P!")))
+    services: Any = SimpleNamespace(apps={"a": app})
+    told = [asyncio.run(show(services, Caller("u"), "a")) for show in (app_info, build_graph)]
+    return "a user is told the instruction" if "P!" in repr(told) else ""
+
+
+def marks_of_restored_events() -> str:
+    """A session is made of no event that says what only the runtime decides."""
+    event = Event(author="user", custom_metadata={FINAL_RESPONSES: ["c"]})
+    with suppress(InvalidRequestError):
+        _check_restorable(0, event)
+        return "an event with a mark of the runtime is taken"
+    return ""
+
+
+def blocked_ports() -> str:
+    """No browser asks at the ports that Temporal's program opens for nobody of ours."""
+    ports = _Ports.pick(None, None)
+    return "" if {ports.http, ports.metrics} <= set(BLOCKED_PORTS) else f"{ports} can be asked"
