@@ -36,6 +36,7 @@ IMPORTERS = {
     "durable_adk/__init__.py": "a table of constants",
     "durable_adk/embedded/__init__.py": "a table of constants",
     "durable_adk/context/loop.py": "a constant",
+    "durable_adk/interop/model.py": "a constant",
     "durable_adk/partials/__init__.py": "a constant",
     "durable_adk/partials/choice.py": "a constant",
     "durable_adk/tools/__init__.py": "a constant",
