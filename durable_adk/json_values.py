@@ -10,16 +10,21 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from enum import Enum
-from typing import Any, Self, cast
+from functools import cache
+from types import UnionType
+from typing import Any, Self, TypeVar, Union, cast, get_args, get_origin
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from durable_adk.errors import InvalidRequestError, StateValueError
+
+T = TypeVar("T")
 
 MAX_DEPTH = 64
 MAX_INT_BITS = 4096
@@ -28,6 +33,10 @@ MAX_ID = 128
 MAX_KEY = 1_000
 """Maximum bytes of a state key or an event's id: together with the longest ids of app, user and
 session they fit into the 2,704 bytes that an entry of a PostgreSQL index may have."""
+MAX_PROBLEMS = 20
+"""Maximum number of problems that are reported of one value."""
+_FEW = 100
+"""Longest list that is searched for an item that a validator does not expect."""
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 _BAD_ID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -81,6 +90,68 @@ class JsonModel(BaseModel):
 def _lenient(model: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
     forbids = model.model_config.get("extra") == "forbid"
     return {"extra": "ignore", **options} if forbids else options
+
+
+def validated(kind: type, value: Any, validate: Callable[[Any], T]) -> T:
+    """Validate a value from outside, whatever its validators raise.
+
+    Args:
+        kind: The type of the value.
+        value: The value, as JSON.
+        validate: Validates it.
+
+    Raises:
+        ValidationError: It is malformed: at most `MAX_PROBLEMS` places, and not what they hold.
+    """
+    try:
+        return validate(value)
+    except ValidationError as error:
+        if error.error_count() <= MAX_PROBLEMS:
+            raise
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        problems = [(one["type"], one["msg"], one["loc"]) for one in found[:MAX_PROBLEMS]]
+    except Exception as error:  # noqa: BLE001 - see `_failing`
+        problems = [("value_error", f"cannot be read ({error})", _failing(kind, value))]
+    details = [
+        InitErrorDetails(type=PydanticCustomError(name, cast("Any", text)), loc=place, input=None)
+        for name, text, place in problems
+    ]
+    raise ValidationError.from_exception_data(kind.__name__, details) from None
+
+
+def _failing(kind: Any, value: Any) -> tuple[str | int, ...]:
+    """Return where a validator raises what is no error of validation.
+
+    Enumerations of google-genai raise AttributeError for a value that is no text, which leaves
+    pydantic without a place.
+    """
+    for key, inner, item in _items(kind, value):
+        try:
+            _adapter(inner).validate_python(item)
+        except ValidationError:
+            continue
+        except Exception:  # noqa: BLE001 - this is what is looked for
+            return key, *_failing(inner, item)
+    return ()
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _items(kind: Any, value: Any) -> Iterator[tuple[str | int, Any, Any]]:
+    """Yield the key, the type and the value of what a value holds."""
+    union = get_origin(kind) in (Union, UnionType)
+    for one in get_args(kind) if union else (kind,):
+        if isinstance(value, list) and get_origin(one) is list:
+            items = cast("list[Any]", value)
+            yield from ((at, get_args(one)[0], item) for at, item in enumerate(items[:_FEW]))
+        elif isinstance(value, dict) and isinstance(one, type) and issubclass(one, BaseModel):
+            given = cast("dict[str, Any]", value)
+            for name, field in one.model_fields.items():
+                for key in {name, field.alias or name} & given.keys():
+                    yield key, field.annotation, given[key]
 
 
 def check_json(value: Any, path: str = "value") -> None:

@@ -9,7 +9,14 @@ from google.genai import types
 from pydantic import Field, StrictBool, ValidationError
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
-from durable_adk.json_values import JsonModel, canonical, check_id, check_json, check_state_key
+from durable_adk.json_values import (
+    JsonModel,
+    canonical,
+    check_id,
+    check_json,
+    check_state_key,
+    validated,
+)
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.run_config import RunConfig
@@ -196,7 +203,7 @@ def parsed(
             payloads of our own processes they come from a newer release.
     """
     try:
-        return cls.model_validate(raw, extra=extra)
+        return validated(cls, raw, lambda value: cls.model_validate(value, extra=extra))
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+from google.genai import types
 from pydantic import SecretStr
 from starlette.routing import Mount, Route
 from temporalio.client import Client
@@ -18,6 +19,7 @@ from temporalio.client import Client
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import InvalidRequestError
+from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
 from durable_adk.server.app import app as server
@@ -28,6 +30,7 @@ from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import message as body_of_run, placed
+from tests.support.malformed import wrong_enumerations
 from tests.support.scripts import call
 from tests.support.waiting import PATIENCE, stays
 
@@ -585,3 +588,27 @@ async def test_a_proxy_is_known_by_its_connection(client: Client, tmp_path: Path
         near = await place.server(settings={**header, "trusted_proxies": ["127.0.0.1"]})
         assert (await near.get("/list-apps", headers=named)).status_code == 200
         assert (await near.get("/list-apps")).status_code == 401
+
+
+async def test_a_value_of_a_wrong_type_is_refused_with_its_place(app: FastAPI) -> None:
+    """Also where google-genai has an enumeration, whose validator raises no error of validation."""
+    sessions = "/apps/app/users/olga/sessions"
+    ids = {"appName": "app", "userId": "olga", "sessionId": "s"}
+    tried = [
+        (path, f"newMessage.{place}", {**ids, "newMessage": content})
+        for place, content in wrong_enumerations(types.Content)
+        for path in ("/run", "/run_sse", "/invocations")
+    ]
+    tried += [
+        (f"{sessions}/s/artifacts", f"artifact.{place}", {"filename": "f", "artifact": part})
+        for place, part in wrong_enumerations(types.Part)
+    ]
+    tried += [
+        (sessions, f"events.0.{place}", {"events": [{"author": "a", **event}]})
+        for place, event in wrong_enumerations(Event)
+    ]
+    assert len(tried) > 50
+    for path, field, body in tried:
+        refused = await send(app, "POST", path, OTHER, body)
+        assert refused.status_code == 422, (field, refused.text)
+        assert refused.json()["error"]["field"] == field, refused.text

@@ -1,19 +1,28 @@
 """The base class of requests' bodies, and what several of them have."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from fastapi import Depends, Header, Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
-from durable_adk.json_values import JsonModel
+from durable_adk.json_values import JsonModel, validated
 from durable_adk.server.feed import FeedPosition
 from durable_adk.sessions.session import SessionKey, checked_key
 
 
-class RequestBody(BaseModel):
+class CheckedBody(BaseModel):
+    """A request's body, of which few problems are reported."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validated(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return validated(cls, value, handler)
+
+
+class RequestBody(CheckedBody):
     """A request's body, with keys as in ADK: camelCase, or names as in Python."""
 
     model_config = ConfigDict(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -34,6 +35,7 @@ from durable_adk.errors import (
     UnknownAppError,
     class_name,
 )
+from durable_adk.json_values import MAX_PROBLEMS
 
 _STATUSES: dict[type[DurableAdkError], int] = {
     NotFoundError: 404,
@@ -57,6 +59,8 @@ _STATUSES: dict[type[DurableAdkError], int] = {
 """The status of each class of errors; the first that fits counts."""
 _CONSTRAINTS = ("type", "$ref", "enum", "const", "pattern", "minLength", "maxLength")
 _RETRY_AFTER = {"Retry-After": "1"}
+_QUOTED = 300
+"""Most characters of a message or a name in a report of a malformed request."""
 _GONE = 499
 """Status in the log of a request whose client went away before its body was complete."""
 
@@ -181,6 +185,7 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _failed)
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _broken)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -199,18 +204,33 @@ async def _refused(_: Request, error: Exception) -> Response:
 async def _invalid(_: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    problems: list[dict[str, Any]] = list(error.errors())
+    problems = [_shown(one) for one in error.errors()[:MAX_PROBLEMS]]
     first: dict[str, Any] = problems[0] if problems else {}
     source, *place = [str(part) for part in first.get("loc", ())] or [""]
     message = str(first.get("msg", "is malformed"))
     if first.get("type") == "json_invalid":
         field = source
-        message = f"The body is not JSON: {first['ctx']['error']} at character {place[0]}."
+        problem = error.errors()[0]["ctx"]["error"]
+        message = f"The body is not JSON: {problem} at character {place[0]}."
     else:
         # Behind a parameter's name, a place has the number of a value or a name of its type.
         field = ".".join(place if source == "body" else place[:1]) or source or None
         message = f"{field or 'The request'}: {message}"
     return error_response(422, "InvalidRequestError", message, detail=problems, field=field)
+
+
+def _shown(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a problem as FastAPI lists it, without what the request has in its place.
+
+    Names that the request has chosen are in places and messages; they may be long, too.
+    """
+    place = [one[:_QUOTED] if isinstance(one, str) else one for one in problem["loc"]]
+    return {"type": problem["type"], "loc": place, "msg": str(problem["msg"])[:_QUOTED]}
+
+
+async def _broken(_: Request, __: Exception) -> Response:
+    """Return the response to a request that our own code fails for; the log says how."""
+    return error_response(500, "InternalServerError", "The server has failed; its log says why.")
 
 
 async def _gone(_: Request, __: Exception) -> Response:

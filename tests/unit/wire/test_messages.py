@@ -1,9 +1,14 @@
 """Answers as they are sent."""
 
+from typing import Any
+
 import pytest
+from google.genai import types
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.wire.messages import InvocationAnswer
+from durable_adk.json_values import MAX_PROBLEMS
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
+from tests.support.malformed import wrong_enumerations
 
 
 def test_an_answer_has_no_field_that_it_does_not_need() -> None:
@@ -18,3 +23,21 @@ def test_only_true_is_a_yes(confirmed: object) -> None:
     """I16: what might mean something else approves nothing."""
     with pytest.raises(InvalidRequestError, match=r"confirmed: .*boolean"):
         InvocationAnswer.parse({"callId": "c", "confirmed": confirmed})
+
+
+@pytest.mark.parametrize(("place", "content"), list(wrong_enumerations(types.Content)))
+def test_a_number_where_an_enumeration_belongs_is_malformed(place: str, content: Any) -> None:
+    """A client of Temporal may send it: any other error would fail the workflow task for ever."""
+    request = {"app": "a", "user": "u", "message": content}
+    with pytest.raises(InvalidRequestError, match=rf"malformed: message\.{place}: "):
+        InvocationRequest.parse(request)
+    with pytest.raises(InvalidRequestError, match=rf"malformed: message\.{place}: "):
+        InvocationAnswer.parse({"message": content})
+
+
+def test_few_problems_are_told() -> None:
+    """An error is no longer because more is wrong."""
+    request = {"app": "a", "user": "u", "message": {"parts": [1] * 1000}}
+    with pytest.raises(InvalidRequestError) as refused:
+        InvocationRequest.parse(request)
+    assert refused.value.message.count("message.") == MAX_PROBLEMS
