@@ -35,6 +35,8 @@ MAX_KEY = 1_000
 session they fit into the 2,704 bytes that an entry of a PostgreSQL index may have."""
 MAX_PROBLEMS = 20
 """Maximum number of problems that are reported of one value."""
+_MANY = 1_000
+"""Problems of which none is named."""
 _FEW = 100
 """Longest list that is searched for an item that a validator does not expect."""
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -106,10 +108,13 @@ def validated(kind: type, value: Any, validate: Callable[[Any], T]) -> T:
     try:
         return validate(value)
     except ValidationError as error:
-        if error.error_count() <= MAX_PROBLEMS:
+        if (count := error.error_count()) <= MAX_PROBLEMS:
             raise
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        problems = [(one["type"], one["msg"], one["loc"]) for one in found[:MAX_PROBLEMS]]
+        if count > _MANY:  # making the list would take longer than reading the value
+            problems = [("value_error", f"has {count:,} problems", ())]
+        else:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            problems = [(one["type"], one["msg"], one["loc"]) for one in found[:MAX_PROBLEMS]]
     except Exception as error:  # noqa: BLE001 - see `_failing`
         problems = [("value_error", f"cannot be read ({error})", _failing(kind, value))]
     details = [
@@ -162,47 +167,75 @@ def check_json(value: Any, path: str = "value") -> None:
             `MAX_DEPTH` deep.
         path: The value's name in the error message, e.g. ``state['cart']``.
     """
-    _check(value, path, 0)
+    try:
+        _check(value, 0)
+    except _UnstorableError as error:
+        place = path + "".join(f"[{key!r}]" for key in reversed(error.keys))
+        raise StateValueError(f"{error.before}{place}{error.after}") from None
 
 
-def _check(value: Any, path: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise StateValueError(f"{path} is nested more than {MAX_DEPTH} levels deep; flatten it.")
-    if isinstance(value, Enum):
-        raise StateValueError(f"{path} is the enum {value!r}; store its .value.")
-    match value:
-        case None | bool():
-            pass
-        case int() | float():
-            _check_number(value, path)
-        case str():
-            _check_text(value, path)
-        case list():
-            for index, item in enumerate(cast("list[Any]", value)):
-                _check(item, f"{path}[{index}]", depth + 1)
-        case dict():
-            for key, item in cast("dict[Any, Any]", value).items():
-                _check_key(key, path)
-                _check(item, f"{path}[{key!r}]", depth + 1)
-        case _:
-            raise StateValueError(
-                f"{path} is a {type(value).__name__}, which JSON cannot hold; store a "
-                "str, number, bool, None, list or dict made of these."
-            )
+class _UnstorableError(Exception):
+    """Says what is wrong, before and after the name of the place, whose keys are found later.
+
+    Most values are right, so none has its place's name made.
+    """
+
+    def __init__(self, after: str, before: str = "") -> None:
+        super().__init__(after)
+        self.before, self.after = before, after
+        self.keys: list[Any] = []
 
 
-def _check_number(value: float, path: str) -> None:
+def _check(value: Any, depth: int) -> None:
+    kind: type = type(value)
+    if kind is str:
+        _check_text(value)
+    elif value is None or kind is bool:
+        pass
+    elif depth > MAX_DEPTH:
+        raise _UnstorableError(f" is nested more than {MAX_DEPTH} levels deep; flatten it.")
+    elif isinstance(value, Enum):
+        raise _UnstorableError(f" is the enum {value!r}; store its .value.")
+    elif isinstance(value, (int, float)):
+        _check_number(value)
+    elif isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, list):
+        _check_items(enumerate(cast("list[Any]", value)), depth)
+    elif isinstance(value, dict):
+        items = cast("dict[Any, Any]", value)
+        for key in items:
+            _check_key(key)
+        _check_items(items.items(), depth)
+    else:
+        raise _UnstorableError(
+            f" is a {kind.__name__}, which JSON cannot hold; store a "
+            "str, number, bool, None, list or dict made of these."
+        )
+
+
+def _check_items(items: Iterable[tuple[Any, Any]], depth: int) -> None:
+    key = None
+    try:
+        for key, item in items:
+            _check(item, depth + 1)
+    except _UnstorableError as error:
+        error.keys.append(key)
+        raise
+
+
+def _check_number(value: float) -> None:
     if isinstance(value, int):
         if value.bit_length() > MAX_INT_BITS:
-            raise StateValueError(f"{path} is an integer of too many digits; store a str.")
+            raise _UnstorableError(" is an integer of too many digits; store a str.")
     elif not math.isfinite(value):
-        raise StateValueError(f"{path} is {value}, which JSON cannot hold; use None.")
+        raise _UnstorableError(f" is {value}, which JSON cannot hold; use None.")
 
 
-def _check_key(key: Any, path: str) -> None:
+def _check_key(key: Any) -> None:
     if not isinstance(key, str):
-        raise StateValueError(f"{path} has the key {_shown(key)}; JSON keys are strings.")
-    _check_text(key, f"a key of {path}")
+        raise _UnstorableError(f" has the key {_shown(key)}; JSON keys are strings.")
+    _check_text(key, "a key of ")
 
 
 def _shown(key: Any) -> str:
@@ -221,11 +254,11 @@ def check_state_key(key: Any) -> None:
         )
 
 
-def _check_text(value: str, path: str) -> None:
+def _check_text(value: str, before: str = "") -> None:
     bad = _BAD_TEXT.search(value)
     if bad:
         kind = "NUL character" if bad[0] == "\x00" else "lone surrogate"
-        raise StateValueError(f"{path} holds a {kind} at index {bad.start()}; remove it.")
+        raise _UnstorableError(f" holds a {kind} at index {bad.start()}; remove it.", before)
 
 
 def to_json_value(value: Any, *, exclude_none: bool = False) -> Any:

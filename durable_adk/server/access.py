@@ -1,5 +1,6 @@
 """Who may use the server: all checks of a request, by its settings and in their order."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,18 +21,23 @@ from durable_adk.server.authentication import (
 )
 from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys, discovery_url
 from durable_adk.server.requests import (
+    ANSWERS,
     BodyLimit,
+    BodySize,
     KnownHosts,
     KnownOrigins,
     RateLimit,
     SecurityHeaders,
 )
 from durable_adk.settings import AnswerKey
+from durable_adk.wire.messages import MAX_BYTES
 
 PUBLIC = ("/health", "/ready")
 """Paths that probes read."""
-PUBLIC_FOLDERS = ("/answers/",)
+PUBLIC_FOLDERS = (ANSWERS,)
 """Starts of the paths that have a token of their own."""
+_LARGE = re.compile(r"/apps/[^/]+/users/[^/]+/sessions(/[^/]+/artifacts)?|/agui/[^/]+")
+"""Paths of requests with files, or with a whole conversation."""
 _HEADERS = (
     *("Authorization", "Content-Type", "Last-Event-ID", "Idempotency-Key", "When-Busy"),
     *("A2A-Version", "A2A-Extensions"),
@@ -74,7 +80,11 @@ class AccessSettings(BaseSettings):
     answer_key: AnswerKey | None = Field(default=None, validation_alias="DURABLE_ADK_ANSWER_KEY")
     """The workers' key of the URLs in webhooks that answer a call; None: none are served."""
     max_body_bytes: int = Field(default=20_000_000, ge=1)
-    """Maximum size of a request."""
+    """Maximum size of a request with files or a whole conversation."""
+    max_message_bytes: int = Field(default=3 * MAX_BYTES, ge=1)
+    """Maximum size of other requests: JSON may escape what it holds."""
+    max_body_values: int = Field(default=50_000, ge=100)
+    """Maximum of texts, items and fields in a request; objects a tenth. For A2A a fifth of it."""
     requests_per_second: float = Field(default=50.0, gt=0)
     """Requests of one user per second, on average, to this process. Streams count once."""
     burst: int = Field(default=200, ge=1)
@@ -121,6 +131,16 @@ class AccessSettings(BaseSettings):
             found["oidc"] = {"type": "openIdConnect", "openIdConnectUrl": url}
         return found
 
+    def body_size(self, path: str) -> BodySize:
+        """Return the size that the body of a request of a path may have."""
+        if path.startswith(ANSWERS):
+            most = 2 * MAX_BYTES  # who has a URL needs nothing else
+        else:
+            most = self.max_body_bytes if _LARGE.fullmatch(path) else self.max_message_bytes
+        # The messages of A2A are read in Python.
+        values = self.max_body_values // (5 if path.startswith("/a2a/") else 1)
+        return BodySize(min(most, self.max_body_bytes), values)
+
     def hosts_of(self, host: str) -> list[str]:
         """Return the host names that requests to an address may have; ``*`` for any."""
         names = [name.strip("[]").lower() for name in (*self.hosts, *LOOPBACK)]
@@ -158,7 +178,7 @@ def protect(
         operators=frozenset(settings.operators),
         is_public=lambda path: is_open(path) or is_public(path),
     )
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, size_of=settings.body_size)
     app.add_middleware(KnownOrigins, origins=frozenset(settings.origins))
     if settings.origins:
         app.add_middleware(

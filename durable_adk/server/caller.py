@@ -1,6 +1,5 @@
 """Who sends a request, and whose sessions it may reach."""
 
-import json
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
@@ -128,7 +127,8 @@ async def _fields(request: Request, caller: Caller) -> dict[str, Any]:
     if caller.user_id is None or request.method in ("GET", "HEAD"):
         return {}
     try:
-        body: Any = json.loads(await request.body() or b"null")
+        # FastAPI has parsed it, or the route finds it parsed.
+        body: Any = await request.json() if await request.body() else None
     except (ValueError, RecursionError):
         return {}  # the route refuses it
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,7 +23,6 @@ from durable_adk.errors import (
 )
 from durable_adk.server.caller import SLASH, identified
 from durable_adk.server.responses import path_of, refuse, value_of, values_of
-from durable_adk.wire.messages import MAX_BYTES
 
 SAFE = frozenset(["GET", "HEAD", "OPTIONS"])
 """Methods that change nothing."""
@@ -200,23 +199,41 @@ def _is_json(content_type: str) -> bool:
     )
 
 
+class BodySize(NamedTuple):
+    """The size that a body may have."""
+
+    max_bytes: int
+    max_values: int
+    """Maximum of texts, items and fields of its JSON; of objects a tenth."""
+
+
 @dataclass(frozen=True)
 class BodyLimit:
-    """Refuses a body that is too large, as soon as that is known."""
+    """Refuses a body that is too large, as soon as that is known.
+
+    Reading JSON takes time by its values more than by its bytes, and all others wait meanwhile. So
+    both are counted before anybody reads it.
+    """
 
     app: ASGIApp
-    max_bytes: int
-    max_answer_bytes: int = 2 * MAX_BYTES
-    """Maximum of an answer by URL: JSON may escape what it holds."""
+    size_of: Callable[[str], BodySize]
+    """The size that the body of a request of a path may have."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-            return
-        by_url = path_of(scope).startswith(ANSWERS)
-        most = min(self.max_bytes, self.max_answer_bytes) if by_url else self.max_bytes
-        await _LimitedBody(self.app, most, receive, send).serve(scope)
+        elif value_of(scope, "content-length") and value_of(scope, "transfer-encoding"):
+            # A proxy that goes by the length would take the rest for another request.
+            problem = "The request has both Content-Length and Transfer-Encoding; send one."
+            await refuse(send, 400, InvalidRequestError(problem), _CLOSE)
+        else:
+            await _LimitedBody(self.app, self.size_of(path_of(scope)), receive, send).serve(scope)
+
+
+_CLOSE = {"connection": "close"}
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(")|(\\?)\Z)|[\[{,]', re.DOTALL)
+"""A text of JSON, to its end or to that of the chunk, or what begins another value."""
 
 
 @dataclass
@@ -224,16 +241,20 @@ class _LimitedBody:
     """One request whose body is counted while it arrives; its length may be unknown before."""
 
     app: ASGIApp
-    max_bytes: int
+    size: BodySize
     receive: Receive
     send: Send
     received: int = 0
+    values: int = 0
+    objects: int = 0
+    text: bytes = b""
+    """The beginning of a text that goes on in the next chunk."""
     exceeded: bool = False
     started: bool = False
 
     async def serve(self, scope: Scope) -> None:
         length = value_of(scope, "content-length") or "0"
-        self.exceeded = not length.isdigit() or int(length) > self.max_bytes
+        self.exceeded = not length.isdigit() or int(length) > self.size.max_bytes
         try:
             if not self.exceeded:
                 await self.app(scope, self._receive, self._send)
@@ -241,17 +262,34 @@ class _LimitedBody:
             if not self.exceeded:
                 raise
         if self.exceeded and not self.started:
-            problem = PayloadTooLargeError(f"A request may have at most {self.max_bytes:,} bytes.")
-            await refuse(self.send, 413, problem, {"connection": "close"})
+            problem = (
+                f"A request may have at most {self.size.max_bytes:,} bytes, "
+                f"{self.size.max_values:,} texts, items and fields, and a tenth of it objects."
+            )
+            await refuse(self.send, 413, PayloadTooLargeError(problem), _CLOSE)
 
     async def _receive(self) -> Message:
         message = await self.receive()
         if message["type"] == "http.request":
-            self.received += len(message.get("body", b""))
-            if self.received > self.max_bytes:
+            chunk: bytes = message.get("body", b"")
+            self.received += len(chunk)
+            if self.received > self.size.max_bytes or self._has_many(chunk):
                 self.exceeded = True
                 return {"type": "http.disconnect"}
         return message
+
+    def _has_many(self, chunk: bytes) -> bool:
+        """Whether there are too many values up to the end of a chunk."""
+        whole, self.text = self.text + chunk, b""
+        for found in _TOKEN.finditer(whole):
+            self.values += 1
+            self.objects += found[0] == b"{"
+            if self.values > self.size.max_values or self.objects * 10 > self.size.max_values:
+                return True
+            if found[2] is not None:
+                self.values -= 1
+                self.text = b'"' + found[2]
+        return False
 
     async def _send(self, message: Message) -> None:
         """Leave out what the application says of a body that it did not get."""

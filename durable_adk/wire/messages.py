@@ -206,7 +206,7 @@ def parsed(
         return validated(cls, raw, lambda value: cls.model_validate(value, extra=extra))
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+            f"{'.'.join(str(part) for part in item['loc']) or what}: {item['msg']}"
             for item in error.errors(include_url=False)
         )
         raise InvalidRequestError(f"The {what} is malformed: {problems}") from None

@@ -1,6 +1,7 @@
 """Another user's session is reached by no route, of those that there are (S1)."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
+from durable_adk.json_values import MAX_PROBLEMS
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
 from durable_adk.server.app import app as server
@@ -612,3 +614,24 @@ async def test_a_value_of_a_wrong_type_is_refused_with_its_place(app: FastAPI) -
         refused = await send(app, "POST", path, OTHER, body)
         assert refused.status_code == 422, (field, refused.text)
         assert refused.json()["error"]["field"] == field, refused.text
+
+
+@pytest.mark.parametrize("count", [500, 5_000])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/run", {"appName": "app", "userId": "olga", "newMessage": {"parts": "many"}}),
+        ("/apps/app/users/olga/sessions", {"events": "many"}),
+        ("/agui/app", {"threadId": "s", "runId": "r", "messages": "many"}),
+    ],
+)
+async def test_a_refusal_is_small(app: FastAPI, path: str, body: Any, count: int) -> None:
+    """Of many problems few are told, and nothing of what was sent."""
+    secret = "never-to-be-sent-back"
+    body = json.loads(json.dumps(body).replace('"many"', json.dumps([secret] * count)))
+    refused = await send(app, "POST", path, OTHER, {**body, "x" * 10_000: secret})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["field"]
+    assert len(refused.json()["detail"]) == (MAX_PROBLEMS if count == 500 else 1)
+    assert len(refused.content) < 10_000
+    assert secret not in refused.text

@@ -1,6 +1,7 @@
 """What a request must be like before it is served."""
 
-from collections.abc import AsyncIterator, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 from durable_adk.server.access import AccessSettings
 from durable_adk.server.requests import (
     BodyLimit,
+    BodySize,
     KnownHosts,
     KnownOrigins,
     RateLimit,
@@ -126,10 +128,15 @@ async def _chunks(chunks: list[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
+def limit(max_bytes: int, max_values: int = 100) -> Callable[[str], BodySize]:
+    """The same size for all paths."""
+    return lambda _: BodySize(max_bytes, max_values)
+
+
 async def test_a_body_that_is_too_large_is_refused() -> None:
     """By its length where that is said, and else while it arrives."""
     served = Served()
-    app = BodyLimit(served.app(), 100)
+    app = BodyLimit(served.app(), limit(100))
     assert (await ask(app, {}, content=b"x" * 100)).text == "100"
     assert (await ask(app, {}, content=_chunks([b"x" * 60, b"x" * 40]))).text == "100"
     for content in (b"x" * 101, _chunks([b"x" * 60] * 3)):
@@ -140,14 +147,64 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
     assert len(served.requests) == 2
 
 
-async def test_an_answer_by_url_is_smaller() -> None:
-    """Than other bodies may be: who has a URL needs nothing else."""
-    app = BodyLimit(Served().app(), 100, max_answer_bytes=10)
-    for path, most in (("/answers/x", 10), ("/answer", 100)):
-        assert (await ask(app, {}, path=path, content=b"x" * most)).status_code == 200
-        for content in (b"x" * (most + 1), _chunks([b"x" * most, b"x"])):
-            assert (await ask(app, {}, path=path, content=content)).status_code == 413
+@pytest.mark.parametrize(
+    ("inside", "most"),
+    [
+        (b"1", 100),
+        (b"[]", 50),
+        (b"{}", 10),
+        (b'"a,[{"', 50),
+        (rb'"\",\\"', 50),
+        (b'{"":""}', 10),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_a_body_with_too_many_values_is_refused_before_it_is_read(
+    inside: bytes, most: int, size: int
+) -> None:
+    """However it is cut into chunks: reading JSON takes time by its values, not by its bytes."""
+    served = Served()
+    app = BodyLimit(served.app(), limit(10_000))
+    for count, status in ((most, 200), (most + 1, 413)):
+        body = b"[" + b",".join([inside] * count) + b"]"
+        chunks = [body[at : at + size] for at in range(0, len(body), size)]
+        assert (await ask(app, {}, content=_chunks(chunks))).status_code == status, count
+    assert len(served.requests) == 1
 
+
+async def test_a_long_text_is_one_value() -> None:
+    """Whatever is in it."""
+    app = BodyLimit(Served().app(), limit(1_000_000, 10))
+    body = json.dumps(["{[,\\\"" * 10_000] * 3).encode()
+    assert (await ask(app, {}, content=body)).status_code == 200
+
+
+async def test_a_request_has_one_length() -> None:
+    """A proxy that goes by the other one would take the rest of it for a request of its own."""
+    served = Served()
+    both = {"Content-Length": "2", "Transfer-Encoding": "chunked"}
+    refused = await ask(BodyLimit(served.app(), limit(100)), both, content=b"{}")
+    assert (refused.status_code, refused.headers["connection"]) == (400, "close")
+    assert served.requests == []
+
+
+def test_each_path_has_its_size() -> None:
+    """Files and conversations may be large; who answers by URL needs nothing else."""
+    size_of = AccessSettings().body_size
+    sizes = [
+        size_of(path).max_bytes
+        for path in (
+            "/apps/a/users/u/sessions",
+            "/apps/a/users/u/sessions/s/artifacts",
+            "/agui/a",
+            "/run",
+            "/apps/a/users/u/sessions/s",
+            "/answers/x",
+        )
+    ]
+    assert sizes == [20_000_000] * 3 + [3_000_000] * 2 + [2_000_000]
+    assert size_of("/a2a/app").max_values * 5 == size_of("/run").max_values
+    assert AccessSettings(max_body_bytes=10).body_size("/run").max_bytes == 10
 
 @dataclass
 class Clock:

@@ -33,6 +33,7 @@ from durable_adk.server.feed import EventItem, entries_of
 from durable_adk.server.protocols.agui.events import RunRenderer, shown_state
 from durable_adk.server.protocols.agui.messages import result_ids_of
 from durable_adk.server.protocols.agui.requests import request_of
+from durable_adk.server.routes.body import CheckedBody
 from durable_adk.server.routes.listing import OfUser
 from durable_adk.server.routes.request_headers import Starting
 from durable_adk.server.services import CurrentServices, ServerServices
@@ -48,12 +49,16 @@ _FEW = 16
 """Events to read at once, of which the second is mostly the one."""
 
 
+class RunBody(CheckedBody, RunAgentInput):
+    """AG-UI's request."""
+
+
 @router.post("/agui/{app_name}", response_class=EventStream)
 async def run_agent(
     services: CurrentServices,
     caller: CurrentCaller,
     app_name: str,
-    body: RunAgentInput,
+    body: RunBody,
     *,
     headers: Starting,
     user_id: OfUser = None,
