@@ -186,7 +186,7 @@ def protect(
             allow_origins=settings.origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=_HEADERS,
-            expose_headers=["Retry-After"],
+            expose_headers=["Retry-After", "Next-Page-Token"],
         )
     app.add_middleware(
         KnownHosts,

@@ -29,6 +29,10 @@ class ServerSettings(AccessSettings):
     """Folder of the files of ADK's web page; None: those of an installed google-adk."""
     temporal_ui: str | None = None
     """Address of Temporal's UI, which invocations are linked to."""
+    max_list_bytes: int = Field(default=2_000_000, ge=1)
+    """Size of the states with which a page of a list of sessions ends."""
+    max_session_bytes: int = Field(default=50_000_000, ge=1)
+    """Most bytes of events of a session that is read as a whole."""
     ping_seconds: float = Field(default=15.0, gt=0)
     """Seconds between two comments in a stream, which keep its connection open."""
     retry_milliseconds: int = Field(default=1000, ge=0)

@@ -115,15 +115,17 @@ class _MemoryTables:
     def heads(
         self, app_name: str, user_id: str | None, page: Page
     ) -> list[tuple[SessionKey, Head]]:
-        found = sorted(
+        newest = page.newest_first
+        places = (
             (Position(log.head.update_time, key.user_id, key.session_id), log.head)
             for key, log in self._logs.items()
             if key.app_name == app_name and user_id in (None, key.user_id) and not key.is_child
         )
+        found = sorted(places, key=lambda one: one[0], reverse=newest)
         return [
             (SessionKey(app_name, place.user_id, place.session_id), head)
             for place, head in found
-            if (page.after is None or place > page.after)
+            if (page.after is None or (place < page.after if newest else place > page.after))
             and (page.since is None or place.update_time >= page.since)
         ][: page.limit]
 

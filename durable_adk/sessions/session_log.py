@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Self
 from uuid import uuid4
 
-from durable_adk.errors import SessionNotFoundError
+from durable_adk.errors import PayloadTooLargeError, SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
 from durable_adk.sessions.log import sessions
@@ -95,14 +95,26 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         user_id: str,
         session_id: str,
         config: GetSessionConfig | None = None,
+        max_size: int | None = None,
     ) -> Session | None:
-        """Return an independent copy with the full state; None if missing (SSN-5, SSN-7)."""
+        """Return an independent copy with the full state; None if missing (SSN-5, SSN-7).
+
+        Raises:
+            PayloadTooLargeError: Its events have `max_size` characters or more.
+        """
         key = checked_key(app_name, user_id, session_id)
         config = config or GetSessionConfig()
-        window = Window(since=config.after_timestamp, last=config.num_recent_events)
+        window = Window(
+            since=config.after_timestamp, last=config.num_recent_events, size=max_size
+        )
         view = await self._store.read(lambda tables: sessions.view(tables, key, window))
         if view is None:
             return None
+        if max_size is not None and sum(len(row.body) for row in view.rows) >= max_size:
+            raise PayloadTooLargeError(
+                f"The events of the session {session_id!r} have {max_size:,} characters or more; "
+                "follow them as a stream, GET .../sessions/{id}/events."
+            )
         session = session_copy(key, view.head, view.state)
         session.events = [item.event for item in await _decode(view.rows)]
         return session
@@ -115,6 +127,8 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         limit: int | None = None,
         page_token: str | None = None,
         updated_since: float | None = None,
+        newest_first: bool = False,
+        max_size: int | None = None,
     ) -> ListSessionsResponse:
         """List sessions with merged state but without events, oldest update first (SSN-8).
 
@@ -128,13 +142,21 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
                 `next_page_token`.
             page_token: The token of the previous page.
             updated_since: Earliest update, in seconds since the epoch.
+            newest_first: The latest update first.
+            max_size: Characters of state with which a page ends, unless it has one session only.
 
         Raises:
             InvalidRequestError: An id is invalid, the limit is below 1, or the token was not
                 returned by a call with the same app and user.
         """
         listing = Listing.of(
-            app_name, user_id, limit=limit, page_token=page_token, updated_since=updated_since
+            app_name,
+            user_id,
+            limit=limit,
+            page_token=page_token,
+            updated_since=updated_since,
+            newest_first=newest_first,
+            max_size=max_size,
         )
         return listing.response(await self._store.read(listing.read))
 

@@ -30,6 +30,7 @@ from durable_adk.server.routes.errors import ErrorResponse
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.wire.messages import MAX_BYTES
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import message as body_of_run, placed
 from tests.support.malformed import wrong_enumerations
@@ -635,3 +636,47 @@ async def test_a_refusal_is_small(app: FastAPI, path: str, body: Any, count: int
     assert len(refused.json()["detail"]) == (MAX_PROBLEMS if count == 500 else 1)
     assert len(refused.content) < 10_000
     assert secret not in refused.text
+
+
+BIG = "x" * (MAX_BYTES - 1_000)
+
+
+@pytest.mark.parametrize("path", ["/apps/app/users/olga/sessions/s", "/run", "/invocations"])
+async def test_all_routes_that_write_refuse_what_a_message_may_not_have(
+    app: FastAPI, path: str
+) -> None:
+    """A value of more than 1 MB; also a state that grows to it by small steps."""
+    sessions = "/apps/app/users/olga/sessions"
+    large, ids = {"a": BIG + BIG}, {"appName": "app", "userId": "olga", "sessionId": "s"}
+    assert (await send(app, "POST", f"{sessions}/s", OTHER, large)).status_code == 413
+    assert (await send(app, "POST", sessions, OTHER, {"state": large})).status_code == 413
+    event = {"author": "a", "content": {"parts": [{"text": BIG + BIG}]}}
+    assert (await send(app, "POST", sessions, OTHER, {"events": [event]})).status_code == 413
+    made = await send(app, "POST", sessions, OTHER, {"sessionId": "s", "state": {"user:a": BIG}})
+    assert made.status_code == 200
+    method = "PATCH" if path.startswith(sessions) else "POST"
+    message = {"newMessage": {"parts": [{"text": BIG}]}}
+    refused = await send(app, method, path, OTHER, {**ids, **message, "stateDelta": {"b": BIG}})
+    assert refused.status_code == 413, refused.text
+    refused = await send(app, "POST", sessions, OTHER, {"state": {"user:b": BIG}})
+    assert refused.status_code == 413, "beside what the user's other sessions have"
+    small = await send(app, "PATCH", f"{sessions}/s", OTHER, {"stateDelta": {"b": "x"}})
+    assert small.status_code == 200
+
+
+async def test_a_list_of_sessions_has_pages(app: FastAPI) -> None:
+    """By number and by size: each session has the user's state again."""
+    sessions = "/apps/app/users/olga/sessions"
+    for name in ("a", "b", "c", "d"):
+        state = {"user:a": BIG} if name == "a" else {}
+        made = await send(app, "POST", sessions, OTHER, {"sessionId": name, "state": state})
+        assert made.status_code == 200
+    found, query = list[str](), ""
+    while True:
+        page = await send(app, "GET", f"{sessions}?limit=3{query}", OTHER)
+        assert len(page.content) < 2 * MAX_BYTES + 10_000
+        found += [one["id"] for one in page.json()]
+        if (token := page.headers.get("next-page-token")) is None:
+            break
+        query = f"&page_token={token}"
+    assert found == ["d", "c", "b", "a"]

@@ -2,9 +2,9 @@
 
 import uuid
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
@@ -16,14 +16,19 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event, runtime_marks
 from durable_adk.events.event_actions import EventActions
+from durable_adk.json_values import canonical
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession, RequestBody, as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.state import USER_PREFIX
+from durable_adk.wire.messages import check_size
 
 _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
 """Starts of the ids of sessions that ADK's evaluations make, which no list shows."""
 _RESERVED = CONTROL_FUNCTIONS | {"adk_request_input"}
+_MOST = 1_000
+"""Most sessions in a page."""
 _TRIES = 5
 """How often to change the state if something else was stored meanwhile."""
 
@@ -57,10 +62,29 @@ async def get_session(services: CurrentServices, key: InSession) -> Response:
 
 
 @router.get(_SESSIONS, response_model=list[Session])
-async def list_sessions(services: CurrentServices, app_name: str, user_id: str) -> Response:
-    """Return a user's sessions without their events."""
-    found = await services.session_service.list_sessions(app_name=app_name, user_id=user_id)
-    return as_json([one for one in found.sessions if not one.id.startswith(_EVALUATIONS)])
+async def list_sessions(
+    services: CurrentServices,
+    app_name: str,
+    user_id: str,
+    limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
+    page_token: str | None = None,
+) -> Response:
+    """Return a page of a user's sessions without their events, the latest update first.
+
+    The header `Next-Page-Token` has the `page_token` of the next page, if there is one.
+    """
+    found = await services.session_service.list_sessions(
+        app_name=app_name,
+        user_id=user_id,
+        limit=limit,
+        page_token=page_token,
+        newest_first=True,
+        max_size=services.settings.max_list_bytes,
+    )
+    response = as_json([one for one in found.sessions if not one.id.startswith(_EVALUATIONS)])
+    if found.next_page_token is not None:
+        response.headers["Next-Page-Token"] = found.next_page_token
+    return response
 
 
 @router.post(_SESSIONS, response_model=Session)
@@ -80,6 +104,7 @@ async def create_session(
         )
     for place, event in enumerate(new.events or ()):
         _check_restorable(place, event)
+        check_size(event.to_json(), f"events.{place}")
     session = await _create(services, app_name, user_id, new.session_id, new.state)
     for event in new.events or ():
         await services.session_service.append_event(session, event)
@@ -124,7 +149,9 @@ async def existing_session(services: ServerServices, key: SessionKey) -> Session
     Raises:
         SessionNotFoundError: There is none.
     """
-    session = await services.session_service.get_session(**key._asdict())
+    session = await services.session_service.get_session(
+        **key._asdict(), max_size=services.settings.max_session_bytes
+    )
     if session is None:
         raise SessionNotFoundError("Session not found")
     return session
@@ -132,6 +159,7 @@ async def existing_session(services: ServerServices, key: SessionKey) -> Session
 
 async def _appended(services: ServerServices, key: SessionKey, event: Event) -> Session:
     session = await existing_session(services, key)
+    check_size(canonical(session.state | event.actions.state_delta), "The session's state")
     await services.session_service.append_event(session, event)
     return session
 
@@ -143,6 +171,10 @@ async def _create(
     session_id: str | None,
     state: dict[str, Any] | None,
 ) -> Session:
+    if state:
+        own = await services.session_service.get_user_state(app_name=app_name, user_id=user_id)
+        shared = {f"{USER_PREFIX}{name}": value for name, value in own.items()}
+        check_size(canonical(shared | state), "The session's state")
     try:
         return await services.session_service.create_session(
             app_name=app_name, user_id=user_id, session_id=session_id, state=state

@@ -1,7 +1,8 @@
 """Paged listings of sessions and invocations.
 
 Sessions are ordered by their last update, oldest first. A session that is updated during paging
-moves towards the end: it may appear twice but is never skipped.
+moves towards the end: it may appear twice but is never skipped. In a listing of the newest first it
+moves to the beginning, so later pages may lack it.
 """
 
 import base64
@@ -33,7 +34,9 @@ from durable_adk.sessions.session import SessionKey
 PAGE = 500
 """Invocations held in memory at a time when all are scanned."""
 _BATCH = 200
-"""Sessions read per query when a listing has no limit."""
+"""Most sessions read per query."""
+_FEW = 20
+"""The same where the size counts, as the state of all is read."""
 
 
 class Listed(NamedTuple):
@@ -43,6 +46,11 @@ class Listed(NamedTuple):
     head: Head
     states: list[dict[str, str] | None]
     """State of each owner, in the order of `owners`."""
+
+    @property
+    def size(self) -> int:
+        """Characters of the state as JSON."""
+        return sum(len(text) for state in self.states if state for text in state.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +62,8 @@ class Listing:
     limit: int | None
     after: Position | None
     since: float | None
+    newest_first: bool = False
+    max_size: int | None = None
 
     @classmethod
     def of(
@@ -64,6 +74,8 @@ class Listing:
         limit: int | None,
         page_token: str | None,
         updated_since: float | None,
+        newest_first: bool = False,
+        max_size: int | None = None,
     ) -> "Listing":
         """Validate a caller's request.
 
@@ -76,32 +88,54 @@ class Listing:
         user_id = None if user_id is None else check_id(user_id, "user_id")
         after = None if page_token is None else _position(page_token, app_name, user_id)
         return cls(
-            app_name=app_name, user_id=user_id, limit=limit, after=after, since=updated_since
+            app_name=app_name,
+            user_id=user_id,
+            limit=limit,
+            after=after,
+            since=updated_since,
+            newest_first=newest_first,
+            max_size=max_size,
         )
 
     def read(self, tables: Tables) -> list[Listed]:
-        """Read the sessions, with one more than the limit if there is a next page."""
+        """Read the sessions, with at least one more if there is a next page."""
         wanted = None if self.limit is None else self.limit + 1
-        size = _BATCH if wanted is None else wanted
-        page, found = Page(limit=size, after=self.after, since=self.since), list[Listed]()
+        size = _BATCH if self.max_size is None else _FEW
+        page = Page(
+            limit=size if wanted is None else min(size, wanted),
+            after=self.after,
+            since=self.since,
+            newest_first=self.newest_first,
+        )
+        found = list[Listed]()
         while True:
             heads = tables.heads(self.app_name, self.user_id, page)
             states = tables.states({one for key, _ in heads for one in owners(key)})
             found += [
                 Listed(key, head, [states.get(one) for one in owners(key)]) for key, head in heads
             ]
-            if wanted is not None or len(heads) < size:
+            enough = wanted is not None and len(found) >= wanted
+            if enough or len(heads) < page.limit or self._fitting(found) < len(found):
                 return found
             page = replace(page, after=_of(found[-1]))
 
     def response(self, found: list[Listed]) -> ListSessionsResponse:
         """Build the caller's response from the result of `read`."""
-        shown = found[: self.limit]
+        shown = found[: self._fitting(found)][: self.limit]
         more = len(found) > len(shown)
         return ListSessionsResponse(
             sessions=[session_copy(one.key, one.head, *one.states) for one in shown],
             next_page_token=self._token(_of(shown[-1])) if more else None,
         )
+
+    def _fitting(self, found: list[Listed]) -> int:
+        """Return how many of the sessions fit into a page by their size: at least one."""
+        size = 0
+        for count, one in enumerate(found):
+            size += one.size
+            if count and self.max_size is not None and size > self.max_size:
+                return count
+        return len(found)
 
     def _token(self, position: Position) -> str:
         text = canonical([_mark(self.app_name, self.user_id, position), *position])

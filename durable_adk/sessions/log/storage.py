@@ -60,6 +60,7 @@ class Page:
     after: Position | None = None
     since: float | None = None
     """Earliest update time, inclusive."""
+    newest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

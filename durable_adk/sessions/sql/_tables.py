@@ -66,13 +66,15 @@ class SqlTables:
     def heads(
         self, app_name: str, user_id: str | None, page: Page
     ) -> list[tuple[SessionKey, Head]]:
-        query = sql.LISTED.where(SESSIONS.c.app_name == app_name).limit(page.limit)
+        listed = sql.NEWEST_LISTED if page.newest_first else sql.LISTED
+        query = listed.where(SESSIONS.c.app_name == app_name).limit(page.limit)
         if user_id is not None:
             query = query.where(SESSIONS.c.user_id == user_id)
         if page.since is not None:
             query = query.where(SESSIONS.c.update_time >= page.since)
         if page.after is not None:
-            query = query.where(page.after < sql.POSITION)
+            is_behind = sql.POSITION.__lt__ if page.newest_first else sql.POSITION.__gt__
+            query = query.where(is_behind(page.after))
         found: list[tuple[SessionKey, Head]] = []
         for row in self._connection.execute(query).mappings():
             fields = dict(row)

@@ -149,11 +149,8 @@ def _is_listed(table: Table) -> ColumnElement[bool]:
 
 # In the order of an index.
 POSITION = tuple_(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
-LISTED = (
-    select(SESSIONS)
-    .where(_is_listed(SESSIONS))
-    .order_by(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
-)
+LISTED = select(SESSIONS).where(_is_listed(SESSIONS)).order_by(*POSITION)
+NEWEST_LISTED = LISTED.order_by(None).order_by(*(one.desc() for one in POSITION))
 OWNERS = 1000
 """Owners per statement; databases limit a statement's parameters to about 32,000."""
 INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
 from durable_adk.sessions.log import listing
 from durable_adk.sessions.session import CHILD_PREFIX
 from tests.unit.sessions.contract import event, names, opened
@@ -53,6 +53,39 @@ async def test_pages_are_the_whole_list(service, key, limit):
     of_user = (await service.list_sessions(**app, user_id="u1")).sessions
     assert [one.key for one in of_user] == keys[1::2]
     assert await pages(service, limit, **app, user_id="u1") == of_user
+
+
+@pytest.mark.parametrize("limit", PAGES)
+async def test_the_newest_come_first_if_asked_for(service, key, limit):
+    """The same list backwards, page by page."""
+    keys = await made(service, key)
+    found = await pages(service, limit, app_name=key.app_name, newest_first=True)
+    assert [one.key for one in found] == keys[::-1]
+
+
+@pytest.mark.parametrize("few", [1, 2, 20])
+async def test_a_page_ends_by_the_size_of_its_states(service, key, monkeypatch, few):
+    """A user's own state is in each of their sessions, so that a list may be as large as all."""
+    monkeypatch.setattr(listing, "_FEW", few)
+    keys = [key._replace(session_id=f"s{n}") for n in range(5)]
+    for n, one in enumerate(keys):
+        await service.create_session(**names(one), state={"user:a": "x" * 100, "b": n})
+    query = {"app_name": key.app_name, "user_id": key.user_id, "max_size": 250}
+    first = await service.list_sessions(**query)
+    assert len(first.sessions) == 2
+    assert [one.key for one in await pages(service, 3, **query)] == keys
+    alone = await service.list_sessions(**query | {"max_size": 1})
+    assert len(alone.sessions) == 1
+
+
+async def test_a_session_that_is_too_large_is_not_read_as_a_whole(service, key):
+    """Who reads it follows its events."""
+    session = await service.create_session(**names(key))
+    for n in range(3):
+        await service.append_event(session, event(f"e{n}", text="x" * 1000))
+    with pytest.raises(PayloadTooLargeError, match="2,000 characters"):
+        await service.get_session(**names(key), max_size=2_000)
+    assert len((await service.get_session(**names(key), max_size=10_000)).events) == 3
 
 
 async def test_all_are_listed_however_many(service, key, monkeypatch):
