@@ -215,12 +215,13 @@ def _check(value: Any, depth: int) -> None:
 
 
 def _check_items(items: Iterable[tuple[Any, Any]], depth: int) -> None:
-    key = None
+    place = None
     try:
         for key, item in items:
+            place = key
             _check(item, depth + 1)
     except _UnstorableError as error:
-        error.keys.append(key)
+        error.keys.append(place)
         raise
 
 

@@ -1,7 +1,9 @@
 """Who may use the server: all checks of a request, by its settings and in their order."""
 
 import re
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.middleware.cors import CORSMiddleware
 
 from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
+from durable_adk.ops.codec_server.serving import max_connections
 from durable_adk.server.authentication import (
     Authentication,
     Authenticator,
@@ -26,7 +29,9 @@ from durable_adk.server.requests import (
     BodySize,
     KnownHosts,
     KnownOrigins,
+    OpenLimit,
     RateLimit,
+    Rates,
     SecurityHeaders,
 )
 from durable_adk.settings import AnswerKey
@@ -89,6 +94,11 @@ class AccessSettings(BaseSettings):
     """Requests of one user per second, on average, to this process. Streams count once."""
     burst: int = Field(default=200, ge=1)
     """Requests that a user may send at once, after a pause."""
+    max_open_requests: int = Field(default=200, ge=1)
+    """Requests that a user may have open, streams among them, at this process; fewer if it may not
+    open so many files."""
+    max_unread_bytes: int = Field(default=50_000_000, ge=1)
+    """Bytes of answers to a user that wait to be read."""
 
     @field_validator("origins")
     @classmethod
@@ -147,6 +157,11 @@ class AccessSettings(BaseSettings):
         return names if self.hosts or is_loopback(host) else ["*"]
 
 
+def _share(max_open: int) -> int:
+    """Return how many requests one sender may have open: others need connections, too."""
+    return max(1, min(max_open, max_connections() // 2))
+
+
 def protect(
     app: FastAPI,
     settings: AccessSettings,
@@ -169,11 +184,22 @@ def protect(
     """
     means = settings.authenticators()
     require_authentication(host, means)
-    if means:  # without, there is one caller: the developer
-        per_second, burst = settings.requests_per_second, settings.burst
-        app.add_middleware(RateLimit, per_second=per_second, burst=burst, is_free=is_free)
+    key = settings.answer_key and settings.answer_key.get_secret_value()
+    app.add_middleware(
+        OpenLimit,
+        # Without authentication there is one caller: the developer.
+        max_open=partial(_share, settings.max_open_requests if means else sys.maxsize),
+        max_unread_bytes=settings.max_unread_bytes,
+        is_free=is_free,
+        answer_key=key,
+    )
+    per_second, burst = settings.requests_per_second, settings.burst
+    if means:
+        rates = Rates(per_second, burst)
+        app.add_middleware(RateLimit, rates=rates, is_free=is_free, answer_key=key)
     app.add_middleware(
         Authentication,
+        failures=Rates(per_second, burst),
         means=means,
         operators=frozenset(settings.operators),
         is_public=lambda path: is_open(path) or is_public(path),

@@ -23,7 +23,8 @@ from durable_adk.json_values import MAX_ID
 from durable_adk.log import get_logger
 from durable_adk.ops.codec_server.access import is_loopback
 from durable_adk.server.caller import ANYBODY, Caller, identify
-from durable_adk.server.responses import path_of, refuse, values_of
+from durable_adk.server.requests import Rates, refuse_for
+from durable_adk.server.responses import address_of, path_of, refuse, values_of
 
 CHALLENGE = {"www-authenticate": "Bearer"}
 _WAYS = "DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or DURABLE_ADK_SERVER_OIDC"
@@ -164,7 +165,7 @@ class TrustedProxy:
 
     def _trusts(self, scope: Mapping[str, Any]) -> bool:
         try:
-            address = ipaddress.ip_address(_address_of(scope))
+            address = ipaddress.ip_address(address_of(scope))
         except ValueError:
             return False
         address = getattr(address, "ipv4_mapped", None) or address
@@ -177,11 +178,6 @@ class TrustedProxy:
             raise InvalidRequestError(f"A trusted proxy has no such address: {error}") from None
 
 
-def _address_of(scope: Mapping[str, Any]) -> str:
-    """Return the address that a request is from; nothing if it is from a socket without one."""
-    return (scope.get("client") or ("",))[0]
-
-
 def _not_local(scope: Mapping[str, Any]) -> str | None:
     """Return why a request may be from another machine; None: it is from this one."""
     for name in _FORWARDED:
@@ -191,7 +187,7 @@ def _not_local(scope: Mapping[str, Any]) -> str | None:
                 "this machine can reach, such as that of a development server, may leave it out"
             )
     # A Unix socket gives no address, and mostly a proxy stands before it.
-    return None if is_loopback(_address_of(scope)) else "this one is not known to be such"
+    return None if is_loopback(address_of(scope)) else "this one is not known to be such"
 
 
 def require_authentication(host: str, means: Collection[Authenticator]) -> None:
@@ -218,6 +214,8 @@ class Authentication:
     """Ids of the users who may act for all users."""
     is_public: Callable[[str], bool] = lambda _: False
     """Whether a path is open to everybody, such as those of the page's files."""
+    failures: Rates | None = None
+    """How often an address may fail. Who is known costs nothing, and is not refused for others."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -227,6 +225,10 @@ class Authentication:
         try:
             caller = await self._caller(scope)
         except AuthenticationError as error:
+            wait = self.failures.take(address_of(scope)) if self.failures else 0.0
+            if wait > 0:
+                await refuse_for(send, wait)
+                return
             logger.warning("server.refused", reason=error.message)
             await refuse(send, 401, error, CHALLENGE)
         except PermissionDeniedError as error:

@@ -7,8 +7,9 @@ applications.
 import math
 import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -16,13 +17,15 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from durable_adk.errors import (
+    AuthenticationError,
     InvalidRequestError,
     PayloadTooLargeError,
     PermissionDeniedError,
     RateLimitError,
 )
 from durable_adk.server.caller import SLASH, identified
-from durable_adk.server.responses import path_of, refuse, value_of, values_of
+from durable_adk.server.responses import address_of, path_of, refuse, value_of, values_of
+from durable_adk.wire.answer_token import AnswerToken
 
 SAFE = frozenset(["GET", "HEAD", "OPTIONS"])
 """Methods that change nothing."""
@@ -300,52 +303,159 @@ class _LimitedBody:
 
 
 @dataclass
-class RateLimit:
-    """Refuses requests of a caller who sends too many.
+class Rates:
+    """How often each sender may do something.
 
-    Each caller has a bucket of `burst` requests that fills again. The buckets are in this process,
-    so with several servers the limit is that of each.
+    Each has a bucket of `burst` times that fills again. The buckets are in this process, so with
+    several servers the limit is that of each.
     """
 
-    app: ASGIApp
     per_second: float
     burst: int
-    is_free: Callable[[str], bool] = lambda _: False
-    """Whether a path costs nothing, such as a page's file or what probes read."""
     now: Callable[[], float] = time.monotonic
-    max_callers: int = 10_000
+    max_senders: int = 10_000
     """Buckets at a time; the one that was not used for longest is forgotten."""
     _buckets: OrderedDict[str, tuple[float, float]] = field(
         default_factory=OrderedDict[str, tuple[float, float]], init=False, repr=False
     )
-    """By caller: requests left, and as of when."""
+    """By sender: times left, and as of when."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        counts = scope["type"] == "http" and not self.is_free(path_of(scope))
-        wait = self._take(_sender(scope)) if counts else 0.0
-        if wait > 0:
-            after = {"retry-after": str(math.ceil(wait))}
-            await refuse(send, 429, RateLimitError(), after)
-        else:
-            await self.app(scope, receive, send)
-
-    def _take(self, sender: str) -> float:
-        """Take a request out of a bucket, or return the seconds until it has one."""
+    def take(self, sender: str) -> float:
+        """Take one time out of a bucket, or return the seconds until it has one."""
         now = self.now()
         left, since = self._buckets.pop(sender, (float(self.burst), now))
         left = min(float(self.burst), left + (now - since) * self.per_second)
         taken = left >= 1
         self._buckets[sender] = left - taken, now
-        while len(self._buckets) > self.max_callers:
+        while len(self._buckets) > self.max_senders:
             self._buckets.popitem(last=False)
         return 0.0 if taken else (1 - left) / self.per_second
 
 
-def _sender(scope: Scope) -> str:
+async def refuse_for(send: Send, seconds: float, problem: str = "") -> None:
+    """Send the response to a sender who must wait."""
+    after = {"retry-after": str(math.ceil(seconds))}
+    await refuse(send, 429, RateLimitError(problem) if problem else RateLimitError(), after)
+
+
+@dataclass
+class RateLimit:
+    """Refuses requests of a caller who sends too many."""
+
+    app: ASGIApp
+    rates: Rates
+    is_free: Callable[[str], bool] = lambda _: False
+    """Whether a path costs nothing, such as a page's file or what probes read."""
+    answer_key: str | None = None
+    """The key of the tokens in URLs that answer."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        counts = scope["type"] == "http" and not self.is_free(path_of(scope))
+        wait = self.rates.take(_sender(scope, self.answer_key)) if counts else 0.0
+        if wait > 0:
+            await refuse_for(send, wait)
+        else:
+            await self.app(scope, receive, send)
+
+
+def _sender(scope: Scope, answer_key: str | None) -> str:
     user = identified(scope).user_id
     if user is not None:
         return f"user {user}"
-    # Whoever answers by URL is no worse off for what others behind the same proxy ask.
-    what = "answers" if path_of(scope).startswith(ANSWERS) else "other"
-    return f"{what} at {(scope.get('client') or ('',))[0]}"
+    path, what = path_of(scope), "other"
+    if path.startswith(ANSWERS):
+        # Whoever answers by a true URL is no worse off for what others invent behind the same
+        # proxy, so the token is verified first.
+        token, what = path.removeprefix(ANSWERS), "answers"
+        with suppress(AuthenticationError):
+            if answer_key is not None:
+                AnswerToken.verified(token, answer_key, now=time.time())
+                return f"answer {token}"
+    return f"{what} at {address_of(scope)}"
+
+
+@dataclass
+class OpenLimit:
+    """Bounds what a caller has open: requests, streams among them, and answers that are not read.
+
+    Large answers are sent in pieces, so that one that nobody reads waits here, where it counts, and
+    not in the connection.
+    """
+
+    app: ASGIApp
+    max_open: Callable[[], int]
+    """Most requests of one sender at a time."""
+    max_unread_bytes: int
+    """Most bytes of large answers to one sender at a time; a single one may have more."""
+    is_free: Callable[[str], bool] = lambda _: False
+    """See `RateLimit`."""
+    answer_key: str | None = None
+    _open: Counter[str] = field(default_factory=Counter[str], init=False, repr=False)
+    _unread: Counter[str] = field(default_factory=Counter[str], init=False, repr=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http" or self.is_free(path_of(scope)):
+            await self.app(scope, receive, send)
+            return
+        sender = _sender(scope, self.answer_key)
+        if self._open[sender] >= (most := self.max_open()):
+            problem = f"At most {most} requests, streams among them, may be open; close others."
+            await refuse_for(send, 1, problem)
+            return
+        self._open[sender] += 1
+        answer = _Answer(self, sender, send)
+        try:
+            await self.app(scope, receive, answer.send_pieces)
+        finally:
+            self._open[sender] -= 1
+            self.reserve(sender, -answer.length)
+
+    def reserve(self, sender: str, length: int) -> bool:
+        """Count the bytes of an answer, if they are not too many beside those of others."""
+        unread = self._unread[sender]
+        if length > 0 and unread and unread + length > self.max_unread_bytes:
+            return False
+        self._unread[sender] += length
+        for counted in (self._open, self._unread):
+            if not counted[sender]:
+                del counted[sender]
+        return True
+
+
+_PIECE = 65_536
+"""Bytes of an answer that a connection is given at once; it takes more when they are read."""
+
+
+@dataclass
+class _Answer:
+    """The answer to one request."""
+
+    limit: OpenLimit
+    sender: str
+    send: Send
+    length: int = 0
+    """Its bytes, if it is large and they are known before it is sent."""
+    refused: bool = False
+
+    async def send_pieces(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            length = value_of(message, "content-length") or ""
+            large = int(length) if length.isdigit() and int(length) > _PIECE else 0
+            if large and not self.limit.reserve(self.sender, large):
+                self.refused = True
+                problem = "Read the answers to your other requests first; they wait to be read."
+                await refuse_for(self.send, 1, problem)
+                return
+            self.length = large
+        if self.refused:
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        for at in range(_PIECE, len(body), _PIECE):
+            piece = body[at - _PIECE : at]
+            await self.send({"type": message["type"], "body": piece, "more_body": True})
+        if body:
+            start = (len(body) - 1) // _PIECE * _PIECE
+            message = {"type": message["type"], "body": body[start:], "more_body": more}
+        await self.send(message)

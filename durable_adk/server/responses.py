@@ -41,6 +41,11 @@ def value_of(scope: Mapping[str, Any], name: str) -> str | None:
     return next(iter(values_of(scope, name)), None)
 
 
+def address_of(scope: Mapping[str, Any]) -> str:
+    """Return the address that a request is from; nothing if it is from a socket without one."""
+    return (scope.get("client") or ("",))[0]
+
+
 def path_of(scope: Mapping[str, Any]) -> str:
     """Return a request's path below where the application is mounted."""
     path: str = scope["path"]

@@ -1,23 +1,13 @@
 """The process that serves the application over HTTP."""
 
 import asyncio
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from fastapi import FastAPI
-from uvicorn import Config, Server
+from uvicorn import Config
 
-from durable_adk.ops.codec_server.serving import Protocol, listener
+from durable_adk.ops.codec_server.serving import BACKLOG, Protocol, QuietServer, listener
 from durable_adk.server.services import ServerServices
-
-
-class _Server(Server):
-    """uvicorn's server without signal handlers: the command has its own."""
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """See base class."""
-        yield
 
 
 async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> None:
@@ -39,6 +29,7 @@ async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> No
             # Not on httptools: it takes heads of any size, and loses the body of a request that
             # offers HTTP/2 (h2c), as those of Java's HttpClient do.
             http=Protocol,
+            backlog=BACKLOG,
             log_config=None,
             access_log=False,
             ws="none",
@@ -46,7 +37,7 @@ async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> No
             server_header=False,
             timeout_graceful_shutdown=round(settings.drain_seconds) or 1,
         )
-        server = _Server(config)
+        server = QuietServer(config)
         serving = asyncio.ensure_future(server.serve(sockets=[accepting]))
         listening(_url(settings.host, accepting.getsockname()[1]))
         try:

@@ -104,9 +104,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         """
         key = checked_key(app_name, user_id, session_id)
         config = config or GetSessionConfig()
-        window = Window(
-            since=config.after_timestamp, last=config.num_recent_events, size=max_size
-        )
+        window = Window(since=config.after_timestamp, last=config.num_recent_events, size=max_size)
         view = await self._store.read(lambda tables: sessions.view(tables, key, window))
         if view is None:
             return None

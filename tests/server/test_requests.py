@@ -1,30 +1,39 @@
 """What a request must be like before it is served."""
 
+import asyncio
+import hashlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from durable_adk.server.access import AccessSettings
+from durable_adk.server.authentication import Authentication, BearerTokens, Token
 from durable_adk.server.requests import (
     BodyLimit,
     BodySize,
     KnownHosts,
     KnownOrigins,
+    OpenLimit,
     RateLimit,
+    Rates,
     SecurityHeaders,
     shown_target,
 )
+from durable_adk.wire.answer_token import AnswerToken
+from tests.support.waiting import PATIENCE, until
 
 METHODS = ["GET", "POST", "DELETE"]
+KEY = "k" * 40
 
 
 @dataclass
@@ -175,7 +184,7 @@ async def test_a_body_with_too_many_values_is_refused_before_it_is_read(
 async def test_a_long_text_is_one_value() -> None:
     """Whatever is in it."""
     app = BodyLimit(Served().app(), limit(1_000_000, 10))
-    body = json.dumps(["{[,\\\"" * 10_000] * 3).encode()
+    body = json.dumps(['{[,\\"' * 10_000] * 3).encode()
     assert (await ask(app, {}, content=body)).status_code == 200
 
 
@@ -206,6 +215,7 @@ def test_each_path_has_its_size() -> None:
     assert size_of("/a2a/app").max_values * 5 == size_of("/run").max_values
     assert AccessSettings(max_body_bytes=10).body_size("/run").max_bytes == 10
 
+
 @dataclass
 class Clock:
     """A clock that is set."""
@@ -219,7 +229,8 @@ class Clock:
 async def test_a_caller_who_sends_too_much_waits() -> None:
     """For as long as the response says; others do not, and little is kept of each."""
     clock = Clock()
-    app = RateLimit(Served().app(), per_second=0.5, burst=3, now=clock, max_callers=2)
+    rates = Rates(per_second=0.5, burst=3, now=clock, max_senders=2)
+    app = RateLimit(Served().app(), rates)
     statuses = [(await ask(app, {})).status_code for _ in range(5)]
     assert statuses == [200, 200, 200, 429, 429]
     refused = await ask(app, {})
@@ -229,12 +240,13 @@ async def test_a_caller_who_sends_too_much_waits() -> None:
     assert [(await ask(app, {})).status_code for _ in range(2)] == [200, 429]
     for number in range(9):
         await ask(app, {}, peer=f"10.0.0.{number}")
-    assert len(app._buckets) == 2
+    assert len(rates._buckets) == 2
 
 
 async def test_the_page_and_answers_cost_others_nothing() -> None:
     """A page's files and probes are free; URLs that answer have a bucket of their own."""
-    app = RateLimit(Served().app(), per_second=0.5, burst=2, is_free=lambda path: path == "/health")
+    rates = Rates(per_second=0.5, burst=2, now=Clock())
+    app = RateLimit(Served().app(), rates, is_free=lambda path: path == "/health", answer_key=KEY)
 
     async def statuses(path: str) -> list[int]:
         return [(await ask(app, {}, path=path)).status_code for _ in range(3)]
@@ -242,6 +254,79 @@ async def test_the_page_and_answers_cost_others_nothing() -> None:
     assert await statuses("/health") == [200, 200, 200]
     assert await statuses("/answers/x") == [200, 200, 429]
     assert await statuses("/list-apps") == [200, 200, 429]
+    for call_id in ("a", "b"):  # what others invent behind the same proxy takes nothing from them
+        token = AnswerToken(
+            app="app",
+            user="u",
+            session="s",
+            invocation_id="i",
+            call_id=call_id,
+            message_id="m",
+            expires=time.time() + PATIENCE,
+        )
+        assert await statuses(f"/answers/{token.signed(KEY)}") == [200, 200, 429]
+
+
+async def test_who_fails_to_authenticate_is_counted_by_address() -> None:
+    """And costs nobody else anything, at the same address either."""
+    served = Served()
+    token = Token(user="alice", sha256=hashlib.sha256(KEY.encode()).hexdigest())
+    app = Authentication(
+        served.app(), [BearerTokens([token])], failures=Rates(0.5, burst=2, now=Clock())
+    )
+    wrong = [(await ask(app, bearer)).status_code for bearer in ({}, {"Authorization": "x"}) * 2]
+    assert wrong == [401, 401, 429, 429]
+    assert (await ask(app, {"Authorization": f"Bearer {KEY}"})).status_code == 200
+    assert (await ask(app, {}, peer="10.0.0.1")).status_code == 401
+    assert len(served.requests) == 1
+
+
+@dataclass
+class Unread:
+    """An application with an answer of some bytes, and a client that takes a piece when told to."""
+
+    size: int
+    taken: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    sent: list[Any] = field(default_factory=list[Any])
+
+    async def ask(self, app: Any) -> int:
+        """Send a request, and read what is taken; return the status."""
+        scope = {"type": "http", "path": "/x", "client": ("127.0.0.1", 1), "headers": []}
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            self.sent.append(message)
+            if message["type"] == "http.response.body" and message.get("more_body"):
+                await self.taken.acquire()
+
+        await app(scope, cast("Any", None), send)
+        return sent[0]["status"]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer."""
+        await Response(b"x" * self.size)(scope, receive, send)
+
+
+async def test_answers_that_nobody_reads_are_few() -> None:
+    """Each waits to be read piece by piece, and all of one sender are bounded."""
+    size = 200_000
+    unread = Unread(size)
+    app = OpenLimit(unread, max_open=lambda: 9, max_unread_bytes=2 * size)
+    waiting = [asyncio.create_task(unread.ask(app)) for _ in range(2)]
+    await until(lambda: len(unread.sent) == 4)  # a start and a piece of each
+    assert await unread.ask(app) == 429
+    unread.size = 10
+    assert await unread.ask(app) == 200, "small ones wait in the connection"
+    for _ in range(6):
+        unread.taken.release()
+    assert await asyncio.gather(*waiting) == [200, 200]
+    bodies = [one["body"] for one in unread.sent if one["type"] == "http.response.body"]
+    assert sum(len(one) for one in bodies if one.startswith(b"x" * 11)) == 2 * size
+    assert max(map(len, bodies)) == 65_536
+    unread.size, unread.taken = 3 * size, asyncio.Semaphore(100)
+    assert await unread.ask(app) == 200, "one that is larger than all may be is sent alone"
+    assert (app._open, app._unread) == ({}, {})
 
 
 async def test_a_browser_is_told_to_run_nothing() -> None:

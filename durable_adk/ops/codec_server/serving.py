@@ -2,18 +2,22 @@
 
 import asyncio
 import logging
+import resource
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.extras import require
+from durable_adk.log import get_logger
 from durable_adk.ops.codec_server._library import Config, H11Protocol, Server
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+logger = get_logger(__name__)
 _CONCURRENCY = 64
 """Concurrent connections and requests; further ones get status 503."""
 _HEAD_TIMEOUT = 5.0
@@ -21,26 +25,75 @@ _HEAD_TIMEOUT = 5.0
 _BODY_TIMEOUT = 60.0
 """Seconds in which a body must end, or `_BODY_PART` more bytes of it arrive."""
 _BODY_PART = 200_000
+_READ_TIMEOUT = 60.0
+"""Seconds in which a client must take what it is sent; a full buffer of 64 kB, at least."""
+BACKLOG = 100
+"""Connections that are accepted at once; asyncio logs a failure for each that it tries."""
+_QUEUE = 2048
+"""Connections that the system keeps until they are accepted."""
+_RESERVED = 100
+"""Files that are not for connections: those of stores, Temporal and channels."""
+_MOST_FILES = 65_536
+_LOGGED = 60.0
+"""Seconds between two log lines about connections that are refused."""
 _SHUTDOWN_TIMEOUT = 5
 """Seconds a response may take after shutdown was requested."""
 
 
-class _Server(Server):
-    """uvicorn's server without signal handlers: the command has its own."""
+def max_connections() -> int:
+    """Return how many connections this process can have, by the files that it may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(soft - _RESERVED, soft // 2) if soft > 0 else _MOST_FILES
+
+
+class QuietServer(Server):
+    """uvicorn's server without signal handlers, as commands have their own, and with few log lines.
+
+    While no more files can be opened, each attempt at a connection fails, thousands in a second.
+    """
+
+    _logged = -_LOGGED
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """See base class."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See base class."""
+        loop = asyncio.get_running_loop()
+        self._before = loop.get_exception_handler()
+        loop.set_exception_handler(self._report)
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_QUEUE)  # asyncio has made it as short as what it accepts at once
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See base class."""
+        await super().shutdown(sockets)
+        asyncio.get_running_loop().set_exception_handler(self._before)
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if context["message"] != "socket.accept() out of system resource":
+            (self._before or asyncio.BaseEventLoop.default_exception_handler)(loop, context)
+        elif loop.time() > self._logged + _LOGGED:
+            self._logged = loop.time()
+            logger.warning("server.no_more_files", remedy="raise the limit, ulimit -n")
+
 
 class Protocol(H11Protocol):
-    """uvicorn's connection, closed if it does not send a request in time.
+    """uvicorn's connection, closed if it does not send a request or take a response in time.
 
-    uvicorn's own timeout starts after the first response, and is reset by each byte.
+    uvicorn's own timeout starts after the first response, and is reset by each byte. When there are
+    as many connections as the process can have, the one that has asked nothing for longest is
+    closed for a new one.
     """
 
+    _idle: ClassVar[WeakKeyDictionary[Config, dict["Protocol", None]]] = WeakKeyDictionary()
+    """By server the connections without a request, in the order of time."""
+    _logged: ClassVar[float] = 0.0
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _received = 0
     _of_body: object = None
     """The cycle to whose body the deadline belongs."""
@@ -48,12 +101,58 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """See base class."""
         super().connection_made(transport)
+        self._set_idle()
+        if len(self.connections) >= (self.limit_concurrency or max_connections()):
+            self._make_room()
         self._start_timeout()
+
+    def _set_idle(self) -> None:
+        self._idle.setdefault(self.config, {})[self] = None
+
+    def _unset_idle(self) -> None:
+        self._idle.get(self.config, {}).pop(self, None)
+
+    def _make_room(self) -> None:
+        idle = self._idle[self.config]
+        oldest = next(iter(idle))  # this one, if all others have requests
+        del idle[oldest]
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        if self.loop.time() > Protocol._logged + _LOGGED:
+            Protocol._logged = self.loop.time()
+            logger.warning("server.no_more_connections", connections=len(self.connections))
+
+    def pause_writing(self) -> None:
+        """See base class."""
+        super().pause_writing()
+        self._start_unread()
+
+    def resume_writing(self) -> None:
+        """See base class."""
+        super().resume_writing()
+        self._stop_unread()
+
+    def _start_unread(self) -> None:
+        self._stop_unread()
+        self._unread = self.loop.call_later(_READ_TIMEOUT, self.transport.abort)
+
+    def _stop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """See base class."""
+        super().timeout_keep_alive_handler()
+        if self.transport.get_write_buffer_size():  # what is closed is sent first
+            self._start_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See base class."""
         self._stop_timeout()
+        self._unset_idle()
         super().connection_lost(exc)
+        self._stop_unread()
 
     def data_received(self, data: bytes) -> None:
         """See base class."""
@@ -65,6 +164,7 @@ class Protocol(H11Protocol):
         super().handle_events()
         if not self.cycle or self.cycle.response_complete:
             return
+        self._unset_idle()
         if not self.cycle.more_body:
             self._stop_timeout()
         elif self._of_body is not self.cycle:
@@ -74,6 +174,7 @@ class Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         """See base class."""
         self._start_timeout()  # first, because the next request may have arrived
+        self._set_idle()
         super().on_response_complete()
 
     def _start_timeout(self) -> None:
@@ -122,12 +223,13 @@ async def serve(
             ws="none",
             proxy_headers=False,
             server_header=False,
+            backlog=BACKLOG,
             limit_concurrency=_CONCURRENCY,
             timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
         )
         # Its lines contain URLs, which may contain the token, and it may have its own handlers.
         logging.getLogger("uvicorn.access").disabled = True
-        server = _Server(config)
+        server = QuietServer(config)
         serving = asyncio.ensure_future(server.serve(sockets=[accepting]))
         listening(accepting.getsockname()[1])
         try:
@@ -140,12 +242,18 @@ async def serve(
 def listener(host: str, port: int) -> socket.socket:
     """Listen for TCP connections that send what is written at once.
 
+    The process may open as many files from then on as the system lets it.
+
     Raises:
         InvalidRequestError: The address cannot be used.
     """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if max_connections() < most - _RESERVED:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        made = socket.create_server((host, port), family=family, backlog=2048)
+        made = socket.create_server((host, port), family=family, backlog=_QUEUE)
     except (OSError, OverflowError) as error:
         raise InvalidRequestError(
             f"Cannot listen on {host}, port {port}: {error}. Choose another address with --host "
