@@ -118,7 +118,9 @@ def validated(kind: type, value: Any, validate: Callable[[Any], T]) -> T:
     except Exception as error:  # noqa: BLE001 - see `_failing`
         problems = [("value_error", f"cannot be read ({error})", _failing(kind, value))]
     details = [
-        InitErrorDetails(type=PydanticCustomError(name, cast("Any", text)), loc=place, input=None)
+        InitErrorDetails(
+            type=PydanticCustomError(cast("Any", name), cast("Any", text)), loc=place, input=None
+        )
         for name, text, place in problems
     ]
     raise ValidationError.from_exception_data(kind.__name__, details) from None
@@ -187,7 +189,7 @@ class _UnstorableError(Exception):
 
 
 def _check(value: Any, depth: int) -> None:
-    kind: type = type(value)
+    kind: type[Any] = type(value)
     if kind is str:
         _check_text(value)
     elif value is None or kind is bool:

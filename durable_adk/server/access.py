@@ -184,7 +184,7 @@ def protect(
     """
     means = settings.authenticators()
     require_authentication(host, means)
-    key = settings.answer_key and settings.answer_key.get_secret_value()
+    key = settings.answer_key.get_secret_value() if settings.answer_key else None
     app.add_middleware(
         OpenLimit,
         # Without authentication there is one caller: the developer.

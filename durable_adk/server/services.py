@@ -59,6 +59,8 @@ class ServerServices:
     """Held while a worker rebuilds requests of model calls; who does not get it is refused."""
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once `apps` is complete; `durable-adk web` serves before its worker has loaded them."""
+    looked: tuple[float, asyncio.Future[str | None]] | None = None
+    """When somebody has looked last whether store and Temporal answer, and what came of it."""
 
     def __post_init__(self) -> None:
         """Find the channel of chunks."""

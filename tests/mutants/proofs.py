@@ -22,6 +22,7 @@ from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.worker import WorkerOptions, worker
 from durable_adk.workflows.runner import workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
+from tests.server import test_requests
 from tests.unit import test_versions
 from tests.unit.activities.commit import test_session_cache, test_staleness
 from tests.unit.activities.invocation import test_open, test_pause, test_queue
@@ -205,6 +206,15 @@ PROOFS: dict[str, Check] = {
         test_runtime.test_what_a_taken_answer_said_is_known_in_the_next_run
     ),
     "answers sent again": proven(test_pausing.test_an_approval_can_be_sent_again_under_its_id),
+    # ----- what one sender may cost others
+    "values are counted": proven(
+        test_requests.test_a_body_with_too_many_values_is_refused_before_it_is_read,
+        inside=b"1",
+        most=100,
+        size=7,
+    ),
+    "unread answers": proven(test_requests.test_answers_that_nobody_reads_are_few),
+    "true tokens apart": proven(test_requests.test_the_page_and_answers_cost_others_nothing),
     # ----- which release it is
     "newer fields": proven(test_versions.test_what_a_newer_release_adds_is_ignored, cls=Checkpoint),
     "newer places": proven(

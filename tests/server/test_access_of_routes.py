@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
@@ -19,13 +20,14 @@ from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.json_values import MAX_PROBLEMS
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
 from durable_adk.server.app import app as server
 from durable_adk.server.caller import USER_NAMES, caller_of
+from durable_adk.server.routes import health
 from durable_adk.server.routes.errors import ErrorResponse
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService
@@ -35,7 +37,7 @@ from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import message as body_of_run, placed
 from tests.support.malformed import wrong_enumerations
 from tests.support.scripts import call
-from tests.support.waiting import PATIENCE, stays
+from tests.support.waiting import PATIENCE, stays, until
 
 CARD = "/a2a/{app_name}/.well-known/agent-card.json"
 PUBLIC = {
@@ -680,3 +682,52 @@ async def test_a_list_of_sessions_has_pages(app: FastAPI) -> None:
             break
         query = f"&page_token={token}"
     assert found == ["d", "c", "b", "a"]
+
+
+async def test_who_asks_whether_it_is_ready_shares_one_look(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may ask, so that it must not cost a look at store and Temporal each time."""
+    looks, services = list[str](), app.state.services
+    answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+
+    async def list_apps() -> list[str]:
+        looks.append("store")
+        return await answer
+
+    async def check_health() -> None:
+        looks.append("Temporal")
+
+    monkeypatch.setattr(services.session_service, "list_apps", list_apps)
+    connection = SimpleNamespace(service_client=SimpleNamespace(check_health=check_health))
+    monkeypatch.setattr(services, "client", connection)
+    monkeypatch.setattr(health, "_SHARED", PATIENCE)
+    asking = [asyncio.create_task(send(app, "GET", "/ready", None)) for _ in range(20)]
+    await until(lambda: looks)
+    answer.set_result([])
+    assert {(await one).status_code for one in asking} == {200}
+    assert (await send(app, "GET", "/ready", None)).status_code == 200
+    assert looks == ["store", "Temporal"]
+    monkeypatch.setattr(health, "_SHARED", 0.0)
+    assert (await send(app, "GET", "/ready", None)).status_code == 200
+    assert looks == ["store", "Temporal"] * 2
+
+
+async def test_what_does_not_answer_may_be_asked_again(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 503 with Retry-After by each protocol, as that of a load balancer's."""
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailableError("The store does not answer.")
+
+    for name in ("get_session", "sessions_with", "create_session"):
+        monkeypatch.setattr(app.state.services.session_service, name, away)
+    for method, path, body in (
+        ("GET", "/apps/app/users/olga/sessions/s", None),
+        ("GET", "/a2a/app/tasks/x", None),
+        ("POST", "/a2a/app/tasks/x:cancel", {}),
+    ):
+        response = await send(app, method, path, OTHER, body)
+        assert response.status_code == 503, (path, response.text)
+        assert response.headers["retry-after"] == "1", path

@@ -75,7 +75,10 @@ class QuietServer(Server):
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if context["message"] != "socket.accept() out of system resource":
-            (self._before or asyncio.BaseEventLoop.default_exception_handler)(loop, context)
+            if self._before is None:
+                loop.default_exception_handler(context)
+            else:
+                self._before(loop, context)
         elif loop.time() > self._logged + _LOGGED:
             self._logged = loop.time()
             logger.warning("server.no_more_files", remedy="raise the limit, ulimit -n")

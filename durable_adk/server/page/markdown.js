@@ -4,14 +4,19 @@
 // Images stay text: an address in an answer must not be fetched.
 
 export function parseMarkdown(text) {
-  return blocks(text.replace(/\r\n?/g, "\n").split("\n"), 0);
+  if (text.length > LONGEST) return [{ type: "paragraph", children: [{ type: "text", text }] }];
+  return blocks(text.replace(/\r\n?|[\u2028\u2029]/g, "\n").split("\n"), 0);
 }
 
+/** Characters of a text that is still read: what begins a link or emphasis is searched for its end each time. */
+const LONGEST = 100_000;
+
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*).*$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
+// Each of these takes a time that grows with the line, and not with its square: a text may be made to stop the page.
+const HEADING = /^ {0,3}(#{1,6})\s(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const DIVIDER = /^\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$/; // of a trimmed line
 
 function blocks(lines, depth) {
   const found = [];
@@ -31,13 +36,21 @@ function blockAt(lines, at, depth) {
   if (fence) return codeAt(lines, at, fence);
   const heading = HEADING.exec(line);
   if (heading) {
-    return [{ type: "heading", level: heading[1].length, children: inlines(heading[2]) }, at + 1];
+    return [{ type: "heading", level: heading[1].length, children: inlines(titleOf(heading[2])) }, at + 1];
   }
   if (RULE.test(line)) return [{ type: "rule" }, at + 1];
   if (depth < 8 && /^ {0,3}>/.test(line)) return quoteAt(lines, at, depth);
   if (depth < 8 && ITEM.test(line)) return listAt(lines, at, depth);
   if (beginsTable(lines, at)) return tableAt(lines, at);
   return paragraphAt(lines, at);
+}
+
+/** A heading without the marks that may close it. */
+function titleOf(text) {
+  const title = text.trim();
+  let end = title.length;
+  while (title[end - 1] === "#") end -= 1;
+  return title.slice(0, end).trimEnd();
 }
 
 function codeAt(lines, at, [, mark, language]) {
@@ -94,7 +107,7 @@ const columns = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/)
 /** Whether a line is the head of a table: the next one divides it from rows of as many columns. */
 function beginsTable(lines, at) {
   const [line, next = ""] = [lines[at], lines[at + 1]];
-  return line.includes("|") && DIVIDER.test(next) && columns(line).length === columns(next).length;
+  return line.includes("|") && DIVIDER.test(next.trim()) && columns(line).length === columns(next).length;
 }
 
 function tableAt(lines, at) {

@@ -58,7 +58,9 @@ _STATUSES: dict[type[DurableAdkError], int] = {
 }
 """The status of each class of errors; the first that fits counts."""
 _CONSTRAINTS = ("type", "$ref", "enum", "const", "pattern", "minLength", "maxLength")
-_RETRY_AFTER = {"Retry-After": "1"}
+RETRY_AFTER = {"Retry-After": "1"}
+UNAVAILABLE = 503
+"""Status of a response to a request that may be sent again."""
 _QUOTED = 300
 """Most characters of a message or a name in a report of a malformed request."""
 _GONE = 499
@@ -175,7 +177,7 @@ def error_response(
     error = {"type": kind, "message": message, **known}
     # ASCII: what a request holds, and the report quotes, may be text that UTF-8 has no bytes for.
     body = json.dumps({"error": error, "detail": detail or message}, default=repr)
-    headers = _RETRY_AFTER if status in (429, 503) and not invocation_id else {}
+    headers = RETRY_AFTER if status in (429, 503) and not invocation_id else {}
     return Response(body, status, headers, media_type="application/json")
 
 

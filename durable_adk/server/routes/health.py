@@ -9,6 +9,8 @@ from durable_adk.server.services import CurrentServices, ServerServices
 router = APIRouter(tags=["health"])
 _TIMEOUT = 2.0
 """Seconds for store and Temporal to answer."""
+_SHARED = 1.0
+"""Seconds for which all who ask share one look, as anybody may ask."""
 
 
 @router.head("/health", include_in_schema=False)
@@ -34,6 +36,14 @@ async def _obstacle(services: ServerServices) -> str | None:
         return "The server stops."
     if not services.loaded.is_set():
         return "The agents are being loaded."
+    now, looked = asyncio.get_running_loop().time(), services.looked
+    if looked is None or (looked[1].done() and now >= looked[0] + _SHARED):
+        looked = services.looked = now, asyncio.ensure_future(_look(services))
+    return await asyncio.shield(looked[1])
+
+
+async def _look(services: ServerServices) -> str | None:
+    """Return what does not answer."""
     for name, check in (
         ("The session store", services.session_service.list_apps),
         ("Temporal", services.client.service_client.check_health),

@@ -13,6 +13,28 @@ test("blocks are told apart", () => {
   assert.deepEqual(types(text), ["heading", "paragraph", "list", "list", "quote", "code", "table", "rule"]);
 });
 
+test("a text takes a time that grows with its length, and not with its square", () => {
+  const cpu = (text) => {
+    const began = process.cpuUsage();
+    parseMarkdown(text);
+    return process.cpuUsage(began).user + 1000;
+  };
+  const hostile = {
+    divider: (n) => `a|b\n${" ".repeat(n)}x|`,
+    heading: (n) => `# a${" ".repeat(n)}x`,
+    closed: (n) => `# ${"#".repeat(n)}x`,
+    item: (n) => `- ${" ".repeat(n)}a\u2028b`,
+    fence: (n) => `${"`".repeat(n)}\u2028b`,
+    rule: (n) => `-${" ".repeat(n)}-x`,
+  };
+  for (const [name, made] of Object.entries(hostile)) {
+    const [short, long] = [2_000, 40_000].map((n) => Math.min(...[1, 2].map(() => cpu(made(n)))));
+    assert.ok(long < short * 100, `${name}: ${short} and ${long} microseconds`); // squares would take 400 times
+  }
+  assert.deepEqual(parseMarkdown(`${"[".repeat(200_000)}`).length, 1);
+  assert.equal(parseMarkdown("## a # b ##  ")[0].children[0].text, "a # b");
+});
+
 test("a link leads to the web or to mail, and to nothing else", () => {
   for (const bad of ["javascript:alert(1)", "data:text/html,x", "JaVaScRiPt:x", "vbscript:x", "/local", "//host"]) {
     assert.equal(linkTo(bad, []), null);

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.protocols.a2a.card import card_of
 from durable_adk.server.protocols.a2a.operations import TaskHandler
+from durable_adk.server.routes.errors import RETRY_AFTER, UNAVAILABLE
 from durable_adk.server.routes.request_headers import WhenBusyHeader
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.wire.messages import WhenBusy
@@ -62,7 +63,10 @@ def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Cal
         when_busy: WhenBusyHeader = None,
     ) -> Response:
         handler = await _handler(services, caller, app_name, request, when_busy)
-        return _kept_alive(await work(RestDispatcher(handler), request), services)
+        response = await work(RestDispatcher(handler), request)
+        if response.status_code == UNAVAILABLE:
+            response.headers.update(RETRY_AFTER)
+        return _kept_alive(response, services)
 
     return handle_rest
 

@@ -25,6 +25,8 @@ from a2a.types import (
     TaskState,
 )
 from a2a.utils.errors import (
+    A2A_ERROR_MAPPING,
+    ErrorMapping,
     InternalError,
     InvalidParamsError,
     PushNotificationNotSupportedError,
@@ -43,6 +45,7 @@ from durable_adk.errors import (
     LeaseLostError,
     NotFoundError,
     NoWorkerError,
+    TransientError,
 )
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller
@@ -321,6 +324,13 @@ class TaskHandler(RequestHandler):
             reading.close()  # also if the reader has left before the first entry
 
 
+class TaskUnavailableError(InternalError):
+    """The store or Temporal does not answer: the same request may be sent again."""
+
+
+A2A_ERROR_MAPPING[TaskUnavailableError] = ErrorMapping(503, "UNAVAILABLE", "UNAVAILABLE")
+
+
 @contextmanager
 def _reported() -> Generator[None]:
     """Raise errors of this package as those of A2A, which have its codes."""
@@ -330,5 +340,9 @@ def _reported() -> Generator[None]:
         raise TaskNotFoundError(error.message) from error
     except (CallerError, EventConflictError) as error:
         raise InvalidParamsError(error.message) from error
+    except NoWorkerError as error:  # which goes on, so it must not be sent again
+        raise InternalError(error.message) from error
+    except TransientError as error:
+        raise TaskUnavailableError(error.message) from error
     except DurableAdkError as error:
         raise InternalError(error.message) from error
