@@ -189,10 +189,9 @@ class _UnstorableError(Exception):
 
 
 def _check(value: Any, depth: int) -> None:
-    kind: type[Any] = type(value)
-    if kind is str:
+    if type(value) is str:
         _check_text(value)
-    elif value is None or kind is bool:
+    elif value is None or isinstance(value, bool):
         pass
     elif depth > MAX_DEPTH:
         raise _UnstorableError(f" is nested more than {MAX_DEPTH} levels deep; flatten it.")
@@ -211,7 +210,7 @@ def _check(value: Any, depth: int) -> None:
         _check_items(items.items(), depth)
     else:
         raise _UnstorableError(
-            f" is a {kind.__name__}, which JSON cannot hold; store a "
+            f" is a {type(value).__name__}, which JSON cannot hold; store a "
             "str, number, bool, None, list or dict made of these."
         )
 

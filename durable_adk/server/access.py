@@ -162,6 +162,23 @@ def _share(max_open: int) -> int:
     return max(1, min(max_open, max_connections() // 2))
 
 
+def _bound(
+    app: FastAPI, settings: AccessSettings, is_free: Callable[[str], bool], *, several: bool
+) -> None:
+    """Bound what each sender takes; without authentication there is one, the developer."""
+    key = settings.answer_key.get_secret_value() if settings.answer_key else None
+    app.add_middleware(
+        OpenLimit,
+        max_open=partial(_share, settings.max_open_requests) if several else lambda: sys.maxsize,
+        max_unread_bytes=settings.max_unread_bytes,
+        is_free=is_free,
+        answer_key=key,
+    )
+    if several:
+        rates = Rates(settings.requests_per_second, settings.burst)
+        app.add_middleware(RateLimit, rates=rates, is_free=is_free, answer_key=key)
+
+
 def protect(
     app: FastAPI,
     settings: AccessSettings,
@@ -184,22 +201,10 @@ def protect(
     """
     means = settings.authenticators()
     require_authentication(host, means)
-    key = settings.answer_key.get_secret_value() if settings.answer_key else None
-    app.add_middleware(
-        OpenLimit,
-        # Without authentication there is one caller: the developer.
-        max_open=partial(_share, settings.max_open_requests if means else sys.maxsize),
-        max_unread_bytes=settings.max_unread_bytes,
-        is_free=is_free,
-        answer_key=key,
-    )
-    per_second, burst = settings.requests_per_second, settings.burst
-    if means:
-        rates = Rates(per_second, burst)
-        app.add_middleware(RateLimit, rates=rates, is_free=is_free, answer_key=key)
+    _bound(app, settings, is_free, several=bool(means))
     app.add_middleware(
         Authentication,
-        failures=Rates(per_second, burst),
+        failures=Rates(settings.requests_per_second, settings.burst),
         means=means,
         operators=frozenset(settings.operators),
         is_public=lambda path: is_open(path) or is_public(path),

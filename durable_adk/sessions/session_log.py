@@ -108,11 +108,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         view = await self._store.read(lambda tables: sessions.view(tables, key, window))
         if view is None:
             return None
-        if max_size is not None and sum(len(row.body) for row in view.rows) >= max_size:
-            raise PayloadTooLargeError(
-                f"The events of the session {session_id!r} have {max_size:,} characters or more; "
-                "follow them as a stream, GET .../sessions/{id}/events."
-            )
+        _require_small(view.rows, max_size)
         session = session_copy(key, view.head, view.state)
         session.events = [item.event for item in await _decode(view.rows)]
         return session
@@ -223,11 +219,23 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         }
 
     async def read_events(
-        self, key: SessionKey, *, after: int = 0, upto: int | None = None, limit: int | None = None
+        self,
+        key: SessionKey,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        max_size: int | None = None,
     ) -> list[StoredEvent]:
-        """Read the events with `after` < seq <= `upto`, in order; [] for a missing session."""
-        window = Window(after=after, upto=upto, first=limit)
-        return await _decode(await self._store.read(lambda tables: tables.events(key, window)))
+        """Read the events with `after` < seq <= `upto`, in order; [] for a missing session.
+
+        Raises:
+            PayloadTooLargeError: They have `max_size` characters or more.
+        """
+        window = Window(after=after, upto=upto, first=limit, size=max_size)
+        rows = await self._store.read(lambda tables: tables.events(key, window))
+        _require_small(rows, max_size)
+        return await _decode(rows)
 
     async def read_page(
         self, key: SessionKey, *, after: int, upto: int | None = None
@@ -439,6 +447,14 @@ def _checked_user(app_name: str, user_id: str) -> SessionKey:
 def _remove_user(tables: Tables, user: SessionKey) -> None:
     tables.remove_session(user)
     tables.remove_tombstones(user)
+
+
+def _require_small(rows: list[Row], max_size: int | None) -> None:
+    if max_size is not None and sum(len(row.body) for row in rows) >= max_size:
+        raise PayloadTooLargeError(
+            f"The session's events have {max_size:,} characters or more; follow them as a stream, "
+            "GET .../events, or read fewer at once."
+        )
 
 
 async def _decode(rows: list[Row]) -> list[StoredEvent]:

@@ -142,7 +142,9 @@ async def get_events(
     name = this.record.invocation_id
     if whole:
         seq = max(after.seq, this.record.start_seq - 1)
-        stored = await services.session_service.read_events(this.key, after=seq)
+        stored = await services.session_service.read_events(
+            this.key, after=seq, max_size=services.settings.max_session_bytes
+        )
         own = [one for one in stored if one.event.invocation_id == name]
         return as_json([EventItem(seq=one.seq, event=one.event) for one in own])
     return EventStream(services, Reading(services.feed.invocation(this.key, name, after)), ITEMS)

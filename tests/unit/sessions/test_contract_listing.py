@@ -85,7 +85,10 @@ async def test_a_session_that_is_too_large_is_not_read_as_a_whole(service, key):
         await service.append_event(session, event(f"e{n}", text="x" * 1000))
     with pytest.raises(PayloadTooLargeError, match="2,000 characters"):
         await service.get_session(**names(key), max_size=2_000)
+    with pytest.raises(PayloadTooLargeError, match="2,000 characters"):
+        await service.read_events(key, max_size=2_000)
     assert len((await service.get_session(**names(key), max_size=10_000)).events) == 3
+    assert len(await service.read_events(key, after=2, max_size=2_000)) == 1
 
 
 async def test_all_are_listed_however_many(service, key, monkeypatch):

@@ -49,7 +49,7 @@ _FEW = 16
 """Events to read at once, of which the second is mostly the one."""
 
 
-class RunBody(CheckedBody, RunAgentInput):
+class RunAgentBody(CheckedBody, RunAgentInput):
     """AG-UI's request."""
 
 
@@ -58,7 +58,7 @@ async def run_agent(
     services: CurrentServices,
     caller: CurrentCaller,
     app_name: str,
-    body: RunBody,
+    body: RunAgentBody,
     *,
     headers: Starting,
     user_id: OfUser = None,
