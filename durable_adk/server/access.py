@@ -29,6 +29,7 @@ from durable_adk.server.requests import (
     BodySize,
     KnownHosts,
     KnownOrigins,
+    OneLength,
     OpenLimit,
     RateLimit,
     Rates,
@@ -167,6 +168,7 @@ def _bound(
 ) -> None:
     """Bound what each sender takes; without authentication there is one, the developer."""
     key = settings.answer_key.get_secret_value() if settings.answer_key else None
+    app.add_middleware(BodyLimit, size_of=settings.body_size)
     app.add_middleware(
         OpenLimit,
         max_open=partial(_share, settings.max_open_requests) if several else lambda: sys.maxsize,
@@ -209,7 +211,6 @@ def protect(
         operators=frozenset(settings.operators),
         is_public=lambda path: is_open(path) or is_public(path),
     )
-    app.add_middleware(BodyLimit, size_of=settings.body_size)
     app.add_middleware(KnownOrigins, origins=frozenset(settings.origins))
     if settings.origins:
         app.add_middleware(
@@ -224,4 +225,5 @@ def protect(
         hosts=frozenset(settings.hosts_of(host)),
         is_open=lambda path: path in PUBLIC,  # probes name the address that they ask
     )
+    app.add_middleware(OneLength)
     app.add_middleware(SecurityHeaders)

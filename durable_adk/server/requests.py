@@ -4,6 +4,7 @@ Each check is an ASGI middleware, so it stands before every route, also before t
 applications.
 """
 
+import asyncio
 import math
 import re
 import time
@@ -211,6 +212,24 @@ class BodySize(NamedTuple):
 
 
 @dataclass(frozen=True)
+class OneLength:
+    """Refuses a request with two lengths: a proxy may take its end for another request."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if value_of(scope, "content-length") and value_of(scope, "transfer-encoding"):
+            problem = "The request has both Content-Length and Transfer-Encoding; send one."
+            await refuse(send, 400, InvalidRequestError(problem), _CLOSE)
+        else:
+            await self.app(scope, receive, send)
+
+
+_CLOSE = {"connection": "close"}
+
+
+@dataclass(frozen=True)
 class BodyLimit:
     """Refuses a body that is too large, as soon as that is known.
 
@@ -226,15 +245,12 @@ class BodyLimit:
         """Serve a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif value_of(scope, "content-length") and value_of(scope, "transfer-encoding"):
-            # A proxy that goes by the length would take the rest for another request.
-            problem = "The request has both Content-Length and Transfer-Encoding; send one."
-            await refuse(send, 400, InvalidRequestError(problem), _CLOSE)
         else:
             await _LimitedBody(self.app, self.size_of(path_of(scope)), receive, send).serve(scope)
 
 
-_CLOSE = {"connection": "close"}
+_DRAINED, _DRAINING = 20_000_000, 5.0
+"""Bytes and seconds of the rest of a body that is refused: many clients read nothing before."""
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(")|(\\?)\Z)|[\[{,]', re.DOTALL)
 """A text of JSON, to its end or to that of the chunk, or what begins another value."""
 
@@ -253,6 +269,7 @@ class _LimitedBody:
     text: bytes = b""
     """The beginning of a text that goes on in the next chunk."""
     exceeded: bool = False
+    more: bool = True
     started: bool = False
 
     async def serve(self, scope: Scope) -> None:
@@ -265,14 +282,25 @@ class _LimitedBody:
             if not self.exceeded:
                 raise
         if self.exceeded and not self.started:
+            with suppress(TimeoutError):
+                await self._drain()
             problem = (
                 f"A request may have at most {self.size.max_bytes:,} bytes, "
                 f"{self.size.max_values:,} texts, items and fields, and a tenth of it objects."
             )
             await refuse(self.send, 413, PayloadTooLargeError(problem), _CLOSE)
 
+    async def _drain(self) -> None:
+        """Read what is left, or the connection would be reset before the response was read."""
+        async with asyncio.timeout(_DRAINING):
+            while self.more and self.received <= _DRAINED:
+                message = await self.receive()
+                self.received += len(message.get("body", b""))
+                self.more = message.get("more_body", False)
+
     async def _receive(self) -> Message:
         message = await self.receive()
+        self.more = message.get("more_body", False)
         if message["type"] == "http.request":
             chunk: bytes = message.get("body", b"")
             self.received += len(chunk)

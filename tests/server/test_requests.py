@@ -23,6 +23,7 @@ from durable_adk.server.requests import (
     BodySize,
     KnownHosts,
     KnownOrigins,
+    OneLength,
     OpenLimit,
     RateLimit,
     Rates,
@@ -181,6 +182,18 @@ async def test_a_body_with_too_many_values_is_refused_before_it_is_read(
     assert len(served.requests) == 1
 
 
+async def test_what_is_refused_is_read_to_its_end() -> None:
+    """Many clients read the response when they have sent all, and a closed connection resets it."""
+    left = [b"x" * 60] * 9
+
+    async def chunks() -> AsyncIterator[bytes]:
+        while left:
+            yield left.pop()
+
+    refused = await ask(BodyLimit(Served().app(), limit(100)), {}, content=chunks())
+    assert (refused.status_code, left) == (413, [])
+
+
 async def test_a_long_text_is_one_value() -> None:
     """Whatever is in it."""
     app = BodyLimit(Served().app(), limit(1_000_000, 10))
@@ -192,7 +205,7 @@ async def test_a_request_has_one_length() -> None:
     """A proxy that goes by the other one would take the rest of it for a request of its own."""
     served = Served()
     both = {"Content-Length": "2", "Transfer-Encoding": "chunked"}
-    refused = await ask(BodyLimit(served.app(), limit(100)), both, content=b"{}")
+    refused = await ask(OneLength(served.app()), both, content=b"{}")
     assert (refused.status_code, refused.headers["connection"]) == (400, "close")
     assert served.requests == []
 
