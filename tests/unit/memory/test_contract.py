@@ -190,6 +190,14 @@ async def test_among_equals_the_latest_comes_first(service):
         ("東京に行きたい", "東京"),
         ("ファイル", "ﾌｧｲﾙ"),
         ("한국어 말", "한국어"),
+        ("우리 집 고양이는 나비예요", "고양이"),
+        ("집에서 쉬어요", "집"),
+        ("담당자는 지영입니다", "지영"),
+        ("ฉันชอบดื่มกาแฟเย็น", "กาแฟ"),
+        ("ຂ້ອຍມັກກາເຟ", "ກາເຟ"),
+        ("ខ្ញុំចូលចិត្តកាហ្វេ", "កាហ្វេ"),
+        ("ကျွန်တော်ကော်ဖီကြိုက်တယ်", "ကော်ဖီ"),
+        ("ང་ཚོའི་ཁང་པའི་སྒོ", "ཁང་པ"),
         ("snake_case names", "case"),
         ("v2.13 of it", "13"),
         ("don't", "don't"),
@@ -201,6 +209,16 @@ async def test_case_accents_and_scripts_do_not_matter(service, said, asked):
     """A word is found however it is written, in any script."""
     await service.add_memory(**OWNER, memories=[entry(said), entry("something else")])
     assert await texts(service, asked) == [said]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [("나비가 잔다", "가방"), ("กาแฟ", "น้ำ"), ("हिन्दी", "नदी"), ("猫が寝る", "犬")],
+)
+async def test_parts_of_other_words_find_nothing(service, said, asked):
+    """A Korean word is no later syllable of another, a Hindi word none of its letters."""
+    await service.add_memory(**OWNER, memories=[entry(said)])
+    assert await texts(service, asked) == []
 
 
 @pytest.mark.parametrize(
