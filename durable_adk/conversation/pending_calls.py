@@ -28,6 +28,12 @@ DEADLINES = "adk_deadlines"
 ON_DEADLINE = "adk_on_deadline"
 """Key of `custom_metadata`: by call id, what happens at the call's deadline."""
 
+_OF_REMOTE_AGENT = "a2a:response"
+"""Key of `custom_metadata` by which google-adk's `RemoteA2aAgent` marks what a remote agent said.
+
+Such an agent asks to confirm a call of its own: the answer goes to it, and runs nothing here.
+"""
+
 
 class PendingCall(JsonModel):
     """A call that waits for an answer: a message with a `FunctionResponse` of its id and name."""
@@ -151,6 +157,8 @@ def _tracked(
     match call.name, args:
         case name, {"originalFunctionCall": {"id": str(about)}} if name == REQUEST_CONFIRMATION:
             kind, original = "confirmation", made.get(about)
+            if original is None and (event.custom_metadata or {}).get(_OF_REMOTE_AGENT):
+                kind, about, original = "long_running", call.id, call
         case name, {"functionCallId": str(about)} if name == REQUEST_CREDENTIAL:
             kind, original = "credential", made.get(about)
         case _:

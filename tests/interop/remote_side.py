@@ -1,7 +1,8 @@
 """An agent that has a remote one below it, in google-adk's environment.
 
 Arguments: `ask`, the URL of the remote agent's card, and messages; it writes what was said as JSON.
-`use` is the same with the remote agent as a tool.
+`use` is the same with the remote agent as a tool. `answer` is given a response for each
+of some messages, and says both to the remote agent by google-adk's runner and by ours.
 Or `work`, that URL, the address of Temporal, the file of a session store and a task queue; it
 serves the agent as app `here` until it is killed.
 """
@@ -10,10 +11,13 @@ import asyncio
 import json
 import sys
 import warnings
+from typing import Any
 
 warnings.simplefilter("ignore")
 
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent  # noqa: E402
+from google.adk.runners import InMemoryRunner as GoogleRunner  # noqa: E402
+from google.genai import types  # noqa: E402
 
 from durable_adk.agents import LlmAgent  # noqa: E402
 from durable_adk.apps import App  # noqa: E402
@@ -59,6 +63,31 @@ async def ask(card: str, *messages: str) -> None:
     _write(json.dumps([f"{author}: {text}" for author, text in texts if text]))
 
 
+async def answer(card: str, answers: str) -> None:
+    """Write the names of what is asked after each message, and what is said to each response."""
+    found: list[list[str | None]] = []
+    for kind in (GoogleRunner, InMemoryRunner):
+        for text, response in json.loads(answers).items():
+            runner: Any = kind(
+                agent=RemoteA2aAgent(name="remote", agent_card=card), app_name="near"
+            )
+            found.append(await _answered(runner, text, response))
+    _write(json.dumps(found))
+
+
+async def _answered(runner: Any, text: str, response: dict[str, Any]) -> list[str | None]:
+    ids = {"user_id": "u", "session_id": "s"}
+    await runner.session_service.create_session(app_name="near", **ids)
+    message = types.Content(role="user", parts=[types.Part(text=text)])
+    first = [event async for event in runner.run_async(**ids, new_message=message)]
+    (call,) = [one for event in first for one in event.get_function_calls()]
+    given = types.FunctionResponse(id=call.id, name=call.name, response=response)
+    message = types.Content(role="user", parts=[types.Part(function_response=given)])
+    events = [event async for event in runner.run_async(**ids, new_message=message)]
+    whole = [event.content for event in events if event.content and not event.partial]
+    return [call.name, *(part.text for content in whole for part in content.parts or ())]
+
+
 async def work(card: str, address: str, file: str, queue: str) -> None:
     """Serve the agent."""
     app = App(name="here", root_agent=agent_over(card))
@@ -78,4 +107,6 @@ def _write(line: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run({"ask": ask, "use": use, "work": work}[sys.argv[1]](*sys.argv[2:]))
+    asyncio.run(
+        {"ask": ask, "use": use, "answer": answer, "work": work}[sys.argv[1]](*sys.argv[2:])
+    )

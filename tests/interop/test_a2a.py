@@ -14,9 +14,11 @@ from durable_adk.models import ScriptedModel
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.sessions.records import StoredEvent
+from durable_adk.tools import FunctionTool, LongRunningFunctionTool
 from durable_adk.wire.messages import InvocationRequest
 from tests.support.http_server import Place, placed
 from tests.support.required import ROOT, interpreter
+from tests.support.scripts import call
 from tests.support.streams import StreamingModel
 from tests.support.waiting import PATIENCE, until
 
@@ -71,6 +73,38 @@ async def test_a_remote_agent_is_a_tool(client, tmp_path):
         asking = await side("use", f"{http.base_url}{CARD}", "one")
         output, _ = await asking.communicate()
     assert json.loads(output.splitlines()[-1]) == [{"result": "First."}, "It said so."]
+
+
+async def test_what_our_server_asks_is_answered_by_its_id(client, tmp_path):
+    """A confirmation and a long-running call reach the remote agent's caller, and back."""
+    heard = []
+
+    def reply(request):
+        last = request.contents[-1].parts[-1]
+        if last.function_response:
+            heard.append(last.function_response.response)
+            return "Settled."
+        return call(last.text, amount=5)
+
+    tools = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(look)]
+    agent = LlmAgent(name="there", model=ScriptedModel(replies=reply), tools=tools)
+    responses = {"pay": {"confirmed": True}, "look": {"decision": "yes"}}
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        asking = await side("answer", f"{http.base_url}{CARD}", json.dumps(responses))
+        output, _ = await asking.communicate()
+    said = [["adk_request_confirmation", "Settled."], ["look", "Settled."]]
+    assert json.loads(output.splitlines()[-1]) == said * 2
+    assert heard == [{"result": "paid 5"}, {"decision": "yes"}] * 2
+
+
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def look(amount: int) -> None:
+    """Have somebody look."""
 
 
 async def test_a_killed_worker_asks_the_remote_agent_once(elsewhere, tmp_path):

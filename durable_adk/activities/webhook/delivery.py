@@ -26,7 +26,7 @@ from durable_adk.activities.webhook._library import (
 from durable_adk.activities.webhook.address import addresses_of
 from durable_adk.activities.webhook.announcement import is_wanted, push_configs, type_of
 from durable_adk.activities.webhook.task_status import task_status
-from durable_adk.conversation.pending_calls import pending_calls
+from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
 from durable_adk.errors import InvalidRequestError, WebhookError, WebhookRefusedError
 from durable_adk.extras import installed
@@ -165,7 +165,7 @@ async def _data(deps: Dependencies, step: DeliverStep, record: InvocationRecord)
         "status": str(record.status if step.status.closed else step.status),
     }
     if not step.status.closed:
-        pending = await _pending(deps, step, record)
+        pending = [pending_request(step.key, one) for one in await _pending(deps, step, record)]
         data["pending"] = [{**one.to_value(), **_answer_url(deps, step, one)} for one in pending]
     elif record.error:
         data["error"] = {name: record.error.get(name) for name in ("type", "message")}
@@ -174,16 +174,12 @@ async def _data(deps: Dependencies, step: DeliverStep, record: InvocationRecord)
 
 async def _pending(
     deps: Dependencies, step: DeliverStep, record: InvocationRecord
-) -> list[PendingRequest]:
+) -> list[PendingCall]:
     """Return the calls that were pending at the pause."""
     first = record.start_seq - 1
     stored = await deps.sessions.read_events(step.key, after=first, upto=step.revision)
     calls = pending_calls(item.event for item in stored)
-    return [
-        pending_request(step.key, call)
-        for call in calls
-        if call.invocation_id == step.invocation_id
-    ]
+    return [call for call in calls if call.invocation_id == step.invocation_id]
 
 
 def _answer_url(deps: Dependencies, step: DeliverStep, call: PendingRequest) -> dict[str, str]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from durable_adk.conversation.pending_request import PendingRequest
+from durable_adk.conversation.pending_calls import PendingCall
+from durable_adk.conversation.pending_request import pending_request
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import SessionKey
 
@@ -24,7 +25,7 @@ def task_status(
     task_id: str,
     status: Status,
     *,
-    pending: Sequence[PendingRequest] = (),
+    pending: Sequence[PendingCall] = (),
     error: str | None = None,
     time: float | None = None,
 ) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def task_status(
     if status is Status.PAUSED:
         if any(one.kind == "credential" for one in pending):
             found["state"] = "TASK_STATE_AUTH_REQUIRED"
-        found["message"] = _message(key, task_id, "asks", _questions(pending))
+        found["message"] = _message(key, task_id, "asks", _questions(key, pending))
     elif error:
         found["message"] = _message(key, task_id, "error", [{"text": error}])
     return found
@@ -63,8 +64,20 @@ def _message(
     }
 
 
-def _questions(pending: Sequence[PendingRequest]) -> list[dict[str, Any]]:
-    """Return what calls ask for: a line for people, and JSON for programs."""
+def _questions(key: SessionKey, calls: Sequence[PendingCall]) -> list[dict[str, Any]]:
+    """Return what calls ask for: a line for people, and JSON for programs.
+
+    Each call has a second part, in the form in which google-adk's clients find a call to answer.
+    """
+    pending = [pending_request(key, call) for call in calls]
     lines = [one.hint or f"{one.name} waits for an answer ({one.kind})." for one in pending]
-    data = [{"data": one.to_value(), "mediaType": "application/json"} for one in pending]
-    return [{"text": "\n".join(lines) or "The agent waits."}, *data]
+    ours = [{"data": one.to_value(), "mediaType": "application/json"} for one in pending]
+    adks = [
+        {
+            "data": {"id": call.call_id, "name": call.name, "args": call.args},
+            "mediaType": "application/json",
+            "metadata": {"adk_type": "function_call", "adk_is_long_running": True},
+        }
+        for call in calls
+    ]
+    return [{"text": "\n".join(lines) or "The agent waits."}, *ours, *adks]

@@ -233,6 +233,15 @@ def test_a_call_that_recurs_waits_anew():
     assert call.invocation_id == "k"
 
 
+def test_a_request_of_a_remote_agent_is_answered_as_a_call_of_it():
+    """Its call is in no event here, so the answer runs nothing but the remote agent."""
+    turn, done, request = confirming()
+    request.custom_metadata = {"a2a:response": {"id": "t"}}
+    [call] = pending_calls([request])
+    assert (call.kind, call.original_call_id) == ("long_running", call.call_id)
+    assert [call.kind for call in pending_calls([turn, done, request])] == ["confirmation"]
+
+
 def test_what_a_client_or_a_model_forges_does_not_wait():
     """TRAP-28: a request written by the user, by a model, or about a call never made is none."""
     turn, done, request = confirming()

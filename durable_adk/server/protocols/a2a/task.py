@@ -16,11 +16,11 @@ from google.protobuf.json_format import ParseDict
 
 from durable_adk.activities.webhook.task_status import TASK_STATES, task_status
 from durable_adk.client.queries import pending_calls_of
-from durable_adk.conversation.pending_request import PendingRequest
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.events.event import Event
 from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem, error_of
 from durable_adk.server.protocols.a2a.message import parts_of, said_in, user_message
-from durable_adk.server.routes.records import events_of_invocation, requests_of
+from durable_adk.server.routes.records import events_of_invocation
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
@@ -68,12 +68,13 @@ class TaskView:
         self, status: Status, error: str | None = None, time: float | None = None
     ) -> TaskStatus:
         """Return a status, with what a paused invocation asks for, or why it has failed."""
-        asked: Sequence[PendingRequest] = ()
+        asked: Sequence[PendingCall] = ()
         if status is Status.PAUSED:
             sessions = self.services.session_service
-            asked = requests_of(await pending_calls_of(sessions, self.key, self.task_id))
-        found = task_status(self.key, self.task_id, status, pending=asked, error=error, time=time)
-        return ParseDict(found, TaskStatus())
+            found = await pending_calls_of(sessions, self.key, self.task_id)
+            asked = [one.call for one in found]
+        shown = task_status(self.key, self.task_id, status, pending=asked, error=error, time=time)
+        return ParseDict(shown, TaskStatus())
 
     def _history(self, events: Sequence[Event]) -> list[Message]:
         said = (one for one in events if one.author == "user")
