@@ -92,7 +92,8 @@ class McpTool(BaseTool):
             ``{"content": [...], "structuredContent": {...}, "isError": False}`` as the server sent
             it, the second only if present; or ``{"error": text}`` if the tool failed, the server
             rejected the call or is unreachable, its result cannot be stored, or the call is not
-            confirmed yet or was rejected.
+            confirmed yet or was rejected. What else the server said of a failure is beside `error`:
+            `content` without the texts, `structuredContent`, `_meta`, or `data` of a rejection.
         """
         if confirmation_refusal := await self._unconfirmed(args, tool_context):
             return {"error": confirmation_refusal}
@@ -104,7 +105,10 @@ class McpTool(BaseTool):
                 headers=headers,
             )
         except (McpConnectionError, ValidationError, _library.MCPError) as error:
-            return {"error": f"The MCP tool {self.name} failed: {error}"}
+            data = {"data": found} if (found := getattr(error, "data", None)) is not None else {}
+            return _storable(
+                self.name, {"error": f"The MCP tool {self.name} failed: {error}", **data}
+            )
         return _storable(self.name, _response(_library.wire(result)))
 
     async def _unconfirmed(self, args: dict[str, Any], tool_context: ToolContext) -> str | None:
@@ -123,20 +127,31 @@ async def provided_headers(
 
 def _response(result: dict[str, Any]) -> dict[str, Any]:
     content = cast("list[dict[str, Any]]", result.get("content", []))
-    if result.get("isError"):
-        texts = [item["text"] for item in content if item.get("type") == "text"]
-        return {"error": "\n".join(texts) or "The tool failed and does not say why."}
     known = {key: result[key] for key in ("structuredContent", "_meta") if key in result}
-    return {"content": content, **known, "isError": False}
+    if not result.get("isError"):
+        return {"content": content, **known, "isError": False}
+    texts = [item["text"] for item in content if item.get("type") == "text"]
+    others = [item for item in content if item.get("type") != "text"]
+    unsaid = "The tool failed." if others or known else "The tool failed and does not say why."
+    return {
+        "error": "\n".join(texts) or unsaid,
+        **({"content": others} if others else {}),
+        **known,
+    }
 
 
 def _storable(name: str, response: dict[str, Any]) -> dict[str, Any]:
-    """Return the response, or an error if it cannot be stored, so that the run continues."""
+    """Return the response, or an error if it cannot be stored, so that the run continues.
+
+    Of a failure the text is kept if it can be stored alone.
+    """
     what = f"The result of the MCP tool {name}"
     try:
         check_json(response, what)
         check_size(json.dumps(response, ensure_ascii=False), what, MAX_RESULT_BYTES)
     except CallerError as error:
+        if response.keys() > {"error"}:
+            return _storable(name, {"error": response["error"]})
         return {"error": error.message}
     return response
 
