@@ -44,7 +44,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import is_temp, without_temp
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.tools.agent_tool import AgentTool
-from durable_adk.wire.messages import InvocationRequest, WhenBusy, user_content
+from durable_adk.wire.messages import InvocationRequest, WhenBusy, check_follows, user_content
 from durable_adk.wire.run_config import RunConfig
 
 
@@ -174,8 +174,8 @@ class Runner:
             new_message: A message, or function responses to pending calls. None: attach to
                 `invocation_id`, or without one let the agents continue on what the session holds.
             invocation_id: The id of the invocation, or of the answer; None: a new one.
-            state_delta: State changes, committed with the user's event.
-            run_config: Options.
+            state_delta: State changes, committed with the user's event. Refused when attaching.
+            run_config: Options. When attaching, all but `streaming_mode` are refused.
             yield_user_message: Yield the user's event too (RUN-19).
             when_busy: What to do while another invocation is active in the session.
 
@@ -192,6 +192,7 @@ class Runner:
             )
             feed = events_of(self._client.send(request))
         else:
+            check_follows(state_delta, run_config)
             key = SessionKey(self.app_name, user_id, session_id)
             feed = events_of(self._client.attach(key, invocation_id))
         async with aclosing(feed):

@@ -20,7 +20,7 @@ from durable_adk.tools.require_confirmation import is_runtime_hint
 REQUEST_CONFIRMATION = "adk_request_confirmation"
 REQUEST_CREDENTIAL = "adk_request_credential"
 CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
-"""Names of the calls that go to the client instead of a tool; no model made them (FLW-20)."""
+"""Names of the calls that go to the client instead of a tool (FLW-20). No tool may have one."""
 CONFIRMATION_REQUESTERS = "adk_asked_by"
 """Key of a response's `custom_metadata`: the id of each call to confirm, and who requested it."""
 
@@ -72,6 +72,14 @@ def credential_request(calls: Event, responses: Event, *, event_id: str) -> Even
         if call.id and call.id in wanted
     }
     return _request(REQUEST_CREDENTIAL, requests, responses, event_id=event_id, role="user")
+
+
+def is_request(event: Event, call: types.FunctionCall) -> bool:
+    """Return whether a call is the runtime's request to the client.
+
+    A model may call a function by such a name. Its call is one of an unknown tool.
+    """
+    return call.name in CONTROL_FUNCTIONS and call.id in (event.long_running_tool_ids or ())
 
 
 def _as_json(value: JsonModel) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.conversation.history import (
     CallPairs,
     Summary,
+    is_blank,
     not_rewound,
     summaries,
     with_summaries,
@@ -46,12 +47,12 @@ def events_to_compact(events: Sequence[Event], config: EventsCompactionConfig) -
 
 
 def summary_event(made: Event, covered: Sequence[Event]) -> Event | None:
-    """Return the event to append for a summarizer's result; None if it has no summary.
+    """Return the event to append for a summarizer's result; None if it has no summary to show.
 
     It names the covered events by id, because a summarizer only knows their timestamps.
     """
     compaction = made.actions.compaction
-    if compaction is None or not compaction.compacted_content.parts:
+    if compaction is None or is_blank(compaction.compacted_content):
         return None
     summary = compaction.compacted_content
     return compaction_event(covered, summary, usage_metadata=made.usage_metadata)

@@ -23,7 +23,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.conversation.call_ids import ID_PREFIX
-from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
+from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS, is_request
 from durable_adk.conversation.history import USER, visible_history
 from durable_adk.events.event import Event
 from durable_adk.wire.messages import answer_event
@@ -128,15 +128,18 @@ def build_contents(
 
 def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) -> list[_Turn]:
     callers: dict[str, str] = {}
+    by_model: set[str | None] = set()
     turns: list[_Turn] = []
     for event in events:
         if event.partial or not event.content or not event.content.role:
             continue
         thoughts = foreign_thoughts and event.author not in (USER, agent_name)
-        parts = [part for part in event.parts if not _is_control(part)]
+        calls = event.get_function_calls()
+        by_model |= {call.id for call in calls if not is_request(event, call)}
+        parts = [part for part in event.parts if not _is_control(part, by_model)]
         if not any(_shows(part, thoughts) for part in parts):
             continue
-        callers |= {call.id: event.author for call in event.get_function_calls() if call.id}
+        callers |= {call.id: event.author for call in calls if call.id}
         turn = _Turn(
             author=event.author,
             role=event.content.role,
@@ -164,9 +167,12 @@ def _is_steering(event: Event) -> bool:
     return event.author == USER and event.id.endswith(".0") and not event.id.startswith(own)
 
 
-def _is_control(part: types.Part) -> bool:
+def _is_control(part: types.Part, by_model: set[str | None]) -> bool:
+    """Whether the part is a request of the runtime or its answer, and no call of a model's."""
     function = part.function_call or part.function_response
-    return function is not None and function.name in CONTROL_FUNCTIONS
+    if function is None or function.id in by_model:
+        return False
+    return function.name in CONTROL_FUNCTIONS
 
 
 def _shows(part: types.Part, thoughts: bool = False) -> bool:

@@ -8,6 +8,8 @@ the order of the store; timestamps do not define an order (TRAP-15).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from google.genai import types
+
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions, EventCompaction
 from durable_adk.sessions.records import GetSessionConfig
@@ -94,8 +96,14 @@ class Summary:
         return self.first <= other.first and other.last <= self.last
 
 
+def is_blank(summary: types.Content) -> bool:
+    """Return whether a summary says nothing, so that the events must stay: no text but thoughts."""
+    said = [part for part in summary.parts or () if not part.thought and part != types.Part()]
+    return all(part.text is not None and not part.text.strip() for part in said)
+
+
 def summaries(events: Sequence[Event]) -> list[Summary]:
-    """Return all summaries whose covered events are present, oldest first."""
+    """Return all summaries whose covered events are present, oldest first, without blank ones."""
     if all(event.actions.compaction is None for event in events):
         return []
     found: list[Summary] = []
@@ -106,7 +114,7 @@ def summaries(events: Sequence[Event]) -> list[Summary]:
             positions[event.id] = position
             continue
         covered = _by_ids(event, positions) or _by_times(compaction, events[:position])
-        if covered:
+        if covered and not is_blank(compaction.compacted_content):
             first, last = covered
             ids = [events[first].id, events[last].id]
             found.append(Summary(first, last, _as_shown(event, compaction, ids)))

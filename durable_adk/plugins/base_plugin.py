@@ -6,6 +6,7 @@ from google.genai import types
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.context.activity import CallbackContext, ToolContext
+from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
@@ -31,6 +32,36 @@ HookName: TypeAlias = Literal[
 
 HOOKS: tuple[HookName, ...] = get_args(HookName)
 """Every hook a plugin may define."""
+_ANSWERS: dict[HookName, type[Any]] = {
+    "on_user_message_callback": types.Content,
+    "before_run_callback": types.Content,
+    "on_event_callback": Event,
+    "after_run_callback": types.Content,
+    "before_agent_callback": types.Content,
+    "after_agent_callback": types.Content,
+    "before_model_callback": LlmResponse,
+    "after_model_callback": LlmResponse,
+    "on_model_error_callback": LlmResponse,
+}
+
+
+def check_answer(hook: HookName, answer: Any, who: str) -> None:
+    """Check the type of a hook's answer; the hooks of tools may answer with any value.
+
+    Args:
+        hook: The hook.
+        answer: What it returned; None is no answer.
+        who: The plugin or the function, for the error.
+
+    Raises:
+        CallbackError: The answer has another type than the hook's.
+    """
+    expected = _ANSWERS.get(hook, object)
+    if answer is not None and not isinstance(answer, expected):
+        raise CallbackError(
+            f"{who} answered {hook} with {type(answer).__name__}; return {expected.__name__} or "
+            "None."
+        )
 
 
 class BasePlugin:
@@ -67,7 +98,7 @@ class BasePlugin:
     ) -> types.Content | None:
         """A message has come in and is not stored yet; an answer is stored in its place.
 
-        An answer to a call that waits goes on with a run that has begun: it is not shown here.
+        A user's answer to a call that waits is such a message, too (RUN-26).
         """
 
     async def before_run_callback(self, *, invocation_context: RunContext) -> types.Content | None:
@@ -78,8 +109,9 @@ class BasePlugin:
     ) -> Event | None:
         """An event is about to be committed; an answer replaces it (PLG-6, `with_summaries`).
 
-        Any event but a user's; nor those that seal a run which has failed or was cancelled. Also
-        the chunks of a streamed answer (`event.partial`), which are shown and not committed.
+        Any event but a user's, and but the responses that close the open calls of a run which has
+        failed or was cancelled. Also the error event of a failed run, and the chunks of a streamed
+        answer (`event.partial`), which are shown and not committed. A whole event stays whole.
         """
 
     async def after_run_callback(self, *, invocation_context: RunContext) -> None:

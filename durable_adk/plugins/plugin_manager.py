@@ -15,7 +15,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.log import get_logger
-from durable_adk.plugins.base_plugin import HOOKS, BasePlugin, HookName
+from durable_adk.plugins.base_plugin import HOOKS, BasePlugin, HookName, check_answer
 
 _LOG = get_logger(__name__)
 _KEPT = frozenset({"id", "invocation_id", "timestamp"})
@@ -114,14 +114,23 @@ def replaced(event: Event, replacement: Event) -> Event:
 
 
 async def _run(plugin: BasePlugin, hook: HookName, kwargs: dict[str, Any]) -> Any:
+    event: Event | None = kwargs.get("event")
+    whole = event is not None and not event.partial
     try:
-        return await contained(call(getattr(plugin, hook), **kwargs))
+        answer = await contained(call(getattr(plugin, hook), **kwargs))
     except TransientError:
         raise  # not the plugin's fault: wrapped, it would end the run
     except Exception as error:
         text = f"Error in plugin {plugin.name!r} during {hook!r} callback: {text_of(error)}"
         with reported_as(CallbackError):
             raise RuntimeError(text) from error  # as in ADK
+    check_answer(hook, answer, f"The plugin {plugin.name!r}")
+    if whole and (event if answer is None else answer).partial:
+        raise CallbackError(
+            f"The plugin {plugin.name!r} answered {hook} with partial=True, so the event could not "
+            "be stored. Leave `partial` as it was."
+        )
+    return answer
 
 
 async def _closed(plugin: BasePlugin, limit: float) -> str | None:

@@ -124,6 +124,21 @@ class InvocationRequest(JsonModel):
         return types.Content(role="user")
 
 
+def check_follows(state_delta: dict[str, Any] | None, config: RunConfig | None) -> None:
+    """Check what is given with an invocation's id and no message: nothing of it could be kept.
+
+    Raises:
+        InvalidRequestError: There are changes of the state, or options other than streaming.
+    """
+    options = config.model_dump(exclude_defaults=True, exclude={"streaming_mode"}) if config else {}
+    given = [*(["state_delta"] if state_delta else []), *(f"run_config.{name}" for name in options)]
+    if given:
+        raise InvalidRequestError(
+            f"{', '.join(given)}: Without a message the request only follows the invocation, which "
+            "keeps what it was started with. Send them with a message, or leave them out."
+        )
+
+
 EXPIRED = ".expired"
 """Suffix of the ids of answers that deadlines create."""
 _RESERVED = re.compile(r"(unnamed|malformed)-\d+$|.*" + re.escape(EXPIRED) + "$", re.DOTALL)

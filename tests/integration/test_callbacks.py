@@ -6,7 +6,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import BaseAgent, LlmAgent, RunConfig
-from durable_adk.errors import ModelError
+from durable_adk.errors import CallbackError, ModelError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from tests.conftest import MakeRunner
@@ -381,3 +381,24 @@ async def test_a_callback_that_takes_something_else_is_found_by_its_error(
     expected = rf"before\(callback_context.*{__file__}:{line}.*callback_context, llm_request: too"
     with pytest.raises(TypeError, match=expected):
         await send(runner)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    ["before_agent", "after_agent", "before_model", "after_model", "on_model_error"],
+)
+async def test_an_answer_of_another_type_names_the_callback(
+    make_runner: MakeRunner, hook: str
+) -> None:
+    """The error has the same class in process and on Temporal, the hook, and the function."""
+
+    def give_back_text(**_: Any) -> str:
+        return "text"
+
+    replies: Any = [ModelError("down")] if hook == "on_model_error" else ["x"]
+    fields: Any = {f"{hook}_callback": give_back_text}
+    runner = await make_runner(LlmAgent(name="a", model=ScriptedModel(replies=replies), **fields))
+    expected = f"give_back_text.*test_callbacks.py.* answered {hook}_callback with str"
+    with pytest.raises(CallbackError, match=expected) as raised:
+        await send(runner)
+    assert type(raised.value) is CallbackError

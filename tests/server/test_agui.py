@@ -348,16 +348,28 @@ PAINT = {
 
 
 async def test_a_front_ends_tool_runs_there(client, tmp_path):
-    """The model gets its declaration, the run ends with its call, and goes on with its result."""
+    """The model gets its declaration, the run ends with its call, and goes on with its result.
+
+    A failure is told as one, and a message behind a result that was not sent yet is refused.
+    """
     model = ScriptedModel(replies=[call("paint", color="red"), "Painted.", "No paint."])
     agent = LlmAgent(name="a", model=model, tools=[AGUIToolset()])
     async with placed(client, tmp_path, agent) as place:
         first = await events(await place.server(), body(tools=[PAINT]))
         (called,) = [one for one in first if one.type == "TOOL_CALL_START"]
         result = {"id": "t", "role": "tool", "toolCallId": called.tool_call_id, "content": "done"}
+        result["error"] = "no red left"
+        said = {"id": "m2", "role": "user", "content": "and blue"}
+        both = await events(
+            await place.server(), body(None, messages=[result, said], tools=[PAINT])
+        )
         again = body(None, messages=[result], tools=[PAINT])
         second = await events(await place.server(), again)
         await events(await place.server(), body())
+    assert both[-1].type == "RUN_ERROR"
+    assert "have not been sent yet" in both[-1].message
+    told = model.requests[1].contents[-1].parts[-1].function_response
+    assert told.response == {"result": "done", "error": "no red left"}
     (declared,) = model.requests[0].config.tools[0].function_declarations
     assert (declared.name, declared.parameters_json_schema) == ("paint", PAINT["parameters"])
     assert first[-1].outcome.type == "success"
@@ -380,13 +392,15 @@ async def test_interrupts_and_results_are_answered_together(client, tmp_path):
         (called,) = [
             one.tool_call_id for one in first if getattr(one, "tool_call_name", "") == "paint"
         ]
-        result = {"id": "t", "role": "tool", "toolCallId": called, "content": "done"}
+        result = {"id": "t", "role": "tool", "toolCallId": called, "content": "", "error": "dry"}
         answer = resume((interrupt.id, True)) | {"messages": [result], "tools": [PAINT]}
         second = await events(http, answer)
     assert interrupt.reason == "tool_call"
     assert second[-1].outcome.type == "success"
     told = [json.loads(one.content) for one in second if one.type == "TOOL_CALL_RESULT"]
     assert told == [{"result": "refunded 1"}]
+    answers = [part.function_response for part in model.requests[1].contents[-1].parts]
+    assert {"error": "dry"} in [one.response for one in answers if one]
     names = {one.name for one in model.requests[0].config.tools[0].function_declarations}
     assert names == {"paint", "refund"}
 

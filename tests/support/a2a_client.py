@@ -126,6 +126,6 @@ def answers(task: Task) -> list[str]:
 
 
 def asked(found: Any) -> list[dict[str, Any]]:
-    """The calls that a task or an update asks to answer, without what is for google-adk's clients."""
+    """The calls that a task or an update asks to answer, in our form."""
     parts = [part for part in found.status.message.parts if part.HasField("data")]
     return [MessageToDict(part.data) for part in parts if not part.metadata]

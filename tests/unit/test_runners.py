@@ -1,10 +1,12 @@
 """What ADK's runner takes."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from durable_adk.agents import LlmAgent
+from durable_adk.agents.run_config import RunConfig, StreamingMode
 from durable_adk.apps import App, ResumabilityConfig
 from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
 from durable_adk.models import ScriptedModel
@@ -126,3 +128,25 @@ def test_clone_updates_only_what_it_may(update: dict[str, object], words: str) -
     """A parent and what is no field are refused in ADK's words."""
     with pytest.raises(ValueError, match=words):
         agent().clone(update)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"state_delta": {"seal": "broken"}}, "state_delta"),
+        ({"run_config": RunConfig(custom_metadata={"a": 1})}, "run_config.custom_metadata"),
+        ({"run_config": RunConfig(max_llm_calls=3)}, "run_config.max_llm_calls"),
+    ],
+)
+async def test_a_request_that_only_follows_is_refused_what_it_would_drop(
+    given: dict[str, Any], field: str
+) -> None:
+    """An invocation's id without a message writes and changes nothing; chunks may be asked for."""
+    async with InMemoryRunner(agent()) as runner:
+        first = await send(runner, invocation_id="i")
+        ids = {"user_id": "u", "session_id": "s", "invocation_id": "i"}
+        with pytest.raises(InvalidRequestError, match=field):
+            await anext(runner.run_async(**ids, **given))
+        sse = RunConfig(streaming_mode=StreamingMode.SSE)
+        again = [event async for event in runner.run_async(**ids, run_config=sse)]
+    assert [event.id for event in again] == [event.id for event in first]

@@ -8,7 +8,7 @@ taken over, which is closed by the one that takes over.
 from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.queue import check_turn
-from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
+from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS, is_request
 from durable_adk.conversation.tool_responses import closing_responses, error_event
 from durable_adk.errors import (
     EventConflictError,
@@ -206,14 +206,14 @@ def _is_model_answer(event: Event) -> bool:
     """
     if event.content is None or event.has_trailing_code_execution_result():
         return False
-    asked = {call.name for call in event.get_function_calls()}
-    return event.content.role == "model" and not asked & CONTROL_FUNCTIONS
+    asks = any(is_request(event, call) for call in event.get_function_calls())
+    return event.content.role == "model" and not asks
 
 
 def _tool_calls(event: Event) -> int:
     """Count the tool runs of an event: the model's calls, plus reruns after a user's answer."""
     calls = event.get_function_calls() if event.author != "user" else []
-    made = sum(call.name not in CONTROL_FUNCTIONS for call in calls)
+    made = sum(not is_request(event, call) for call in calls)
     return made + sum(one.name in CONTROL_FUNCTIONS for one in event.get_function_responses())
 
 

@@ -24,7 +24,7 @@ from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import StepScope
-from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
+from durable_adk.conversation.client_requests import is_request
 from durable_adk.conversation.history import USER
 from durable_adk.errors import (
     AgentDefinitionError,
@@ -224,7 +224,7 @@ def _answer(session: StoredSession, event_id: str) -> tuple[Event, int]:
         event.author == USER
         or event.get_function_responses()
         or event.actions.compaction is not None
-        or (calls and all(call.name in CONTROL_FUNCTIONS for call in calls))
+        or (calls and all(is_request(event, call) for call in calls))
     ):
         raise NotFoundError(f"Event {event_id!r} is not the answer of a model.")
     return event, stored.seq - 1
@@ -360,6 +360,7 @@ def _differences(
     then: Any = (event.custom_metadata or {}).get(MISSING_TOOLSETS, [])
     if then != rebuilt.missed:
         yield f"Toolsets that could not be listed then: {then}; and now: {rebuilt.missed}."
-    called = {call.name or "" for call in event.get_function_calls()} - CONTROL_FUNCTIONS
+    calls = event.get_function_calls()
+    called = {call.name or "" for call in calls if not is_request(event, call)}
     for name in sorted(called - request.tools_dict.keys()):
         yield f"The answer calls {name}, which {agent.name} does not have now."

@@ -1,10 +1,13 @@
 """The tools available to an agent's step: its own, and those that the runtime adds."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context.activity import ReadonlyContext
+from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.errors import ToolsetUnavailableError
+from durable_adk.log import get_logger
 from durable_adk.models.llm_request import SET_MODEL_RESPONSE
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import missed_toolsets
@@ -12,12 +15,14 @@ from durable_adk.tools.set_model_response_tool import SetModelResponseTool
 from durable_adk.tools.transfer_to_agent_tool import TransferToAgentTool
 
 TRANSFER = "transfer_to_agent"
+_BUILT_IN = (SetModelResponseTool, TransferToAgentTool)
+_LOG = get_logger(__name__)
 
 
 async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseTool]:
     """Return the tools by name, built-in ones first as in ADK.
 
-    An agent's own tool replaces a built-in one of the same name.
+    Another tool that has the name of a built-in one, or of a request to the client, is left out.
     """
     tools: dict[str, BaseTool] = {}
     if agent.answers_by_tool:
@@ -25,7 +30,20 @@ async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseT
     targets = [target.name for target in agent.transfer_targets]
     if targets:
         tools[TRANSFER] = TransferToAgentTool(targets)
-    return tools | {tool.name: tool for tool in await agent.canonical_tools(context)}
+    reserved = CONTROL_FUNCTIONS | tools.keys()
+    for tool in await agent.canonical_tools(context):
+        if tool.name not in reserved or isinstance(tool, _BUILT_IN):
+            tools[tool.name] = tool
+        else:
+            _warn_of(agent.name, tool.name)
+    return tools
+
+
+@lru_cache(maxsize=1000)
+def _warn_of(agent: str, tool: str) -> None:
+    """Warn once of a tool that is left out."""
+    remedy = "The runtime uses this name. Rename the tool, or give its toolset a tool_name_prefix."
+    _LOG.warning("tool.left_out", agent=agent, tool=tool, hint=remedy)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from durable_adk.errors import CallbackError, reported_as
 from durable_adk.events.event import Event
 from durable_adk.extras import callable_from_google_adk, from_google_adk
 from durable_adk.json_values import check_json
-from durable_adk.plugins.base_plugin import HookName
+from durable_adk.plugins.base_plugin import HookName, check_answer
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_size
@@ -45,21 +45,23 @@ async def answer_of(plugins: PluginManager, hook: HookName, callbacks: Any, **kw
     """
     named = {_PLUGINS_NAMES.get(name, name): value for name, value in kwargs.items()}
     answer = await plugins.run(hook, **named)
-    return await first_answer(callbacks, **kwargs) if answer is None else answer
+    return await first_answer(hook, callbacks, **kwargs) if answer is None else answer
 
 
-async def first_answer(callbacks: Any, **kwargs: Any) -> Any:
+async def first_answer(hook: HookName, callbacks: Any, **kwargs: Any) -> Any:
     """Run callbacks in order until one returns a value other than None (CB-1, CB-2, CB-5).
 
     They are called with ADK's keyword names, or by position if their own names differ (CB-4).
 
     Raises:
-        CallbackError: A callback raised; it is not retried (CB-12, TRAP-49).
+        CallbackError: A callback raised, or answered with another type than its hook's; it is not
+            retried (CB-12, TRAP-49).
     """
     for callback in map(callable_from_google_adk, as_list(callbacks)):
         with reported_as(CallbackError):
             answer = from_google_adk(await contained(_call_bound(callback, kwargs)))
         if answer is not None:
+            check_answer(hook, answer, _described(callback, inspect.signature(callback)))
             return answer
     return None
 
@@ -131,5 +133,5 @@ async def _content(
     hook: HookName = "before_agent_callback" if before else "after_agent_callback"
     answer = await plugins.run(hook, agent=agent, callback_context=context)
     if answer is None:
-        answer = await first_answer(getattr(agent, hook), callback_context=context)
+        answer = await first_answer(hook, getattr(agent, hook), callback_context=context)
     return answer

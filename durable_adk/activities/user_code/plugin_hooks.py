@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
 
 from google.genai import types
 
@@ -33,7 +32,6 @@ from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_size, user_content
 from durable_adk.wire.steps import HookStep, Step, StepResult
 
-T = TypeVar("T")
 _SAVE_FILES = SaveFilesAsArtifactsPlugin(attach_file_reference=False).on_user_message_callback
 RUN_AUTHOR = "model"
 """Author of the event with the content that `before_run_callback` returns (PLG-5)."""
@@ -94,7 +92,7 @@ async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) ->
         "on_user_message_callback", invocation_context=context, user_message=given
     )
     try:
-        content = user_content(given if answer is None else _checked(answer, types.Content))
+        content = user_content(given if answer is None else answer)
     except InvalidRequestError as error:
         raise CallbackError(f"on_user_message_callback left no message: {error}") from error
     if step.run_config is not None and step.run_config.save_input_blobs_as_artifacts:
@@ -127,7 +125,7 @@ async def _round_run(deps: Dependencies, step: HookStep, hook: HookName) -> Step
         id=step.event_id,
         invocation_id=step.invocation_id,
         author=RUN_AUTHOR,
-        content=None if answer is None else _checked(answer, types.Content),
+        content=answer,
         actions=context.actions,
     )
     _check(event, f"The answer of {hook}")
@@ -149,7 +147,7 @@ async def _on_event(deps: Dependencies, step: Step, event: Event) -> Event:
     answer = await deps.plugins(step).run(
         "on_event_callback", invocation_context=context, event=given
     )
-    changed = replaced(event, given if answer is None else _checked(answer, Event))
+    changed = replaced(event, given if answer is None else answer)
     changed = changed.model_copy(deep=True)  # a plugin may return the same object every time
     _check_answers(event, changed)
     CallIds(changed.id).give(changed.get_function_calls())
@@ -230,15 +228,6 @@ def _required(event: Event | None) -> Event:
     if event is None:
         raise InvalidRequestError("This hook needs an event.")
     return event
-
-
-def _checked(answer: Any, expected: type[T]) -> T:
-    if isinstance(answer, expected):
-        return answer
-    raise CallbackError(
-        f"A plugin's hook answered with {type(answer).__name__}; answer with "
-        f"{expected.__name__} or None."
-    )
 
 
 def _check_answers(before: Event, after: Event) -> None:

@@ -37,7 +37,8 @@ from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import EventStream, Reading, Renderer, left, sent
 from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.session import SessionKey, checked_key
-from durable_adk.wire.messages import InvocationRequest, WhenBusy
+from durable_adk.wire.messages import InvocationRequest, WhenBusy, check_follows
+from durable_adk.wire.run_config import RunConfig
 
 router = APIRouter(tags=["runs"])
 
@@ -70,6 +71,10 @@ class RunBody(RequestBody):
             InvalidRequestError: An id is invalid.
         """
         return checked_key(self.app_name, self.user_id, self.session_id)
+
+    def check_follows(self) -> None:
+        """See `durable_adk.wire.messages.check_follows`."""
+        check_follows(self.state_delta, RunConfig(custom_metadata=self.custom_metadata))
 
     def request(self, headers: StartHeaders) -> InvocationRequest:
         """Return the request that starts or answers an invocation.
@@ -182,6 +187,7 @@ async def run_sse(
             "the Idempotency-Key of its start. Without the header the request starts another one."
         )
     if continues and name and body.new_message is None:
+        body.check_follows()
         entries = services.feed.invocation(body.key, name, after, until_pause=True)
     else:
         entries = _started(services, caller, body, headers, after=after)
@@ -234,6 +240,7 @@ def _started(
     after = after or FeedPosition()
     invocations = services.invocations(body.app_name)
     if body.new_message is None and body.invocation_id:
+        body.check_follows()
         name = check_id(body.invocation_id, "invocation_id")
         return _found(body, invocations.attach(body.key, name), after)
     request = body.request(headers)

@@ -1,5 +1,6 @@
 """When a summary is due, and for what."""
 
+import pytest
 from google.genai import types
 from hypothesis import given, strategies as st
 
@@ -184,7 +185,7 @@ def test_summarising_comes_to_an_end(events, config):
         covered = events_to_compact(events, config)
         if not covered:
             break
-        content = types.Content(role="model", parts=[types.Part(text="")])
+        content = types.Content(role="model", parts=[types.Part(text=".")])
         events = session(*events, compaction_event(covered, content))
     assert not events_to_compact(events, config)
 
@@ -215,6 +216,24 @@ def test_a_summary_stands_for_exactly_the_window():
     assert done.compacted_event_ids == ["e0", "e3"]
     assert (stretch.start_timestamp, stretch.end_timestamp) == (0.0, 1.0)
     assert (done.author, done.usage_metadata, done.content) == ("user", usage, None)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        types.Part(text=""),
+        types.Part(text=" \n"),
+        types.Part(text="About?", thought=True),
+        types.Part(),
+    ],
+)
+def test_a_blank_summary_replaces_nothing(part):
+    """Neither is one stored, nor does one that is stored stand for its events."""
+    content = types.Content(role="model", parts=[part])
+    events = session(turn("a"))
+    blank = compaction_event(events_to_compact(events, every(1)), content)
+    assert summary_event(blank, events) is None
+    assert said(visible_history(session(*events, blank))) == said(events)
 
 
 def test_an_event_without_summary_is_none():

@@ -6,7 +6,6 @@ from hypothesis import given, strategies as st
 
 from durable_adk.memory._words import query_words, words
 
-
 SCRIPTS = st.text() | st.text(st.sampled_from("a1_ é한국어กาแฟ้ກເຟកា្ကော်བོད་हिन्दी猫タ"))
 
 

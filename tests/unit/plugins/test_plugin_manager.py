@@ -16,8 +16,11 @@ from durable_adk.errors import (
 )
 from durable_adk.events import Event, EventActions
 from durable_adk.plugins import BasePlugin, PluginManager
+from durable_adk.plugins.base_plugin import HOOKS
 from durable_adk.plugins.plugin_manager import replaced
 from tests.support.waiting import PATIENCE, forever
+
+ON_EVENT = "on_event_callback"
 
 
 class Probe(BasePlugin):
@@ -27,17 +30,17 @@ class Probe(BasePlugin):
         super().__init__(name)
         self.asked, self.answer = asked, answer
 
-    async def before_model_callback(self, *, callback_context, llm_request):
+    async def before_tool_callback(self, *, tool, tool_args, tool_context):
         self.asked.append(self.name)
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
     async def on_run_error_callback(self, *, invocation_context, error):
-        await self.before_model_callback(callback_context=None, llm_request=None)
+        await self.before_tool_callback(tool=None, tool_args=None, tool_context=None)
 
     async def close(self):
-        await self.before_model_callback(callback_context=None, llm_request=None)
+        await self.before_tool_callback(tool=None, tool_args=None, tool_context=None)
 
 
 def manager(*answers):
@@ -47,9 +50,9 @@ def manager(*answers):
     return PluginManager(plugins), asked
 
 
-async def before_model(plugins):
+async def before_tool(plugins):
     """Run one hook."""
-    return await plugins.run("before_model_callback", callback_context=None, llm_request=None)
+    return await plugins.run("before_tool_callback", tool=None, tool_args=None, tool_context=None)
 
 
 def content(text):
@@ -75,21 +78,21 @@ def test_the_hooks_are_those_of_any_plugin():
     """One plugin with a hook is enough, none means nothing to schedule."""
     assert PluginManager().hooks() == frozenset()
     plugins = PluginManager([BasePlugin("none"), Probe("some", [])])
-    assert plugins.hooks() == {"before_model_callback", "on_run_error_callback"}
+    assert plugins.hooks() == {"before_tool_callback", "on_run_error_callback"}
 
 
 @pytest.mark.parametrize("answer", [{}, 0, "", False, LookupError])
 async def test_the_first_answer_ends_the_round(answer):
     """PLG-3, CB-5: plugins run in their order until one returns anything but None."""
     plugins, asked = manager(None, answer, "unheard")
-    assert await before_model(plugins) == answer
+    assert await before_tool(plugins) == answer
     assert asked == ["p0", "p1"]
 
 
 async def test_without_an_answer_everybody_is_asked():
     """PLG-2: None means go on."""
     plugins, asked = manager(None, None, None)
-    assert await before_model(plugins) is None
+    assert await before_tool(plugins) is None
     assert asked == ["p0", "p1", "p2"]
 
 
@@ -97,10 +100,10 @@ async def test_a_sync_hook_may_block():
     """A hook that is no coroutine function runs in a thread of its own (OPEN-7)."""
 
     class Sync(BasePlugin):
-        def before_model_callback(self, **_):
+        def before_tool_callback(self, **_):
             return threading.current_thread()
 
-    answer = await before_model(PluginManager([Sync("sync")]))
+    answer = await before_tool(PluginManager([Sync("sync")]))
     assert answer is not threading.current_thread()
 
 
@@ -108,8 +111,8 @@ async def test_a_sync_hook_may_block():
 async def test_an_exception_names_plugin_and_hook(error):
     """PLG-4: whatever a hook raises ends the run as a RuntimeError, also across a process."""
     plugins, asked = manager(error, None)
-    with pytest.raises(RuntimeError, match=r"'p0'.*'before_model_callback'") as raised:
-        await before_model(plugins)
+    with pytest.raises(RuntimeError, match=r"'p0'.*'before_tool_callback'") as raised:
+        await before_tool(plugins)
     assert asked == ["p0"]
     assert isinstance(raised.value, CallbackError)
     arrived = from_detail(as_detail(raised.value))
@@ -121,19 +124,19 @@ async def test_a_store_that_is_away_ends_no_run():
     """A transient error stays one, so the step is tried again (design D11)."""
     plugins, _ = manager(StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
-        await before_model(plugins)
+        await before_tool(plugins)
 
 
 async def test_a_cancellation_is_no_fault_of_a_plugin():
     """A step that is cancelled while a hook runs stays cancelled."""
 
     class Slow(BasePlugin):
-        async def before_model_callback(self, **_):
+        async def before_tool_callback(self, **_):
             await forever()
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await before_model(PluginManager([Slow("slow")]))
+            await before_tool(PluginManager([Slow("slow")]))
 
 
 async def test_a_notice_reaches_all_and_changes_nothing(caplog):
@@ -199,3 +202,30 @@ def test_a_replacement_is_the_same_event():
     event = Event(id="e-1.1", invocation_id="e-1", timestamp=1.0, author="a")
     new = replaced(event, Event(id="x", invocation_id="y", timestamp=2.0, author="b"))
     assert (new.id, new.invocation_id, new.timestamp, new.author) == ("e-1.1", "e-1", 1.0, "b")
+
+
+@pytest.mark.parametrize(
+    "hook", [hook for hook in HOOKS if "tool" not in hook and "_error" not in hook]
+)
+async def test_an_answer_of_another_type_names_plugin_and_hook(hook):
+    """The error says what to return."""
+    plugin = BasePlugin("p")
+    setattr(plugin, hook, lambda **_: "text")
+    event = Event(author="a")
+    with pytest.raises(CallbackError, match=rf"'p' answered {hook} with str; return \w+ or None"):
+        await PluginManager([plugin]).run(hook, **({"event": event} if hook == ON_EVENT else {}))
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+async def test_a_plugin_that_makes_an_event_partial_is_named(in_place):
+    """Such an event could not be stored; a chunk may stay one."""
+
+    class Partial(BasePlugin):
+        async def on_event_callback(self, *, invocation_context, event):
+            event.partial = True
+            return None if in_place else event
+
+    plugins = PluginManager([Partial("p")])
+    with pytest.raises(CallbackError, match="'p' answered on_event_callback with partial=True"):
+        await plugins.run(ON_EVENT, invocation_context=None, event=Event(author="a"))
+    await plugins.run(ON_EVENT, invocation_context=None, event=Event(author="a", partial=True))

@@ -125,7 +125,20 @@ async def _message(
     last = sent[-1] if sent else None
     if not isinstance(last, UserMessage):
         raise InvalidRequestError(_NOTHING_NEW)
+    await _check_taken(sessions, key, _last_results(sent[:-1]))
     return content_of(last)
+
+
+async def _check_taken(sessions: SessionLog, key: SessionKey, results: list[ToolMessage]) -> None:
+    """Refuse a message behind results that no run has taken: they would be lost."""
+    if not results:
+        return
+    _, calls = await _calls(sessions, key, [result.tool_call_id for result in results])
+    if waiting := [name for name, one in calls.items() if one.status is CallStatus.OPEN]:
+        raise InvalidRequestError(
+            f"messages: The results of {', '.join(waiting)} have not been sent yet, and only the "
+            "last message is taken. Send them first, without the message behind them."
+        )
 
 
 def _sent_by_front_end(messages: list[Message]) -> list[Message]:
@@ -169,7 +182,7 @@ async def _resumed(
                 f"resume: The run also waits for {', '.join(missing)}; answer all its interrupts."
             )
     of_tools = [
-        (calls[name].call, _result(result.content))
+        (calls[name].call, _result(result))
         for name, result in told.items()
         if name in calls.keys() - answered
     ]
@@ -186,7 +199,7 @@ async def _answered(
     """Return the results of long-running calls, which a front end sends as messages, too."""
     _, calls = await _calls(sessions, key, [result.tool_call_id for result in results])
     found = [
-        (calls[result.tool_call_id].call, _result(result.content))
+        (calls[result.tool_call_id].call, _result(result))
         for result in results
         if result.tool_call_id in calls
     ]
@@ -251,12 +264,17 @@ def _decision(entry: ResumeEntry) -> dict[str, Any]:
     return {"confirmed": confirmed, **({"payload": said["payload"]} if "payload" in said else {})}
 
 
-def _result(content: Any) -> dict[str, Any]:
-    """Return a tool's result; what is no JSON object is in `result`."""
+def _result(message: ToolMessage) -> dict[str, Any]:
+    """Return a tool's result; what is no JSON object is in `result`, a failure in `error`."""
+    content: Any = message.content
     if not isinstance(content, str):
         content = json.dumps([to_json_value(part.model_dump(mode="json")) for part in content])
+    failed = {} if message.error is None else {"error": message.error}
+    if failed and not content:
+        return failed
     try:
         found: Any = json.loads(content)
     except ValueError:
         found = content
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"result": found}
+    said = cast("dict[str, Any]", found) if isinstance(found, dict) else {"result": found}
+    return said | failed
