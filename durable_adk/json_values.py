@@ -11,16 +11,14 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date, datetime, time
 from enum import Enum
 from functools import cache
 from types import UnionType
 from typing import Any, Self, TypeVar, Union, cast, get_args, get_origin
-from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
 from durable_adk.errors import InvalidRequestError, StateValueError
 
@@ -264,10 +262,11 @@ def _check_text(value: str, before: str = "") -> None:
 
 
 def to_json_value(value: Any, *, exclude_none: bool = False) -> Any:
-    """Convert common Python results (models, tuples, sets, dates) to JSON values.
+    """Convert common Python results (models, tuples, sets, dates, decimals) to JSON values.
 
-    Unknown objects are returned unchanged, for `check_json` to report; so are values that are
-    nested too deeply or contain themselves.
+    They are what google-adk stores of them; bytes are base64. Unknown objects are returned
+    unchanged, for `check_json` to report; so are values that are nested too deeply or contain
+    themselves, and keys that would be one as JSON.
 
     Args:
         value: The value.
@@ -280,8 +279,11 @@ def _to_json(value: Any, depth: int, exclude_none: bool) -> Any:
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {key: _to_json(item, depth + 1, exclude_none) for key, item in items}
+        items = cast("Mapping[Any, Any]", value)
+        keys = {_key(key): key for key in items}
+        if len(keys) < len(items):
+            keys = {key: key for key in items}
+        return {name: _to_json(items[key], depth + 1, exclude_none) for name, key in keys.items()}
     if isinstance(value, (list, tuple)):
         items = cast("Iterable[Any]", value)
         return [_to_json(item, depth + 1, exclude_none) for item in items]
@@ -303,17 +305,27 @@ def _scalar(value: Any, depth: int, exclude_none: bool) -> Any:
             return _dumped(value, exclude_none)
         case Enum():
             return _to_json(value.value, depth + 1, exclude_none)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case UUID():
-            return str(value)
+        case None | str() | int() | float():
+            return value
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
             return _to_json(
                 fields, depth, exclude_none
             )  # `asdict` would not end on circular references
         case _:
-            return value
+            return _encoded(value)
+
+
+def _key(key: Any) -> Any:
+    return key if isinstance(key, str) else next(iter(_encoded({key: None})))
+
+
+def _encoded(value: Any) -> Any:
+    """Return a value as pydantic encodes it, which is google-adk's encoder; itself if it cannot."""
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
+    except Exception:  # noqa: BLE001 - objects may raise anything when they are shown
+        return value
 
 
 def _dumped(model: BaseModel, exclude_none: bool) -> Any:

@@ -4,7 +4,9 @@ import dataclasses
 import enum
 import json
 import math
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -91,13 +93,22 @@ def test_depth_is_bounded() -> None:
 
 
 def test_what_tools_commonly_return_becomes_json() -> None:
-    """FLW-49: models, dataclasses, tuples, sets, dates, enums, uuids, at any depth."""
+    """FLW-49: models, dataclasses, tuples, sets, dates, enums, uuids, at any depth.
+
+    They become what google-adk's events have of them.
+    """
     value = {
         "model": Point(x=1),
         "pair": Pair(left=(1, 2), right={3}),
         "when": date(2026, 1, 5),
         "color": Color.RED,
         "id": UUID(int=0),
+        "price": Decimal("1.50"),
+        "took": timedelta(hours=1, seconds=1.5),
+        "file": Path("/a/b"),
+        "bytes": b"hi\xff",
+        "at": datetime(2026, 1, 5, tzinfo=UTC),
+        "keys": {1: "a", date(2026, 1, 5): "b"},
     }
     result = to_json_value(value)
     check_json(result)
@@ -107,6 +118,12 @@ def test_what_tools_commonly_return_becomes_json() -> None:
         "when": "2026-01-05",
         "color": "red",
         "id": "00000000-0000-0000-0000-000000000000",
+        "price": "1.50",
+        "took": "PT1H1.5S",
+        "file": "/a/b",
+        "bytes": "aGn_",
+        "at": "2026-01-05T00:00:00Z",
+        "keys": {"1": "a", "2026-01-05": "b"},
     }
 
 
@@ -147,6 +164,7 @@ class Unwritable(BaseModel):
     "value",
     [
         *(nested(), within_itself(dict), within_itself(Pair), Mute(), {Mute(): 1}, {Mute()}),
+        {1: "one", "1": "text"},
         *(Unwritable(held=object()), Unwritable(held=Mute())),
     ],
     ids=lambda value: type(value).__name__,
