@@ -19,6 +19,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 from durable_adk.errors import StateConflictError
@@ -282,13 +283,43 @@ def _changes(path: str, base: _List, *sides: _List) -> list[_Change]:
         old, new = texts[begin : len(texts) - end], other[begin : len(other) - end]
         if len(old) * len(new) > MAX_COMPARED:
             raise _conflict(path, "is too long to be merged")
-        codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         found += [
             _Change(begin + i, begin + j, number, side[begin + k : begin + m])
-            for kind, i, j, k, m in codes
-            if kind != "equal"
+            for i, j, k, m in _edits(old, new)
         ]
     return sorted(found, key=lambda change: change[:3])
+
+
+def _edits(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
+    """Return the edits that make one list of another, each the ranges of both.
+
+    A list that has only got or only lost items has no replaced ones; `SequenceMatcher`, which looks
+    for the longest equal runs, may see some.
+    """
+    if (places := _places(old, new)) is not None:
+        return [(at, at, start, end) for at, start, end in _between(places, len(new))]
+    if (places := _places(new, old)) is not None:
+        return [(start, end, at, at) for at, start, end in _between(places, len(old))]
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [(i, j, k, m) for kind, i, j, k, m in codes if kind != "equal"]
+
+
+def _places(items: list[str], within: list[str]) -> list[int] | None:
+    """Return where a list has the items, in their order; None if it lacks one."""
+    places: list[int] = []
+    for item in items:
+        try:
+            places.append(within.index(item, places[-1] + 1 if places else 0))
+        except ValueError:
+            return None
+    return places
+
+
+def _between(places: list[int], end: int) -> Iterable[tuple[int, int, int]]:
+    """Yield the ranges before, between and behind places, with the number of places before."""
+    for number, (before, behind) in enumerate(pairwise([-1, *places, end])):
+        if before + 1 < behind:
+            yield number, before + 1, behind
 
 
 def _common(one: list[str], other: list[str]) -> int:

@@ -5,12 +5,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from durable_adk.errors import StateConflictError
 from durable_adk.json_values import canonical
 from durable_adk.sessions.state import State
 from durable_adk.sessions.state_merge import MAX_BASE, MISSING, base_of, merged, together
+from tests.support.examples import examples
 
 SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.text("xy", max_size=2)
 VALUES = st.recursive(
@@ -46,19 +47,39 @@ def test_a_side_that_changed_nothing_changes_nothing(base: Any, value: Any) -> N
         assert outcome(base, value, base) == canonical(value)
 
 
-@given(ITEMS, st.data())
+LONG_ITEMS = st.lists(st.sampled_from("abc"), max_size=9)
+
+
+@given(LONG_ITEMS, st.data())
+@settings(max_examples=examples(500))
 def test_no_list_element_is_lost_or_doubled(base: list[str], data: st.DataObject) -> None:
     """What either side has inserted, anywhere, is in the result as often as it was inserted."""
 
     def inserted() -> list[str]:
         result = list(base)
-        for item in data.draw(ITEMS):
+        for item in data.draw(LONG_ITEMS):
             result.insert(data.draw(st.integers(0, len(result))), item)
         return result
 
-    one, other = inserted(), inserted()
-    expected = Counter(one) + Counter(other) - Counter(base)
-    assert Counter(merge(base, one, other)) == expected
+    both_are_kept(base, inserted(), inserted())
+
+
+@pytest.mark.parametrize(
+    ("base", "one", "other"),
+    [("acbcc", "aacabcacb", "aacabcbc"), ("acba", "acbba", "babcaabac")],
+)
+def test_equal_elements_are_not_taken_for_changed_ones(base: str, one: str, other: str) -> None:
+    """Lists in which the longest equal runs say that items were replaced."""
+    both_are_kept(list(base), list(one), list(other))
+
+
+def both_are_kept(base: list[str], one: list[str], other: list[str]) -> None:
+    """Each element of two sides that only insert is in the merge once, in the order of its side."""
+    found = merge(base, one, other)
+    assert Counter(found) == Counter(one) + Counter(other) - Counter(base)
+    for side in (one, other):
+        rest = iter(found)
+        assert all(item in rest for item in side)
 
 
 @given(ITEMS, ITEMS, ITEMS)
