@@ -85,8 +85,10 @@ def _told_apart(part: types.Part) -> Iterator[types.Part]:
         if before:
             # A provider's signature vouches for the end of what it signed.
             yield _thought(part.model_copy(update={"thought_signature": None}), before)
-        if answer:
+        if answer.strip():
             yield part.model_copy(update={"text": answer})
+        elif not before:  # a bare tag says nothing
+            yield _thought(part, "")
     elif text.lstrip().startswith(_THINKING):
         yield _thought(part, text)
     else:  # an answer without its tag is better shown than lost

@@ -100,7 +100,7 @@ async def test_sessions_are_created_listed_changed_and_deleted(http):
     listed = (await http.get(USERS)).json()
     assert {one["id"] for one in listed} == {"s", created["id"]}
     path = f"{USERS}/{created['id']}"
-    changed = (await http.patch(path, json={"stateDelta": {"b": 2}})).json()
+    changed = (await http.patch(path, json={"stateDelta": {"b": 2, "temp:c": 3}})).json()
     assert changed["state"] == {"a": 1, "b": 2}
     (event,) = (await http.get(path)).json()["events"]
     assert event["author"] == "user"

@@ -21,7 +21,7 @@ from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession, RequestBody, as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import Session, SessionKey
-from durable_adk.sessions.state import USER_PREFIX
+from durable_adk.sessions.state import USER_PREFIX, without_temp
 from durable_adk.wire.messages import check_size
 
 _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
@@ -135,7 +135,7 @@ async def update_session(services: CurrentServices, key: InSession, body: Sessio
     event = Event(
         invocation_id=f"p-{uuid.uuid4()}",
         author="user",
-        actions=EventActions(state_delta=body.state_delta),
+        actions=EventActions(state_delta=without_temp(body.state_delta)),
     )
     for _ in range(_TRIES - 1):
         with suppress(StaleSessionError):

@@ -52,6 +52,8 @@ def _short(part: types.Part) -> str:
         ([text("/*REPLANNING*/ q"), text("untagged")], ["{ q}", "untagged"]),
         ([text("native", thought=True), text("answer")], ["{native}", "answer"]),
         ([text("/*PLANNING*/ a /*FINAL_ANSWER*/")], ["{ a }"]),
+        ([text("/*FINAL_ANSWER*/")], ["{}"]),
+        ([text("/*FINAL_ANSWER*/\n")], ["{}"]),
         ([types.Part.from_bytes(data=b"x", mime_type="image/png"), text("x")], ["other", "x"]),
         ([types.Part.from_executable_code(code="1", language="PYTHON"), text("t")], ["other", "t"]),
     ],
