@@ -10,15 +10,16 @@ from typing import Any
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.context.activity import Services, StepScope
+from durable_adk.context.activity import Services, StepScope, step_session
 from durable_adk.conversation.history import recent
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
+from durable_adk.own_copies import own_copy
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.retrying import STORE_TIMEOUT, Deadline, retrying
 from durable_adk.sessions.records import InvocationRecord
-from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import is_temp
 from durable_adk.sessions.state_merge import MISSING, base_of
@@ -141,24 +142,22 @@ class Dependencies:
 
     def scope_over(self, step: Step, state: dict[str, Any], known: KnownEvents) -> StepScope:
         """Build a step's scope from what was read of its session."""
-        session = Session(
-            id=step.key.session_id,
-            app_name=step.key.app_name,
-            user_id=step.key.user_id,
-            state=state | copy.deepcopy(step.local_state),
-            revision=step.revision,
-        )
-        # Set afterwards: pydantic would validate, and copy, every event again.
-        session.events = _seen(step, known)
+        events = _seen(step, known)
         mine = known.events[known.start : known.start + 1]
         return StepScope(
-            session=session,
+            events=events,
+            session=step_session(
+                step.key,
+                events,
+                state=state | copy.deepcopy(step.local_state),
+                revision=step.revision,
+            ),
             invocation_id=step.invocation_id,
             agent_name=step.agent,
             branch=step.branch,
-            user_content=mine[0].content if mine else None,
+            user_content=own_copy(mine[0].content) if mine else None,
             event_id=step.event_id,
-            run_config=step.run_config or RunConfig(),
+            run_config=own_copy(step.run_config) or RunConfig(),
             services=self.services,
             artifact_owner=step.artifact_owner,
             # A custom agent has written these and not committed them; `temp:` keys are in no store.

@@ -32,6 +32,7 @@ from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConf
 from durable_adk.json_values import canonical
 from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.own_copies import lazy, lazy_models, own_copy
 from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
@@ -65,12 +66,35 @@ class Services:
     credentials: CredentialService | None = None
 
 
+def step_session(
+    key: SessionKey, events: Sequence[Event], *, state: dict[str, Any], revision: int = 0
+) -> Session:
+    """Return the session that user code gets, with its own copies of the events that it reads."""
+    return lazy(
+        Session,
+        _with_events,
+        events,
+        id=key.session_id,
+        app_name=key.app_name,
+        user_id=key.user_id,
+        state=state,
+        last_update_time=0.0,
+        revision=revision,
+    )
+
+
+def _with_events(events: Sequence[Event]) -> Session:
+    return Session.model_construct(events=lazy_models(Event, own_copy, events))
+
+
 @dataclass(kw_only=True)
 class StepScope:
     """The step that a context belongs to."""
 
     session: Session
-    """A copy of the committed session, with the `temp:` state of the invocation."""
+    """The session for user code, with the `temp:` state of the invocation; see `step_session`."""
+    events: Sequence[Event] = ()
+    """The session's committed events, which steps share; user code must not get them."""
     invocation_id: str
     agent_name: str
     branch: str | None

@@ -14,7 +14,7 @@ from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
-from durable_adk.json_values import JsonModel
+from durable_adk.json_values import JsonModel, canonical
 from durable_adk.tools.require_confirmation import is_runtime_hint
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"
@@ -195,10 +195,25 @@ def _requested_by_tool(events: Sequence[Event], request_id: str | None, call_id:
             if requester := next((note["by"] for note in notes if note["id"] == call_id), None):
                 return requester == "tool"
             break
-    calls = (call for event in events for call in event.get_function_calls())
-    request = next((call for call in calls if call.id == request_id), None)
-    match request and request.args:
+    match _args_of(events, request_id):
         case {"originalFunctionCall": {"name": str(name)}, "toolConfirmation": {"hint": hint}}:
             return not is_runtime_hint(hint, name)
         case _:
             return True
+
+
+def is_as_shown(events: Sequence[Event], request_id: str | None, call: types.FunctionCall) -> bool:
+    """Return whether a confirmation request, if it is one, showed these arguments (I16)."""
+    match _args_of(events, request_id):
+        case {"originalFunctionCall": {"name": name, **shown}}:
+            args = canonical(shown.get("args") or {})
+            return (name, args) == (call.name, canonical(call.args or {}))
+        case _:
+            return True
+
+
+def _args_of(events: Sequence[Event], request_id: str | None) -> dict[str, Any] | None:
+    if request_id is None:
+        return None
+    calls = (call for event in reversed(events) for call in event.get_function_calls())
+    return next((call.args for call in calls if call.id == request_id), None)

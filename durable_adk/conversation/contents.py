@@ -15,17 +15,16 @@ pending long-running call, which the model may see (semantics 17.1).
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from google.genai import types
-from pydantic import BaseModel
 
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS, is_request
 from durable_adk.conversation.history import USER, visible_history
 from durable_adk.events.event import Event
+from durable_adk.own_copies import own_copy
 from durable_adk.wire.messages import answer_event
 
 _BEGIN = "<<<QUOTE"
@@ -120,9 +119,7 @@ def build_contents(
         if position not in hidden:
             message = len(contents) if turns[position].is_message else message
             contents += _render(turns[position])
-    contents[message:message] = [
-        content.model_copy(deep=True) for content in model_input_context or ()
-    ]
+    contents[message:message] = [own_copy(content) for content in model_input_context or ()]
     return contents
 
 
@@ -355,21 +352,9 @@ def _content(role: str | None, parts: Iterable[types.Part]) -> types.Content:
     return types.Content.model_construct(role=role, parts=[_sendable(part) for part in parts])
 
 
-_CHANGEABLE: tuple[type, ...] = (BaseModel, dict, list)
-
-
-def _changeable(part: types.Part) -> dict[str, Any]:
-    """Copies of the mutable fields; a deep copy of the whole part takes ten times as long."""
-    return {
-        name: deepcopy(value)
-        for name, value in part.__dict__.items()
-        if isinstance(value, _CHANGEABLE)
-    }
-
-
 def _sendable(part: types.Part) -> types.Part:
     """A copy without the ids that the provider does not know (FLW-24)."""
-    copy = part.model_copy(update=_changeable(part))
+    copy = own_copy(part)
     function = copy.function_call or copy.function_response
     if function and function.id and function.id.startswith(ID_PREFIX):
         function.id = None

@@ -26,6 +26,7 @@ from durable_adk.events.event_actions import EventActions, EventCompaction
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
+from durable_adk.own_copies import lazy, lazy_models
 
 M = TypeVar("M", bound=BaseModel)
 _RESPONSE = LlmResponse.model_fields.keys() & AdkLlmResponse.model_fields.keys()
@@ -177,7 +178,7 @@ class SharedEvent(AdkEvent):
         return self._ours
 
 
-def adk_event(event: Event) -> AdkEvent:
+def adk_event(event: Event) -> "SharedEvent":
     """Return an event as google-adk's; it shares the content."""
     made = SharedEvent.model_construct(
         id=event.id or "-", actions=adk_actions(event.actions), **_fields(event, _EVENT)
@@ -205,25 +206,19 @@ def our_event(event: AdkEvent) -> Event:
     return ours
 
 
-class SharedSession(AdkSession):
-    """A session of google-adk's class over one of ours; its events are made when they are read."""
-
-    _ours: Any = PrivateAttr(default=None)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "events" and self._ours is not None:
-            events = [adk_event(event) for event in self._ours.events]
-            vars(self)["events"] = events
-            return events
-        return super().__getattr__(name)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]: pydantic hides it from type checkers
-
-
 def adk_session(session: Any) -> AdkSession:
     """Return a session, be it of a step or of the loop, as google-adk's; it shares the state."""
-    made = SharedSession.model_construct(
-        id=session.id, app_name=session.app_name, user_id=session.user_id, state=session.state
+    return lazy(
+        AdkSession,
+        _with_events,
+        session,
+        id=session.id,
+        app_name=session.app_name,
+        user_id=session.user_id,
+        state=session.state,
+        last_update_time=getattr(session, "last_update_time", 0.0),
     )
-    vars(made)["last_update_time"] = getattr(session, "last_update_time", 0.0)
-    vars(made).pop("events", None)
-    made._ours = session
-    return made
+
+
+def _with_events(session: Any) -> AdkSession:
+    return AdkSession.model_construct(events=lazy_models(SharedEvent, adk_event, session.events))

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from google.genai import types
 
 from durable_adk.context.activity import ReadonlyContext, ToolContext
+from durable_adk.own_copies import own_copy
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
 
@@ -52,7 +53,7 @@ class _FrontEndTool(BaseTool):
             is_long_running=True,
             **wait,
         )
-        self._parameters: Any = declared.get("parameters")
+        self._parameters: Any = own_copy(declared.get("parameters"))
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(

@@ -8,6 +8,7 @@ from durable_adk.activities.tool import tool_call
 from durable_adk.client import invocation_client
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.lease_owners import LeaseOwners
+from durable_adk.context import activity
 from durable_adk.flows.runtime import Inbox
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
@@ -102,6 +103,16 @@ IDENTITY = [
         "a no counts only while the tool requires confirmation",
         "denied",
         replaces(tool_call, "is_denied", lambda *_args, **_options: False),
+    ),
+    mutant(
+        "an approval is for whatever arguments the call has",
+        "approved as shown",
+        replaces(tool_call, "is_as_shown", lambda *_: True),
+    ),
+    mutant(
+        "user code gets the events that all steps read",
+        "own events",
+        replaces(activity, "own_copy", lambda event: event),
     ),
     mutant(
         "a no to a callback is for the tool to read",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from durable_adk.events.event import Event
+from durable_adk.sessions.log.entry import stored_copy
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import Creation, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -56,14 +57,14 @@ class KnownEvents(NamedTuple):
     """The events that a step may see."""
 
     events: list[Event]
-    """A list owned by the caller. The events in it are shared and must not be changed (TRAP-8)."""
+    """A list owned by the caller. The events in it are shared; user code gets copies (TRAP-23)."""
     start: int
     """Position of the first event of the step's invocation, or the list's length if there is
     none."""
     calls: Mapping[str, int]
     """Positions of the invocation's function calls by id, including those of later events."""
     revision: int
-    """The original number of events: user code receives the list and may change it (STA-17)."""
+    """The number of events."""
 
     @classmethod
     def of(cls, events: list[Event], invocation_id: str) -> "KnownEvents":
@@ -127,7 +128,7 @@ class SessionCache:
 
     def begin(self, key: SessionKey, event: Event) -> None:
         """Cache the first event of a new session, replacing any entry under the same key."""
-        self._keep(key, _Entry.of([event], event.invocation_id))
+        self._keep(key, _Entry.of([_stored(key, event)], event.invocation_id))
 
     def add(self, key: SessionKey, seq: int, event: Event) -> None:
         """Cache an event that was just committed, if it is the next one.
@@ -139,7 +140,7 @@ class SessionCache:
         if entry is None or entry.seen_by != event.invocation_id or entry.revision != seq - 1:
             return
         with self._lock:
-            entry.extend(seq - 1, [event])
+            entry.extend(seq - 1, [_stored(key, event)])
             if self._entries.get(key) is entry:  # otherwise it has been evicted
                 self._put(key, entry)
 
@@ -221,6 +222,11 @@ class _Entry:
         calls = {name: dict(known) for name, known in self.calls.items()}
         events, starts = list(self.events), dict(self.starts)
         return _Entry(self.seen_by, events, starts, calls, self.creation, self.bytes)
+
+
+def _stored(key: SessionKey, event: Event) -> Event:
+    """Return the event as stored; user code or the loop may change the object itself (TRAP-8)."""
+    return stored_copy(event, keeps_bases=key.is_child)
 
 
 def _events(stored: Iterable[StoredEvent]) -> Iterable[Event]:

@@ -29,7 +29,7 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
-from durable_adk.sessions.state import SHARED_PREFIXES, without_temp
+from durable_adk.sessions.state import SHARED_PREFIXES
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.steps import LOOP_RULES, Opened, OpenStep
 
@@ -272,8 +272,5 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
     )
     if record.start_seq == 1 and not record.status.closed:
-        # A copy, as the store would return it, so that no later change affects it (TRAP-8).
-        stored = user_event.model_copy(deep=True)
-        stored.actions.state_delta = without_temp(stored.actions.state_delta)
-        deps.cache.begin(step.key, stored)
+        deps.cache.begin(step.key, user_event)
     return record

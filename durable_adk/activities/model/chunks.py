@@ -14,6 +14,7 @@ from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
+from durable_adk.own_copies import own_copy
 from durable_adk.partials.chunks import KeptChunks
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.plugins.plugin_manager import PluginManager, replaced
@@ -104,7 +105,10 @@ class Chunks:
         # Separate actions: otherwise viewers would see changes that are written later (FLW-77).
         event = model_event(changed, step=self._step, actions=EventActions(), ids=self._ids)
         event.partial = True
-        event.custom_metadata = {**self._metadata, **(event.custom_metadata or {})} or None
+        event.custom_metadata = {
+            **own_copy(self._metadata),
+            **(event.custom_metadata or {}),
+        } or None
         self._publish(await self._seen_by_plugins(event))
 
     async def _seen_by_plugins(self, event: Event) -> Event:
@@ -129,7 +133,7 @@ class Chunks:
         partial = PartialEvent(
             key=self._step.key,
             invocation_id=self._step.invocation_id,
-            event=event.model_copy(update={"actions": EventActions()}),
+            event=own_copy(event.model_copy(update={"actions": EventActions()})),
             attempt=self._attempt,
             index=index,
             revision=self._step.revision,

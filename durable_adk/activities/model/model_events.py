@@ -101,7 +101,7 @@ def text_before(scope: StepScope, step: Step) -> str:
     It starts with the agent's run, and anew with each answer of the user to a pending call: in ADK
     that message begins another run.
     """
-    events = scope.session.events
+    events = scope.events
     # Counted from the end, because the step may not see the oldest events (SSN-6).
     start = len(events) - (step.revision - step.run_start)
     texts: list[str] = []

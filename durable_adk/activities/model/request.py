@@ -118,7 +118,7 @@ def _introduction(target: BaseAgent) -> str:
 
 async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
     request.contents = build_contents(
-        scope.session.events,
+        scope.events,
         agent_name=agent.name,
         branch=scope.branch,
         include_contents=agent.include_contents,

@@ -1,6 +1,5 @@
 """One tool call with the hooks around it."""
 
-import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +35,12 @@ from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.calling import contained
 from durable_adk.context.activity import Context, StepScope, ToolContext
-from durable_adk.conversation.client_requests import decision, is_denied, response_to
+from durable_adk.conversation.client_requests import (
+    decision,
+    is_as_shown,
+    is_denied,
+    response_to,
+)
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -50,13 +54,14 @@ from durable_adk.errors import (
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
+from durable_adk.own_copies import own_copy
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.tools.require_confirmation import REJECTED
+from durable_adk.tools.require_confirmation import NOT_AS_SHOWN, REJECTED
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.steps import ChildRun, ToolStep
 
@@ -93,7 +98,7 @@ class CallOutcome:
 
 
 def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
-    for event in reversed(scope.session.events):
+    for event in reversed(scope.events):
         for call in event.get_function_calls():
             if call.id == call_id:
                 return call
@@ -136,7 +141,7 @@ class ToolCall:
             scope.session.state.update(before.actions.state_delta)
         ended = arrived or step.activity
         scope.end_invocation = ended is not None and ended.end_invocation
-        given = response_to(scope.session.events, step.request_id)
+        given = own_copy(response_to(scope.events, step.request_id))
         context = _context(scope, step, given, before.actions if before else None)
         context.given_credentials = await _given_credentials(scope, context)
         context.asked_by = arrived.asked_by if arrived else None
@@ -176,6 +181,8 @@ class ToolCall:
         if self.given is not None and "error" in (self.given.response or {}):
             # The pending call ended without an answer, for example at its deadline.
             return CallOutcome(response=self.given.response, tool=tool)
+        if not is_as_shown(self.scope.events, self.run.step.request_id, self.call):
+            return CallOutcome(response={"error": NOT_AS_SHOWN}, tool=tool)
         if tool is None and (self.run.step.activity or self.arrived) is not None:
             # The tool is gone or unavailable, but its recorded result must still be reported.
             tool = BaseTool(name=self.name, description="This tool does not exist any more.")
@@ -212,7 +219,7 @@ class ToolCall:
         return CallOutcome(response=None, asks=child)
 
     def _denied(self, tool: BaseTool) -> bool:
-        events, step, reads = self.scope.session.events, self.run.step, tool.reads_confirmation
+        events, step, reads = self.scope.events, self.run.step, tool.reads_confirmation
         return is_denied(events, step.request_id, step.call_id, can_read=reads)
 
     def _args(self) -> dict[str, Any]:
@@ -220,7 +227,7 @@ class ToolCall:
         ended = self.run.step.activity or self.run.step.child
         if ended is not None and before is None:
             before = ended.changed
-        return copy.deepcopy(self.call.args or {} if before is None else before)
+        return own_copy(self.call.args or {} if before is None else before)
 
     async def _asks(
         self, tool: AgentTool | ActivityTool, args: dict[str, Any]
@@ -344,7 +351,7 @@ async def _given_credentials(scope: StepScope, context: Context) -> dict[str, Au
     """Load what was asked for in this invocation, because `get_auth_response` cannot wait."""
     wanted = {
         config.key: config
-        for event in scope.session.events
+        for event in scope.events
         if event.invocation_id == scope.invocation_id
         for config in event.actions.requested_auth_configs.values()
     }

@@ -63,7 +63,7 @@ async def _result(
         code,
         context=context,
         execution_id=step.event_id,
-        input_files=files_for(executor, (event.content for event in scope.session.events)),
+        input_files=files_for(executor, (event.content for event in scope.events)),
         keep_files=keep_files,
     )
     for name, artifact in outcome.artifacts.items():
@@ -81,7 +81,7 @@ async def _result(
 def _find_code(scope: StepScope) -> str:
     """Return the code of the agent's most recent event that contains code."""
     place = (scope.invocation_id, scope.agent_name, scope.branch)
-    for event in reversed(scope.session.events):
+    for event in reversed(scope.events):
         if (event.invocation_id, event.author, event.branch) == place:
             code = pending_code(event.content)
             if code is not None:

@@ -18,6 +18,7 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.json_values import canonical, check_json, to_json_value
+from durable_adk.own_copies import own_copy
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import FunctionStep, StepResult
@@ -41,7 +42,8 @@ async def run_function(
 async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
     agent = deps.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
-    kwargs = step.kwargs
+    # In process these are the objects of the agent's body.
+    args, kwargs = own_copy(step.args), own_copy(step.kwargs)
     if wants_context(function):
         _, scope = await deps.scope(step)
         kwargs = {**kwargs, "context": ReadonlyContext(scope)}
@@ -49,7 +51,7 @@ async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -
     limit: asyncio.Timeout | None = None
     try:
         async with time_limit(step.attempt_timeout) as limit:
-            value = await contained(call(function, *step.args, **kwargs))
+            value = await contained(call(function, *args, **kwargs))
         value = to_json_value(value)
         check_json(value, f"the result of {step.function}")
         check_size(canonical(value), f"The result of {step.function}")
@@ -73,7 +75,7 @@ async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -
 async def _events(deps: Dependencies, step: FunctionStep) -> StepResult:
     """Return the session's events as JSON."""
     _, scope = await deps.scope(step)
-    value = [event.model_dump(mode="json", exclude_none=True) for event in scope.session.events]
+    value = [event.model_dump(mode="json", exclude_none=True) for event in scope.events]
     try:
         check_size(canonical(value), "The session's events")
     except PayloadTooLargeError as error:

@@ -23,6 +23,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
+from durable_adk.own_copies import own_copy
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import replaced
 from durable_adk.plugins.run_context import RunContext
@@ -84,10 +85,10 @@ async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) ->
     without the lease it may have changed by the time the invocation opens or goes on.
     """
     sent = _required(step.event)
-    scope.user_content = scope.user_content or sent.content  # what the invocation began with
+    scope.user_content = scope.user_content or own_copy(sent.content)  # what it began with
     context = _context(deps, step, scope, "on_user_message_callback")
     context.actions.state_delta.update(sent.actions.state_delta)
-    given = types.Content.model_validate(sent.content).model_copy(deep=True)
+    given = own_copy(types.Content.model_validate(sent.content))
     answer = await deps.plugins(step).run(
         "on_user_message_callback", invocation_context=context, user_message=given
     )

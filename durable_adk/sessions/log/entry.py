@@ -124,6 +124,13 @@ def _digest(body: str) -> str:
     return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
+def stored_copy(event: Event, *, keeps_bases: bool) -> Event:
+    """Return a valid event as a store would return it; see `Entry.of`."""
+    delta = without_temp(event.actions.state_delta)
+    read = {key: base for key, base in event.actions.state_read.items() if key in delta}
+    return decode_event(_body(event, delta, read if keeps_bases else {}))
+
+
 def decode_event(body: str) -> Event:
     """Parse a stored body; it may have been written by a newer version."""
     return Event.from_json(body)

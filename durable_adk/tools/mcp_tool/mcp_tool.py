@@ -11,6 +11,7 @@ from durable_adk.calling import call
 from durable_adk.context.activity import ReadonlyContext, ToolContext
 from durable_adk.errors import CallerError
 from durable_adk.json_values import check_json
+from durable_adk.own_copies import own_copy
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.mcp_tool import _library
 from durable_adk.tools.mcp_tool._connection import McpConnectionError
@@ -69,14 +70,14 @@ class McpTool(BaseTool):
 
     @property
     def raw_mcp_tool(self) -> "_library.types.Tool":
-        """The server's description of the tool."""
-        return self._mcp_tool
+        """The server's description of the tool, of which each caller gets a copy."""
+        return own_copy(self._mcp_tool)
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
             name=self.name,
             description=self.description,
-            parameters_json_schema=self._mcp_tool.input_schema,
+            parameters_json_schema=own_copy(self._mcp_tool.input_schema),
         )
 
     async def check_require_confirmation(

@@ -1,6 +1,7 @@
 """The tools of an MCP server."""
 
 import asyncio
+import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ class McpToolset(BaseToolset):
         """
         headers = await provided_headers(self.header_provider, readonly_context)
         tools = await self._known_or_asked(headers)
+        tools = map(copy.copy, tools)  # the list is kept; callbacks may change what they are given
         return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
 
     def refresh(self) -> None:

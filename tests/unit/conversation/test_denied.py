@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from google.genai import types
 
+from durable_adk.activities.tool import tool_call
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.context.activity import StepScope
 from durable_adk.conversation.client_requests import (
     REQUEST_CONFIRMATION,
     confirmation_metadata,
@@ -19,7 +21,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import InMemoryRunner
 from durable_adk.tools import AgentTool, BaseTool, FunctionTool, ToolContext, require_confirmation
-from durable_adk.tools.require_confirmation import runtime_hint
+from durable_adk.tools.require_confirmation import NOT_AS_SHOWN, runtime_hint
 from tests.support.pausing import answer as answered, calls, responses
 from tests.support.scripts import USER, call, send
 
@@ -203,6 +205,24 @@ async def test_a_yes_stands_whoever_asked(before: str) -> None:
     ledger = Ledger()
     assert await decided(ledger, before, "no requirement", confirmed=True) == {"result": "paid"}
     assert ledger.paid == [1]
+
+
+async def test_an_approval_is_for_the_arguments_that_were_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I16: a call that has others by now, whatever has changed them, does not run."""
+    ledger, find = Ledger(), tool_call._find_call
+    calls: list[types.FunctionCall] = []
+
+    def found(scope: StepScope, call_id: str) -> types.FunctionCall:
+        again = {"args": {"amount": 2}} if calls else {}
+        calls.append(find(scope, call_id).model_copy(update=again))
+        return calls[-1]
+
+    monkeypatch.setattr(tool_call, "_find_call", found)
+    response = await decided(ledger, "the requirement", "no requirement", confirmed=True)
+    assert (response, ledger.paid) == ({"error": NOT_AS_SHOWN}, [])
+    assert len(calls) == 2
 
 
 async def test_another_hint_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
