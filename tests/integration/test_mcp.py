@@ -159,6 +159,20 @@ async def test_a_tool_is_declared_as_the_server_describes_it(
     assert declaration.parameters_json_schema["required"] == ["a"]
 
 
+async def test_a_kept_list_is_not_changed_by_who_gets_it(stdio: Callable[..., McpToolset]) -> None:
+    """TRAP-23: a callback may change a tool and its declaration; the next step has them anew."""
+    toolset = stdio()
+    for _ in range(2):
+        tool: Any = next(tool for tool in await toolset.get_tools() if tool.name == "add")
+        declaration = tool.get_declaration()
+        assert tool.description == "Add two numbers."
+        assert declaration.parameters_json_schema["required"] == ["a"]
+        assert tool.raw_mcp_tool.input_schema["required"] == ["a"]
+        tool.description = "Spoiled."
+        declaration.parameters_json_schema.clear()
+        tool.raw_mcp_tool.input_schema.clear()
+
+
 async def test_an_error_goes_to_the_model(stdio: Callable[..., McpToolset]) -> None:
     """A tool that fails, bad arguments and results that cannot be stored do not end the run."""
     toolset = stdio()

@@ -7,7 +7,7 @@ from typing import Any
 from google.genai import types
 from pydantic import BaseModel
 
-from durable_adk.agents import LlmAgent, RunConfig
+from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, RunConfig
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.plugins import BasePlugin
@@ -127,3 +127,34 @@ async def test_user_code_spoils_nothing_but_its_own(make_runner: MakeRunner) -> 
     assert not wrong
     assert kept[-2].get_function_responses()[0].response == {"paid": [5]}
     assert [event.custom_metadata for event in kept[1:3]] == [run_config.custom_metadata] * 2
+
+
+def grow(names: list[str]) -> int:
+    """Change the argument of a step."""
+    names.append("more")
+    return len(names)
+
+
+class Late(BaseAgent):
+    """Changes an event after it was committed, and what it has given to a step."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        names = ["one"]
+        grown = await ctx.step(grow, names)
+        content = types.Content(role="model", parts=[types.Part(text=f"{len(names)}, {grown}")])
+        event = Event(author=self.name, content=content)
+        yield event
+        spoil(event.content)
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+async def test_what_a_body_changes_later_is_its_own(make_runner: MakeRunner) -> None:
+    """TRAP-8, TRAP-52: in process, too, where the body has the very objects."""
+    prompts: list[str] = []
+    model = ScriptedModel(replies=lambda asked: prompts.append(str(asked.contents)) or "done")
+    late = Late(name="late", sub_agents=[LlmAgent(name="a", model=model)])
+    events = await send(await make_runner(late))
+    assert [event.text for event in events][-1] == "done"
+    assert "1, 2" in prompts[0]
+    assert SPOILED not in prompts[0]
