@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterable
 from functools import cache
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -33,7 +33,7 @@ def _copied(value: Any) -> Any:
         return [_copied(item) for item in value]
     if not isinstance(value, BaseModel):
         return copy.deepcopy(value)
-    made = value.__copy__()
+    made: Any = value.__copy__()
     fields = made.__dict__  # set here, not by attribute: that would mark unset fields as set
     for name, field in fields.items():
         if field.__class__ not in _IMMUTABLE:
@@ -43,7 +43,8 @@ def _copied(value: Any) -> Any:
 
 def lazy_models(kind: type[M], make: Callable[[S], M], sources: Iterable[S]) -> list[M]:
     """Return a `lazy` model for each source; it costs little where code reads few of many."""
-    unread, new, put = _unread(kind), object.__new__, object.__setattr__
+    unread: type[Any] = _unread(kind)
+    new, put = object.__new__, object.__setattr__
     models: list[M] = []
     for source in sources:
         model = new(unread)
@@ -79,6 +80,7 @@ class _Unread:
     """Makes the model in its own place when it is needed."""
 
     __slots__ = ()
+    kind: ClassVar[type[BaseModel]]
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__class__":
@@ -108,19 +110,20 @@ class _Unread:
         return _read(self).__reduce_ex__(protocol)
 
 
-def _kind(model: Any) -> Any:
-    kind: Any = type(model)
-    return kind.kind if issubclass(kind, _Unread) else kind  # another thread may just have read it
+def _kind(model: Any) -> type[BaseModel]:
+    kind = cast("Any", type(model))
+    return kind.kind if issubclass(kind, _Unread) else kind
 
 
 def _read(model: Any) -> Any:
     with _READING:
         if issubclass(type(model), _Unread):
+            kind = _kind(model)
             make, source = object.__getattribute__(model, "__pydantic_private__")
-            made = make(source)
+            made: Any = make(source)
             known: dict[str, Any] = object.__getattribute__(model, "__dict__")
-            fields = vars(made) | known
-            in_order = {name: fields[name] for name in type(made).model_fields if name in fields}
+            fields = cast("dict[str, Any]", vars(made)) | known
+            in_order = {name: fields[name] for name in kind.model_fields if name in fields}
             object.__setattr__(made, "__dict__", in_order)
             made.model_fields_set.update(known)
             for name in _STATE:
