@@ -26,13 +26,13 @@ from durable_adk.auth.oauth import with_consent_page, with_token, without_client
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.context.loop import InvocationContext, RunningAgent, run_tool_in_memory
 from durable_adk.errors import InvalidRequestError, StateValueError
+from durable_adk.events.copies import lazy, lazy_models, own_copy
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
 from durable_adk.json_values import canonical
 from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.own_copies import lazy, lazy_models, own_copy
 from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State

@@ -21,12 +21,12 @@ from pydantic import BaseModel, PrivateAttr
 
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.events.copies import lazy, lazy_models
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions, EventCompaction
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.own_copies import lazy, lazy_models
 
 M = TypeVar("M", bound=BaseModel)
 _RESPONSE = LlmResponse.model_fields.keys() & AdkLlmResponse.model_fields.keys()

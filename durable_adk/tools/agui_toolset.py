@@ -6,7 +6,7 @@ from typing import Any, Literal
 from google.genai import types
 
 from durable_adk.context.activity import ReadonlyContext, ToolContext
-from durable_adk.own_copies import own_copy
+from durable_adk.events.copies import own_copy
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
 

@@ -23,10 +23,11 @@ from durable_adk.worker import WorkerOptions, worker
 from durable_adk.workflows.runner import workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
 from tests.server import test_requests
-from tests.unit import test_own_copies, test_versions
+from tests.unit import test_versions
 from tests.unit.activities.commit import test_session_cache, test_staleness
 from tests.unit.activities.invocation import test_open, test_pause, test_queue
 from tests.unit.conversation import test_denied
+from tests.unit.events import test_copies
 from tests.unit.flows import test_runtime
 from tests.unit.sessions import test_contract_creation, test_contract_queue
 
@@ -204,7 +205,7 @@ PROOFS: dict[str, Check] = {
     ),
     "approved as shown": proven(test_denied.test_an_approval_is_for_the_arguments_that_were_shown),
     "own events": proven(
-        test_own_copies.test_a_change_is_the_copys_only, change=test_own_copies.CHANGES[0]
+        test_copies.test_a_change_is_the_copys_only, change=test_copies.CHANGES[0]
     ),
     "same answer over a roll": proven(
         test_runtime.test_what_a_taken_answer_said_is_known_in_the_next_run

@@ -11,10 +11,10 @@ from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.model_event import model_event
 from durable_adk.errors import CallbackError
+from durable_adk.events.copies import own_copy
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.own_copies import own_copy
 from durable_adk.partials.chunks import KeptChunks
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.plugins.plugin_manager import PluginManager, replaced

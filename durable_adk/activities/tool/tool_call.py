@@ -51,10 +51,10 @@ from durable_adk.errors import (
     text_of,
     wrapped,
 )
+from durable_adk.events.copies import own_copy
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
-from durable_adk.own_copies import own_copy
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp

@@ -17,8 +17,8 @@ from durable_adk.errors import (
     as_detail,
     wrapped,
 )
+from durable_adk.events.copies import own_copy
 from durable_adk.json_values import canonical, check_json, to_json_value
-from durable_adk.own_copies import own_copy
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import FunctionStep, StepResult

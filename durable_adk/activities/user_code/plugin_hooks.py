@@ -20,10 +20,10 @@ from durable_adk.errors import (
     as_raised,
     from_detail,
 )
+from durable_adk.events.copies import own_copy
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
-from durable_adk.own_copies import own_copy
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import replaced
 from durable_adk.plugins.run_context import RunContext

@@ -10,10 +10,9 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
-from durable_adk import own_copies
 from durable_adk.context.activity import step_session
-from durable_adk.events import Event, EventActions
-from durable_adk.own_copies import lazy_models, own_copy
+from durable_adk.events import Event, EventActions, copies
+from durable_adk.events.copies import lazy_models, own_copy
 from durable_adk.sessions import Session, SessionKey
 from tests.support.histories import event as said
 
@@ -150,7 +149,7 @@ def test_a_session_is_dumped_whole() -> None:
 def test_what_is_not_read_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """D3: in a long session a look at the last event copies it alone."""
     copied: list[str] = []
-    real = own_copies.own_copy
+    real = copies.own_copy
 
     def counted(event: Event) -> Event:
         copied.append(event.id)
