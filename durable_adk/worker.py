@@ -245,7 +245,9 @@ class WorkerApps:
             limits=limits,
             model_task_queues=model_task_queues,
             is_alive=owners.is_alive,
-            check_store=StalenessCheck(client, session_service, task_queue).check,
+            check_store=StalenessCheck(
+                client, session_service, task_queue, [app.name for app in self._apps]
+            ).check,
             interrupt=owners.interrupt,
             steer=owners.steer,
             max_in_place=min(MAX_IN_PLACE, max_concurrent // 4),

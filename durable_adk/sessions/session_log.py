@@ -52,6 +52,8 @@ _PAGE = 50
 """Most events of `read_page`."""
 _PAGE_SIZE = 128 * 1024
 """Characters of events with which a page ends; as objects they take several times as many bytes."""
+_OF_STORE = SessionKey("", "", "")
+"""Owner of the state that belongs to the store itself; ids are never empty."""
 _FEW = 200
 """Largest number of events decoded in the caller's event loop; more would block it for too long."""
 
@@ -340,6 +342,24 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         name; None if no session of this name is known.
         """
         return await self._store.read(lambda tables: sessions.creation(tables, key))
+
+    async def read_horizon(self, name: str) -> float:
+        """Return until when the store is known to contain what a task queue has committed.
+
+        In seconds since the epoch; 0.0: that was never compared. See `StalenessCheck`.
+        """
+        states = await self._store.read(lambda tables: tables.state(_OF_STORE))
+        return float(states.get(name) or 0.0)
+
+    async def raise_horizon(self, name: str, *, seen: float, to: float) -> None:
+        """Set the horizon to a later time, unless the store has an earlier one than was `seen`."""
+
+        def work(tables: Tables) -> None:
+            stored = float(tables.locked_state(_OF_STORE, [name]).get(name) or 0.0)
+            if seen <= stored < to:
+                tables.put_state(_OF_STORE, {name: repr(to)})
+
+        await self._store.write(work)
 
     async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
         """Read the session's own keys as passed to `create_session`; they are in no event.

@@ -24,7 +24,10 @@ def dump(file: Path, user: str | None = None) -> Dump:
             for table in TABLES
         }
     return {
-        table: sorted((row for row in rows if user in (None, row["user_id"])), key=str)
+        # What is of no app is how far the store was compared with Temporal.
+        table: sorted(
+            (row for row in rows if row["app_name"] and user in (None, row["user_id"])), key=str
+        )
         for table, rows in tables.items()
     }
 

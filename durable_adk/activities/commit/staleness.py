@@ -2,199 +2,302 @@
 
 A running invocation knows how long its session was, and `require_known` compares that to the store.
 A new invocation has no such knowledge, but Temporal does: the store must contain every invocation
-that Temporal lists as completed (`StalenessCheck`).
+that a workflow has stored (`StalenessCheck`).
 """
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from durable_adk.activities.commit.witnesses import Witness, read_witness
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import SessionNotFoundError, SessionRegressedError
+from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.records import OPEN, InvocationRecord
+from durable_adk.sessions.session import Creation, SessionKey
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.wire.messages import InvocationResult
 
-FARTHEST = 30
-"""Maximum number of completed invocations to check until the store contains one. If the sessions of
-all of them are missing, they may have been lost, or deleted; they count as deleted."""
 MAX_AGE = 5.0
-"""Seconds for which Temporal's answer is reused. A restored backup that is younger than this may
-therefore go undetected."""
-REFUSAL_AGE = 1.0
-"""Maximum age in seconds of the answer on which a session is refused."""
+"""Seconds for which Temporal's answer is reused."""
+RETRY_AGE = 1.0
+"""Seconds after which Temporal is queried again if the store went back, or if it did not answer."""
+GAP = 60.0
+"""Seconds without a check after which the store may have been replaced unnoticed."""
+LATE = 10.0
+"""Seconds by which Temporal may list a workflow late."""
 CLOCK_DIFFERENCE = 600.0
 """Tolerated difference in seconds between a worker's clock and Temporal's, for a session that is
 known to have been deleted and created again."""
+READERS = 16
+"""Histories that are read at the same time."""
 
 logger = get_logger(__name__)
 
-
-@dataclass(frozen=True)
-class _Completed:
-    """A completed invocation."""
-
-    key: SessionKey
-    invocation_id: str
-    started: float
-    """Earliest possible start, in seconds since the epoch."""
-    steered: bool = False
-    """Whether the workflow that completed only delivered its message to this invocation."""
-
-
-@dataclass(frozen=True)
-class _Look:
-    """The result of checking the completed invocations."""
-
-    known: _Completed | None = None
-    """The newest invocation that the store contains; the store then contains all earlier ones
-    too."""
-    stale: Mapping[SessionKey, str] = field(default_factory=dict[SessionKey, str])
-    """By session that lacks an invocation: the invocation's id."""
-
-    @property
-    def is_general(self) -> bool:
-        """Whether the store itself is older, as opposed to one user having changed sessions."""
-        users = {key[:2] for key in self.stale}
-        return len(users) > 1 or (bool(self.stale) and self.known is None)
-
-    def concerns(self, key: SessionKey) -> bool:
-        """Return whether the session must not be written to."""
-        return key in self.stale or self.is_general
+Witnesses = dict[SessionKey, list[Witness]]
 
 
 @dataclass
 class StalenessCheck:
-    """Looks for completed invocations that the store does not contain."""
+    """Looks for invocations that Temporal knows and the store does not contain.
+
+    The store has a horizon, a time of Temporal's: it contains everything that had been committed to
+    it by then. The horizon advances while nothing is lacking. A restored store has an earlier one,
+    so every worker finds there what has to be compared, whatever was committed meanwhile.
+    """
 
     client: Client
     sessions: SessionLog
     task_queue: str
     """The task queue whose workers share the store; others may use another store."""
-    _last: _Look = field(default_factory=_Look)
-    _asked: float = float("-inf")
-    """When the query behind the last answer was started."""
+    apps: Collection[str] = ()
+    """Apps whose records are compared with the list of workflows, so that no history is read of
+    what the store contains."""
+    _horizon: float | None = None
+    """The store's horizon when it was read last; None: it was not compared yet."""
+    _read: float = float("-inf")
+    """When the horizon was read."""
+    _looked: float = float("-inf")
+    """When the last query that Temporal answered was started."""
     _tried: float = float("-inf")
-    """When the last query was started, whether or not it succeeded."""
+    """When the last query was started."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _completed: dict[str, _Completed] = field(default_factory=dict[str, _Completed])
-    """The invocations of the last answer by run id; the result of a run never changes."""
+    _lacking: Witnesses = field(default_factory=Witnesses)
+    """What the store lacks of sessions that it has."""
+    _missing: Witnesses = field(default_factory=Witnesses)
+    """What it lacks of sessions that it does not have. They count as deleted unless others lack
+    something."""
+    _unread: dict[SessionKey, list[WorkflowExecution]] = field(
+        default_factory=dict[SessionKey, list[WorkflowExecution]]
+    )
+    """Open workflows whose invocations are open in the store. How much they have stored is compared
+    once somebody writes to the session."""
+    _closed: dict[str, Witness | None] = field(default_factory=dict[str, Witness | None])
+    """The last list's closed runs by run id; what a closed run proves never changes."""
 
     async def check(self, key: SessionKey) -> None:
         """Check that a session is complete, as far as Temporal can tell.
 
-        A session that lacks an invocation is closed to new openings (I22). All sessions are if
-        those of several users lack invocations, or if none of the newest invocations is known: then
-        the store was restored from a backup. Sessions that are missing, or were created later,
-        count as deleted. If Temporal does not respond, the next opening queries it again.
+        A session that lacks something is closed to new openings and answers (I22), until the store
+        has it or the session is deleted. All sessions are closed while those of several users lack
+        something: then the store was restored from a backup. Sessions that are missing, or were
+        created later, count as deleted. If Temporal does not respond, the next opening queries it
+        again.
 
         Raises:
             SessionRegressedError: The session must not be written to.
         """
-        last = self._last
-        if last.known is not None and not await self._knows(last.known) and self._last is last:
-            self._asked = float("-inf")  # it was deleted, or the store has just been restored
-        await self._ask(MAX_AGE)
-        if self._last.concerns(key):
-            # Query again: the session may have been repaired, or accepted as deleted, since.
-            await self._ask(REFUSAL_AGE)
-        if self._last.concerns(key):
-            raise _refusal(key, self._last)
-
-    async def _ask(self, age: float) -> None:
-        """Query Temporal if the last answer is older than `age`; concurrent callers share one."""
-        called = time.monotonic()
-        async with self._turn:
-            # A query that started after this call serves it too, whether or not it succeeded.
-            if self._tried >= called or self._asked >= called - age:
-                return
-            self._tried = time.monotonic()
-            try:
-                look = await self._look()
-            except RPCError:
-                return
-            if look.stale and look.stale != self._last.stale:
-                lacking = [(key.session_id, name) for key, name in look.stale.items()]
-                logger.warning("staleness.store_is_older", lacking=lacking)
-            self._last, self._asked = look, self._tried
-
-    async def _look(self) -> _Look:
-        """Walk backwards to the newest completed invocation that the store contains."""
-        query = (
-            "WorkflowType = 'Invocation' AND ExecutionStatus = 'Completed' "
-            f"AND TaskQueue = '{self.task_queue}'"
-        )
-        stale: dict[SessionKey, str] = {}
-        missing: dict[SessionKey, str] = {}
-        known: _Completed | None = None
-        completed: dict[str, _Completed] = {}
-        listed = self.client.list_workflows(query, limit=FARTHEST, page_size=FARTHEST)
-        async for execution in listed:
-            run_id = execution.run_id
-            one = self._completed.get(run_id) or await self._read(execution)
-            if one is None:
-                continue
-            completed[run_id] = one
-            if await self._knows(one):
-                known = one
+        await self._renew()
+        await self._read_open(key)
+        if not self._lacking:
+            return
+        own = await self._still(self._lacking, key)
+        users = set[tuple[str, str]]()
+        for other in [*self._lacking]:
+            if await self._still(self._lacking, other):
+                users.add(other[:2])
+            if len(users) > 1:
                 break
-            if await self.sessions.read_creation(one.key) is None:
-                missing.setdefault(one.key, one.invocation_id)
-            elif await self._lacks(one):
-                stale.setdefault(one.key, one.invocation_id)
-        self._completed = completed
-        # If a session lacks an invocation, missing sessions without a tombstone are lost as well.
-        return _Look(known, missing | stale if stale else {})
+        if own or len(users) > 1 or (users and await self._still(self._missing, key, None)):
+            raise _refusal(key, own)
 
-    async def _read(self, execution: WorkflowExecution) -> _Completed | None:
-        """Return the invocation, or None if its result cannot be read and so proves nothing."""
-        handle = self.client.get_workflow_handle(execution.id, run_id=execution.run_id)
-        try:
-            result = InvocationResult.read(await handle.result())
-        except Exception as error:  # noqa: BLE001 - a lost payload, a missing key, another's result
-            logger.debug("staleness.unreadable", error_type=type(error).__name__)
-            return None
-        key = SessionKey(result.app, result.user, result.session)
-        at = execution.start_time.timestamp()
-        if result.steered is not None:
-            return _Completed(key, result.steered, at, steered=True)
-        return _Completed(key, result.invocation_id, at)
+    async def _renew(self) -> None:
+        """Compare the store with Temporal if it may have been replaced since it was compared."""
+        async with self._turn:
+            now = time.monotonic()
+            stored = await self.sessions.read_horizon(self._name)
+            went_back = self._horizon is None or stored < self._horizon
+            whole = went_back or now - self._read > GAP
+            if (whole or now - self._looked > MAX_AGE) and now - self._tried > RETRY_AGE:
+                self._tried = now
+                try:
+                    await self._look(stored, whole=whole)
+                except RPCError as error:
+                    logger.debug("staleness.not_compared", error_type=type(error).__name__)
+                    return
+                self._looked = now
+            elif whole:
+                return
+            self._horizon, self._read = stored, now
 
-    async def _knows(self, one: _Completed) -> bool:
-        """Return whether the store contains the invocation as closed."""
-        record = await self.sessions.get_invocation(one.key, one.invocation_id)
-        return record is not None and record.status.closed
+    @property
+    def _name(self) -> str:
+        return canonical([self.client.namespace, self.task_queue])
 
-    async def _lacks(self, one: _Completed) -> bool:
-        """Return whether a session lacks an invocation that started after the session's creation.
+    async def _look(self, horizon: float, *, whole: bool) -> None:
+        """Compare the store with the workflows that have closed since its horizon, or are open.
 
-        Decided by the creation record of the session, not by timestamps of events, which user code
-        can set.
+        Args:
+            horizon: The store's.
+            whole: Whether all open workflows count, or only those that were started since.
         """
-        if one.steered and await self.sessions.get_invocation(one.key, one.invocation_id):
-            return False  # it is still open, and proves nothing about earlier ones
+        since = datetime.fromtimestamp(max(horizon - LATE, 0.0), UTC).isoformat()
+        new = "" if whole else f" AND StartTime >= '{since}'"
+        query = (
+            f"WorkflowType = 'Invocation' AND TaskQueue = '{self.task_queue}' AND "
+            f"(CloseTime >= '{since}' OR (ExecutionStatus = 'Running'{new}))"
+        )
+        listed = [one async for one in self.client.list_workflows(query)]
+        stored = await self._records(len(listed), whole=whole)
+        unknown: list[WorkflowExecution] = []
+        unread: dict[SessionKey, list[WorkflowExecution]] = {}
+        for one in listed:
+            key, record = stored.get(one.run_id, (None, None))
+            is_open = one.status is WorkflowExecutionStatus.RUNNING
+            if key is None or record is None or not (is_open or record.status.closed):
+                unknown.append(one)
+            elif is_open and not record.status.closed:
+                unread.setdefault(key, []).append(one)
+        if whole:
+            self._unread = unread
+        await self._compare(await self._witnesses(unknown))
+        if not self._lacking:
+            self._missing.clear()
+            times = [one.close_time.timestamp() for one in listed if one.close_time]
+            newest = max(times, default=0.0)
+            await self.sessions.raise_horizon(self._name, seen=horizon, to=newest)
+
+    async def _records(
+        self, count: int, *, whole: bool
+    ) -> dict[str, tuple[SessionKey, InvocationRecord]]:
+        """Return stored invocations by the first runs of their workflows: the newest and all open.
+
+        Args:
+            count: How many workflows were listed. Of each app twice as many of the invocations that
+                were updated last are returned; the others are compared by their histories.
+            whole: Whether all that are open count.
+        """
+        found: list[tuple[SessionKey, InvocationRecord]] = []
+        for app in self.apps:
+            if whole:
+                open_ones = self.sessions.all_invocations(app_name=app, statuses=OPEN)
+                found += [one async for one in open_ones]
+            found += await self.sessions.invocations_by_time(app_name=app, limit=2 * count + 1)
+        owners = [TemporalLeaseOwner.parse(record.lease_owner) for _, record in found]
+        return {owner.first_run_id: one for owner, one in zip(owners, found, strict=True) if owner}
+
+    async def _witnesses(self, executions: Sequence[WorkflowExecution]) -> list[Witness | None]:
+        """Read what workflow runs prove; of a closed one only once."""
+        turns = asyncio.Semaphore(READERS)
+
+        async def read(one: WorkflowExecution) -> Witness | None:
+            if one.run_id in self._closed:
+                return self._closed[one.run_id]
+            async with turns:
+                return await read_witness(self.client, one)
+
+        found = await asyncio.gather(*map(read, executions))
+        self._closed = {
+            one.run_id: witness
+            for one, witness in zip(executions, found, strict=True)
+            if one.status is not WorkflowExecutionStatus.RUNNING
+        }
+        return found
+
+    async def _read_open(self, key: SessionKey) -> None:
+        """Compare a session with its open workflows, whose invocations are open in the store."""
+        if key in self._unread:
+            try:
+                found = [await read_witness(self.client, one) for one in self._unread[key]]
+            except RPCError as error:
+                logger.debug("staleness.not_compared", error_type=type(error).__name__)
+                return
+            await self._compare(found)
+            self._unread.pop(key, None)
+
+    async def _compare(self, witnesses: Iterable[Witness | None]) -> None:
+        """Remember what the store lacks."""
+        lacking: list[tuple[str, str]] = []
+        for one in witnesses:
+            lacks = False if one is None else await self._lacks(one)
+            if one is None or lacks is False:
+                continue
+            known = (self._missing if lacks is None else self._lacking).setdefault(one.key, [])
+            if one not in known:
+                known.append(one)
+                if lacks:
+                    lacking.append((one.key.session_id, one.invocation_id))
+        if lacking:
+            logger.warning("staleness.store_is_older", lacking=lacking)
+
+    async def _still(
+        self, witnesses: Witnesses, key: SessionKey, *verdicts: bool | None
+    ) -> Witness | None:
+        """Return a witness of what a session still lacks, and forget the others.
+
+        Args:
+            witnesses: What was found to be lacking.
+            key: The session.
+            verdicts: The results of `_lacks` that count, besides True.
+        """
+        while known := witnesses.get(key):
+            if await self._lacks(known[0]) in (True, *verdicts):
+                return known[0]
+            known.pop(0)
+        witnesses.pop(key, None)
+        return None
+
+    async def _lacks(self, one: Witness) -> bool | None:
+        """Return whether the store lacks what a witness proves; None if it lacks the session.
+
+        Whether a session is another one of the same name is decided by its creation record, not by
+        timestamps of events, which user code can set.
+        """
+        record = await self.sessions.get_invocation(one.key, one.invocation_id)
+        if record is not None:
+            if await self._contains(one, record):
+                return False
+            owner = TemporalLeaseOwner.parse(record.lease_owner)
+            if owner is not None and owner.first_run_id == one.first_run_id:
+                return True
         creation = await self.sessions.read_creation(one.key)
-        if creation is None:
+        if creation is not None:
+            return _predates(creation, one)
+        # The session of an agent that ran as a tool is not deleted without its caller's.
+        caller = one.caller and await self.sessions.read_creation(one.caller)
+        if one.caller and caller and await self._length(one.caller) and _predates(caller, one):
+            return True
+        return None
+
+    async def _contains(self, one: Witness, record: InvocationRecord) -> bool:
+        """Return whether the store contains all that a witness proves of a stored invocation."""
+        if one.closed and not record.status.closed:
             return False
-        recreated = creation.epoch > 0
-        return creation.time < one.started - (CLOCK_DIFFERENCE if recreated else 0.0)
+        if one.heard and await self.sessions.find_event(one.key, one.heard) is None:
+            return False
+        return not one.revision or await self._length(one.key) >= one.revision
+
+    async def _length(self, key: SessionKey) -> int:
+        try:
+            return await self.sessions.read_revision(key)
+        except SessionNotFoundError:
+            return 0
 
 
-def _refusal(key: SessionKey, look: _Look) -> SessionRegressedError:
+def _predates(creation: Creation, one: Witness) -> bool:
+    """Return whether a session was created before an invocation was stored in one of its name."""
+    recreated = creation.epoch > 0
+    if recreated and one.epoch is not None:
+        return creation.epoch <= one.epoch
+    return creation.time < one.started - (CLOCK_DIFFERENCE if recreated else 0.0)
+
+
+def _refusal(key: SessionKey, own: Witness | None) -> SessionRegressedError:
     """Build the error, which names only the caller's own session, not those of other users (S23).
 
     Operators find the others in the log.
     """
-    name = look.stale.get(key)
     what = (
-        "Invocations have completed, and the store does not know them"
-        if name is None
-        else f"Invocation {name!r} has completed, and session {key.session_id!r} does not know it"
+        "Invocations were stored, and the store does not know them"
+        if own is None
+        else f"Invocation {own.invocation_id!r} was stored, and session {key.session_id!r} does "
+        "not know it, or not all of it"
     )
     return SessionRegressedError(
         f"{what}: the session store is older than it was, as after the restoring of a backup. "
@@ -213,7 +316,7 @@ async def require_known(
     """Check that a session contains an invocation that was opened in it.
 
     A record is kept as long as its session exists, and a log never gets shorter. A session that is
-    missing altogether counts as deleted, because nothing is left to distinguish the cases.
+    missing altogether counts as deleted, unless the store is known to be older.
 
     Args:
         deps: Gives access to the store.
@@ -229,6 +332,7 @@ async def require_known(
     try:
         present = await deps.sessions.read_revision(key, epoch=epoch or None)
     except SessionNotFoundError:
+        await deps.check_store(key)  # it was lost if others lack something
         return
     record = await deps.sessions.get_invocation(key, invocation_id)
     if record is None or present < (revision or 0):

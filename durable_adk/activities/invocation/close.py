@@ -59,6 +59,8 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
     elif record is not None and record.status.closed and record.epoch >= step.epoch:
         # Already closed by a step's final text or by an earlier attempt of this activity.
         return await read_ending(deps, step.key, record)
+    if record is not None and (_waits(record) or record.lease_owner != step.lease_owner):
+        await deps.check_store(step.key)  # others may have written to the session
     await require_known(
         deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
     )

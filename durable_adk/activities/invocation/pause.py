@@ -68,6 +68,7 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
     await check_turn(deps, step)
+    await deps.check_store(step.key)
     await require_known(
         deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
     )

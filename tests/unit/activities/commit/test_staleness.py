@@ -1,15 +1,24 @@
-"""What completed invocations say of the session store (I21, I22)."""
+"""What invocations in Temporal say of the session store (I21, I22)."""
 
 import asyncio
 import logging
+import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.history.v1 import (
+    HistoryEvent,
+    MarkerRecordedEventAttributes,
+    WorkflowExecutionStartedEventAttributes,
+)
+from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
+from temporalio.converter import DataConverter
 
 from durable_adk.activities.commit import staleness
-from durable_adk.activities.commit.staleness import FARTHEST, StalenessCheck
+from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.errors import PayloadLostError, SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
@@ -18,13 +27,17 @@ MINE, YOURS = SessionKey("app", "alice", "s"), SessionKey("app", "bob", "s")
 
 
 @dataclass
-class Completed:
-    """A completed workflow, as Temporal lists it."""
+class Execution:
+    """A workflow, as Temporal lists it."""
 
     key: SessionKey
     id: str
     start_time: datetime
+    close_time: datetime | None
+    status: WorkflowExecutionStatus = WorkflowExecutionStatus.COMPLETED
     unreadable: bool = False
+    stored: int = 1
+    """How many events it has committed; 0: it was refused."""
     read: int = 0
 
     @property
@@ -43,23 +56,62 @@ class Completed:
         counts = {"events": 1, "modelCalls": 0, "toolCalls": 0, "revision": 1}
         return {**fields, **counts, "status": "completed", "text": "", "addedLater": 1}
 
+    async def fetch_history(self) -> WorkflowHistory:
+        """Its argument, its opening, and its commits."""
+        self.read += 1
+        app, user, session = self.key
+        request = {"app": app, "user": user, "session": session, "message": "hi"}
+        record = {
+            "invocationId": self.id,
+            "status": "running",
+            "epoch": 1,
+            "leaseOwner": "",
+            "startSeq": 1,
+        }
+        results = [("open_invocation", {"record": record})] if self.stored else []
+        results += [("commit_event", seq) for seq in range(2, self.stored + 1)]
+        start = WorkflowExecutionStartedEventAttributes(
+            first_execution_run_id=self.run_id, input=Payloads(payloads=[encoded(request)])
+        )
+        markers = [
+            MarkerRecordedEventAttributes(
+                details={
+                    "data": Payloads(payloads=[encoded({"activity_type": name})]),
+                    "result": Payloads(payloads=[encoded(value)]),
+                }
+            )
+            for name, value in results
+        ]
+        events = [HistoryEvent(workflow_execution_started_event_attributes=start)]
+        events += [HistoryEvent(marker_recorded_event_attributes=one) for one in markers]
+        return WorkflowHistory(self.id, events)
+
+
+def encoded(value: Any) -> Payload:
+    """A value as it is in a history."""
+    return DataConverter.default.payload_converter.to_payload(value)
+
 
 @dataclass
 class Temporal:
     """A client that lists workflows, the newest first."""
 
-    completed: list[Completed] = field(default_factory=list)
+    listed: list[Execution] = field(default_factory=list)
     listings: int = 0
+    namespace: str = "default"
+    data_converter: DataConverter = DataConverter.default
 
-    async def list_workflows(self, *_: Any, limit: int, **__: Any) -> Any:
-        """The newest ones."""
+    async def list_workflows(self, query: str) -> Any:
+        """Those that are open, or have closed since the time in the query."""
         self.listings += 1
-        for one in self.completed[:limit]:
-            yield one
+        (since,) = re.findall("CloseTime >= '(.+?)'", query)
+        for one in self.listed:
+            if one.close_time is None or one.close_time >= datetime.fromisoformat(since):
+                yield one
 
-    def get_workflow_handle(self, workflow_id: str, **_: Any) -> Completed:
+    def get_workflow_handle(self, workflow_id: str, **_: Any) -> Execution:
         """One of them."""
-        return next(one for one in self.completed if one.id == workflow_id)
+        return next(one for one in self.listed if one.id == workflow_id)
 
 
 class Clinic:
@@ -68,9 +120,15 @@ class Clinic:
     def __init__(self) -> None:
         self.sessions = InMemorySessionService()
         self.temporal = Temporal()
+        self.restart()
+
+    def restart(self) -> None:
+        """Have another worker check, which remembers nothing."""
         self.check = StalenessCheck(self.temporal, self.sessions, "q").check  # type: ignore[arg-type]
 
-    async def run(self, key: SessionKey, name: str, *, lost: bool = False, **options: Any) -> None:
+    async def run(
+        self, key: SessionKey, name: str, *, lost: bool = False, ago: float = 0.0, **options: Any
+    ) -> None:
         """Run an invocation; if it is lost, the store forgets it."""
         if not lost:
             user = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=1.0)
@@ -80,8 +138,9 @@ class Clinic:
             await self.sessions.close_invocation(
                 key, invocation_id=name, epoch=record.epoch, status=Status.COMPLETED
             )
-        done = Completed(key, name, datetime.now(UTC), **options)
-        self.temporal.completed.insert(0, done)
+        now = datetime.now(UTC)
+        done = Execution(key, name, now, now - timedelta(seconds=ago), **options)
+        self.temporal.listed.insert(0, done)
 
     async def delete(self, key: SessionKey) -> None:
         """Delete a session."""
@@ -102,7 +161,7 @@ class Clinic:
 def clinic(monkeypatch: pytest.MonkeyPatch) -> Clinic:
     """An empty one, that asks Temporal each time."""
     monkeypatch.setattr(staleness, "MAX_AGE", -1.0)
-    monkeypatch.setattr(staleness, "REFUSAL_AGE", -1.0)
+    monkeypatch.setattr(staleness, "RETRY_AGE", -1.0)
     return Clinic()
 
 
@@ -150,13 +209,64 @@ async def test_sessions_of_several_users_that_lack_something_stop_everybody(
         await clinic.check(SessionKey("app", "carol", "s"))
 
 
-async def test_a_store_that_knows_none_of_the_newest_stops_everybody(clinic: Clinic) -> None:
-    """I21: how much it lacks cannot be told."""
-    await clinic.run(MINE, "one")
-    for number in range(FARTHEST):
-        await clinic.run(MINE, f"lost-{number}", lost=True)
-    with pytest.raises(SessionRegressedError):
+@pytest.mark.parametrize("worker", ["the same", "a new one"])
+async def test_what_is_lacking_is_not_forgotten_for_what_completes(
+    worker: str, clinic: Clinic
+) -> None:
+    """I21: another session's invocations, on the older store, say nothing of this one's."""
+    await clinic.run(MINE, "one", ago=100.0)
+    await clinic.check(MINE)
+    await clinic.run(MINE, "two", lost=True, ago=60.0)
+    for number in range(3):
+        with pytest.raises(SessionRegressedError):
+            await clinic.check(MINE)
         await clinic.check(YOURS)
+        await clinic.run(YOURS, f"yours-{number}")
+        if worker == "a new one":
+            clinic.restart()
+    await clinic.delete(MINE)
+    await clinic.check(MINE)
+
+
+ENDS = [one for one in WorkflowExecutionStatus if one is not WorkflowExecutionStatus.COMPLETED]
+
+
+@pytest.mark.parametrize("status", ENDS)
+async def test_each_kind_of_invocation_testifies(
+    status: WorkflowExecutionStatus, clinic: Clinic
+) -> None:
+    """I21: whatever became of it, unless it has stored nothing."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "refused", lost=True, status=status, stored=0)
+    await clinic.check(MINE)
+    await clinic.run(MINE, "two", lost=True, status=status)
+    with pytest.raises(SessionRegressedError, match="'two'"):
+        await clinic.check(MINE)
+
+
+@pytest.mark.parametrize("status", ENDS)
+async def test_a_record_without_its_events_is_older(
+    status: WorkflowExecutionStatus, clinic: Clinic
+) -> None:
+    """I21: the invocation had begun at the time of the backup."""
+    await clinic.run(MINE, "one", status=status, stored=1)
+    await clinic.check(MINE)
+    await clinic.run(YOURS, "two", status=status, stored=3)
+    with pytest.raises(SessionRegressedError, match="'two'"):
+        await clinic.check(YOURS)
+
+
+async def test_what_was_compared_is_read_no_more(clinic: Clinic) -> None:
+    """I24: another worker begins at the store's horizon, which an older store does not raise."""
+    await clinic.run(MINE, "one", ago=100.0)
+    await clinic.run(MINE, "two")
+    await clinic.check(MINE)
+    clinic.restart()
+    await clinic.check(MINE)
+    assert [one.read for one in clinic.temporal.listed] == [2, 1]
+    await clinic.sessions.raise_horizon("other", seen=0.0, to=5.0)
+    await clinic.sessions.raise_horizon("other", seen=6.0, to=7.0)
+    assert await clinic.sessions.read_horizon("other") == 5.0
 
 
 async def test_a_result_that_cannot_be_read_says_nothing(clinic: Clinic) -> None:
@@ -192,7 +302,7 @@ async def test_a_session_that_was_put_back_goes_on(
     monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
     with pytest.raises(SessionRegressedError):
         await clinic.check(MINE)
-    clinic.temporal.completed.pop(0)
+    clinic.temporal.listed.pop(0)
     await clinic.run(MINE, "two")
     await clinic.check(MINE)
 
@@ -226,16 +336,16 @@ async def test_messages_that_wait_for_the_repair_ask_together(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I24: however many there are, Temporal is asked at intervals, and once for each result."""
+    await clinic.run(MINE, "first")
     monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
-    monkeypatch.setattr(staleness, "REFUSAL_AGE", 60.0)
     await restored(clinic)
     users = [SessionKey("app", f"user-{number}", "s") for number in range(20)]
     for _ in range(3):
         outcomes = await asyncio.gather(*map(clinic.check, users), return_exceptions=True)
         assert {type(one) for one in outcomes} == {SessionRegressedError}
     assert clinic.temporal.listings == 1
-    monkeypatch.setattr(staleness, "REFUSAL_AGE", -1.0)
+    monkeypatch.setattr(staleness, "MAX_AGE", -1.0)
     with pytest.raises(SessionRegressedError):
         await clinic.check(MINE)
     assert clinic.temporal.listings == 2
-    assert [one.read for one in clinic.temporal.completed] == [1, 1, 1, 0]
+    assert {one.read for one in clinic.temporal.listed} == {1}
