@@ -155,8 +155,8 @@ def _told(rows: Rows) -> Iterable[tuple[Place, Line]]:
     """Return each row by its key, without the fields that no history has."""
     for table in rows.keys() - KEPT_BESIDE:
         for row in rows[table]:
-            if table == "state" and row["key"] in SHARED:
-                continue
+            if table == "state" and (row["key"] in SHARED or not row["app_name"]):
+                continue  # what is of no app is how far the store was compared with Temporal
             if table == "sessions" and not row["revision"]:
                 continue  # nothing has happened in it, so it is in no history
             own = {"events": "seq", "invocations": "invocation_id", "state": "key"}.get(table)

@@ -5,31 +5,42 @@ first, on an in-memory store that starts as a copy of the real one. The differen
 what the real store lacks: no history has users' answers and closing events, but the activities
 derive them from what the histories have. Each operation must end as its history says. If one does
 not, the histories are incomplete, and the session is left alone.
+
+If something else was appended since, the copy has only what was there before. What the session
+lacks is then put behind what was appended, as if its invocations had been paused meanwhile.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.checkpoint import save_checkpoint, save_journal
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import pause_invocation, take_answer
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.errors import DurableAdkError, EventConflictError
+from durable_adk.errors import (
+    DurableAdkError,
+    EventConflictError,
+    InvocationTerminatedError,
+    as_detail,
+)
 from durable_adk.events.event import Event
 from durable_adk.ops.doctor.operation_log import Operation, OperationLog
 from durable_adk.ops.doctor.sources import session_records
 from durable_adk.ops.doctor.started_tool_calls import started_note
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
-from durable_adk.sessions.log.rebuild import Rebuilt
+from durable_adk.sessions.log.rebuild import Rebuilt, RebuiltNote
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.wire.checkpoint import CHECKPOINT, JOURNAL, SaveCheckpointStep, SaveJournalStep
 from durable_adk.wire.steps import (
     AnswerStep,
     AnswerTaken,
@@ -60,6 +71,35 @@ class RebuildResult:
     rebuilt: Rebuilt | None
     """None if the histories are incomplete."""
     failure: str = ""
+    forked: bool = False
+    """Whether it follows something that was appended in its place."""
+
+
+@dataclass(frozen=True)
+class _Fork:
+    """Where a session and its histories part."""
+
+    common: int
+    """Number of events that both have."""
+    revision: int
+    """Number of events that the session has."""
+    common_epoch: int
+    """Last epoch of the invocations that both have."""
+    epoch: int
+    """Last epoch of the session's invocations."""
+
+    def moved(self, seq: int) -> int:
+        """Return the new number of a lost event."""
+        return seq if seq <= self.common else seq - self.common + self.revision
+
+    def record(self, record: InvocationRecord) -> InvocationRecord:
+        """Return the record of an invocation whose lost events are moved."""
+        changed: dict[str, int] = {"start_seq": self.moved(record.start_seq)}
+        if record.end_seq is not None:
+            changed["end_seq"] = self.moved(record.end_seq)
+        if record.epoch > self.common_epoch:
+            changed["epoch"] = record.epoch - self.common_epoch + self.epoch
+        return record.model_copy(update=changed)
 
 
 def position_of(operation: Operation) -> LogPosition | None:
@@ -88,7 +128,7 @@ def position_of(operation: Operation) -> LogPosition | None:
 def is_stored(
     operation: Operation,
     position: LogPosition,
-    event_ids: Sequence[str],
+    event_ids: Collection[str],
     record: InvocationRecord | None,
 ) -> bool:
     """Whether a store has the effect of an operation.
@@ -96,12 +136,11 @@ def is_stored(
     Args:
         operation: An operation with a position.
         position: Its position.
-        event_ids: The ids of the session's stored events, in order.
+        event_ids: The ids of the session's stored events.
         record: The stored record of the operation's invocation.
     """
     if 0 < position.seq < inf:
-        at = int(position.seq) - 1
-        return at < len(event_ids) and event_ids[at] == event_id(operation)
+        return event_id(operation) in event_ids
     if record is None or record.epoch < position.epoch:
         return False
     match operation.step:
@@ -130,8 +169,9 @@ class SessionRebuild:
 
     store: SessionLog
     scratch: InMemorySessionService = field(default_factory=InMemorySessionService)
-    _stored_ids: dict[SessionKey, list[str]] = field(default_factory=dict[SessionKey, list[str]])
-    """The ids of the events that the real store has."""
+    _stored_ids: dict[SessionKey, set[str]] = field(default_factory=dict[SessionKey, set[str]])
+    """The ids of the events that the real store has, up to a fork."""
+    _forks: dict[SessionKey, _Fork] = field(default_factory=dict[SessionKey, _Fork])
     _times: dict[tuple[SessionKey, str], float] = field(
         default_factory=dict[tuple[SessionKey, str], float]
     )
@@ -153,8 +193,8 @@ class SessionRebuild:
         Args:
             logs: By session, of all workflows whose invocations have not ended in the store.
         """
-        for key in logs:
-            await self._load(key)
+        for key, several in logs.items():
+            await self._load(key, several)
         ordered = _in_order(logs)
         self._last_epochs.update(
             {(key, one.step.invocation_id): position.epoch for key, position, one in ordered}
@@ -171,12 +211,23 @@ class SessionRebuild:
                 self._failures[key] = error.message
         return {key: await self._result(key, several) for key, several in logs.items()}
 
-    async def _load(self, key: SessionKey) -> None:
-        """Copy a session of the real store."""
+    async def _load(self, key: SessionKey, logs: Iterable[OperationLog]) -> None:
+        """Copy a session of the real store, up to a fork."""
         session = await self.store.get_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
         )
-        self._stored_ids[key] = [event.id for event in session.events] if session else []
+        events = await self.store.read_events(key)
+        records = await session_records(self.store, key)
+        common = _common(logs, {item.event.id for item in events})
+        if common < len(events):
+            if await self.store.active_invocation(key) is not None:
+                self._failures[key] = "an invocation is active in it; look again when it has ended"
+            epoch = max((record.epoch for record in records), default=0)
+            records = [record for record in records if record.start_seq <= common]
+            common_epoch = max((record.epoch for record in records), default=0)
+            self._forks[key] = _Fork(common, len(events), common_epoch, epoch)
+            events = events[:common]
+        self._stored_ids[key] = {item.event.id for item in events}
         await self._delete_earlier(key)
         if session is None:
             return
@@ -184,12 +235,7 @@ class SessionRebuild:
         await self.scratch.create_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, state=initial
         )
-        loaded = Rebuilt(
-            key=key,
-            after=0,
-            events=await self.store.read_events(key),
-            records=await session_records(self.store, key),
-        )
+        loaded = Rebuilt(key=key, after=0, events=events, records=records)
         await self.scratch.rebuild([loaded])
 
     async def _delete_earlier(self, key: SessionKey) -> None:
@@ -299,25 +345,92 @@ class SessionRebuild:
             self._times[key, operation.step.invocation_id] = at
 
     async def _result(self, key: SessionKey, logs: Iterable[OperationLog]) -> RebuildResult:
+        fork = self._forks.get(key)
+        if fork is not None and key not in self._failures:
+            await self._abandon_active(key)
         if key in self._failures:
             return RebuildResult(None, self._failures[key])
         after = len(self._stored_ids[key])
+        events = await self.scratch.read_events(key, after=after)
         records: list[InvocationRecord] = []
         for record in await session_records(self.scratch, key):
             at = self._times.get((key, record.invocation_id))
             if at is not None:
                 records.append(record.model_copy(update={"update_time": at}))
+        if fork is not None:
+            after = fork.revision
+            events = [item.model_copy(update={"seq": fork.moved(item.seq)}) for item in events]
+            records = [fork.record(record) for record in records]
         started = [step for log in logs for step in log.started_calls]
+        notes = [note for step in started if (note := started_note(step))]
+        for log in logs:
+            notes += await self._continuations(key, log) if log.is_open else []
         return RebuildResult(
             Rebuilt(
                 key=key,
                 after=after,
-                events=await self.scratch.read_events(key, after=after),
+                events=events,
                 records=records,
-                notes=[note for step in started if (note := started_note(step))],
+                notes=notes,
                 create_time=self._create_times.get(key, 0.0),
-            )
+            ),
+            forked=fork is not None,
         )
+
+    async def _continuations(self, key: SessionKey, log: OperationLog) -> list[RebuiltNote]:
+        """Return the checkpoints and journals from which a workflow continues as new."""
+        deps = Dependencies(registry=AppRegistry([]), sessions=self.scratch)
+        names = set[str]()
+        for one in log.operations:
+            match one.step:
+                case SaveCheckpointStep() as step if one.done:
+                    # The digest that was recorded: another release may write another one.
+                    await save_checkpoint(deps, step.model_copy(update={"digest": one.result}))
+                    names.add(step.invocation_id)
+                case SaveJournalStep() as step if one.done:
+                    await save_journal(deps, step)
+                    names.add(step.invocation_id)
+                case _:
+                    pass
+        return [
+            RebuiltNote(name, kind, note.name, note.body)
+            for name in names
+            for kind in (CHECKPOINT, JOURNAL)
+            for note in await self.scratch.read_notes(key, invocation_id=name, kind=kind)
+        ]
+
+    async def _abandon_active(self, key: SessionKey) -> None:
+        """End the invocation that would have the lease: others have had it since."""
+        active = await self.scratch.active_invocation(key)
+        if active is None:
+            return
+        name = active.invocation_id
+        error = InvocationTerminatedError(
+            f"Invocation {name!r} was lost with its session store, which was written to before it "
+            "was put back."
+        )
+        step = CloseStep(
+            key=key,
+            invocation_id=name,
+            epoch=active.epoch,
+            status=Status.ABANDONED,
+            author=self._roots.get(key.app_name, key.app_name),
+            timestamp=time.time(),
+            error=as_detail(error),
+        )
+        deps = Dependencies(registry=AppRegistry([]), sessions=self.scratch)
+        self._times[key, name] = (await close_invocation(deps, step)).record.update_time
+
+
+def _common(logs: Iterable[OperationLog], stored: Collection[str]) -> int:
+    """Return how many events a session has before something else than its lost events."""
+    places = [
+        position.seq
+        for log in logs
+        for one in log.operations
+        if (position := position_of(one)) and 0 < position.seq < inf and event_id(one) not in stored
+    ]
+    return min(len(stored), int(min(places)) - 1) if places else len(stored)
 
 
 def _in_order(

@@ -66,7 +66,7 @@ async def compare(
         if not events:
             if own:
                 compared.missing[key] = own
-        elif await _lacks_operations(sources, key, [event.id for event in events], own):
+        elif await _lacks_operations(sources, key, {event.id for event in events}, own):
             compared.regressed[key] = own
     return compared
 
@@ -109,7 +109,7 @@ def _looks_older(record: InvocationRecord, creation: Creation, known: Collection
 
 
 async def _lacks_operations(
-    sources: Sources, key: SessionKey, event_ids: Sequence[str], logs: Sequence[OperationLog]
+    sources: Sources, key: SessionKey, event_ids: Collection[str], logs: Sequence[OperationLog]
 ) -> bool:
     if any(log.last_recorded > len(event_ids) for log in logs):
         return True
@@ -176,6 +176,7 @@ def _regression(
         key,
         f"{what}: {_summary(rebuilt)}",
         fix=f"put back {_summary(rebuilt)}"
+        + (", behind what was appended in their place" if result.forked else "")
         + ("; the state it was created with is not in the histories" if is_missing else ""),
         remedy=joint.put_back,
     )

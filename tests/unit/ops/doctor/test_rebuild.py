@@ -19,11 +19,14 @@ from durable_adk.ops.doctor.rebuild import LogPosition, SessionRebuild, is_store
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.settings import Limits
 from durable_adk.wire.checkpoint import (
+    CHECKPOINT,
     Cursor,
     JournalPage,
     LoadedCheckpoint,
     ReadCheckpointStep,
     ReadJournalStep,
+    SaveCheckpointStep,
+    packed,
 )
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.messages import InvocationAnswer, ToolRun
@@ -107,6 +110,11 @@ def closes(name: str, epoch: int, end: int, status: Status = Status.COMPLETED) -
     return operation("close_invocation", step, Ending(record=ended))
 
 
+def pauses(name: str, epoch: int) -> Operation:
+    step = PauseStep(key=KEY, invocation_id=name, epoch=epoch, lease_owner=name)
+    return operation("pause_invocation", step)
+
+
 def log(*operations: Operation) -> OperationLog:
     return OperationLog(
         workflow_id="w", first_run_id="r", is_open=False, operations=list(operations)
@@ -135,6 +143,45 @@ async def test_any_order_of_histories_gives_the_same_session() -> None:
         assert [item.seq for item in found[0]] == [1, 2, 3, 4, 5, 6]
         assert expected in (None, found)
         expected = found
+
+
+@pytest.mark.parametrize("end", ["closed", "paused", "running"])
+async def test_what_was_lost_follows_what_was_appended_in_its_place(end: str) -> None:
+    """I21: both ways that a session went are kept; who was running has lost the lease."""
+    before = log(opens("a", 1, 1), commits("a", 1, 2), closes("a", 1, 2))
+    last = {"closed": [closes("b", 2, 4)], "paused": [pauses("b", 2)], "running": []}[end]
+    lost = log(opens("b", 2, 3), commits("b", 2, 4), *last)
+    _, store = await redone(before)
+    _, whole = await redone(before, lost)
+    forked = log(opens("x", 2, 3), closes("x", 2, 3))
+    await redone(before, forked, store=store)
+    found, _ = await redone(before, lost, store=store)
+    assert found.forked
+    ids = [item.event.id for item in await store.read_events(KEY)]
+    (lost_ids, end_ids) = (["b.0", "b.4"], ["b.end"] if end == "running" else [])
+    assert ids == ["a.0", "a.2", "x.0", *lost_ids, *end_ids]
+    one, other = [await each.get_invocation(KEY, "b") for each in (store, whole)]
+    assert one is not None
+    assert other is not None
+    assert (one.start_seq, one.epoch) == (4, 3)
+    assert one.status == (Status.ABANDONED if end == "running" else other.status)
+    assert one.end_seq == {"closed": 5, "paused": None, "running": 6}[end]
+    assert await store.active_invocation(KEY) is None
+    again = await SessionRebuild(store).run({KEY: [before, lost]})
+    assert again[KEY].rebuilt is not None
+    assert again[KEY].rebuilt.events == []
+
+
+async def test_what_a_workflow_continues_with_is_put_back() -> None:
+    """I21: the next run of an open workflow reads it, and nobody writes it again."""
+    saved = SaveCheckpointStep(
+        key=KEY, invocation_id="a", number=1, digest="d", checkpoint=packed('{"n": 1}')
+    )
+    one = log(opens("a", 1, 1), operation("save_checkpoint", saved, "recorded"))
+    one.is_open = True
+    _, store = await redone(one)
+    (note,) = await store.read_notes(KEY, invocation_id="a", kind=CHECKPOINT)
+    assert (note.name, note.body) == ("000000001.recorded", '{"n": 1}')
 
 
 async def test_what_is_stored_already_is_not_done_again() -> None:
