@@ -9,19 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.genai import types
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 
+from durable_adk.activities.commit import staleness
 from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.client import create_schedule
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.doctor.sources import Missing
-from durable_adk.tools import FunctionTool
+from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey
+from durable_adk.tools import AgentTool, FunctionTool
+from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.clinic import Clinic
 from tests.support.dumps import Dump, copy, restore
@@ -389,25 +395,164 @@ async def _any(found: Awaitable[list[Any]]) -> bool:
     return bool(await found)
 
 
-async def test_a_fork_is_shown_and_not_mended(clinic: Clinic) -> None:
-    """I21: when somebody has written to the older store, both ways it went are left as they are."""
-    backup = clinic.folder / "backup.db"
+@pytest.mark.parametrize(("app", "after"), [("charge", "Charged."), ("approval", "Charged.")])
+async def test_what_a_fork_lacks_is_put_behind_it(app: str, after: str, clinic: Clinic) -> None:
+    """I21: when somebody has written to the older store, both ways that it went are kept.
+
+    What waited for an answer can still be answered.
+    """
+    backup, key = clinic.folder / "backup.db", clinic.key(app)
+    names = {"app_name": key.app_name, "user_id": key.user_id, "session_id": key.session_id}
+    session = await clinic.store.create_session(**names)
+    copy(clinic.file, backup)
     async with clinic.working():
+        await clinic.run(app, "lost")
+    lost = [item.event for item in await clinic.store.read_events(key)]
+    restore(clinic.file, backup)
+    fork = Event(id="fork", invocation_id="x", author="user")
+    await clinic.store.append_event(session, fork)
+    (finding,) = await clinic.findings()
+    assert (finding.kind, "behind" in (finding.fix or "")) == (Kind.REGRESSED, True)
+    async with clinic.working():
+        with pytest.raises(SessionRegressedError):
+            await asyncio.wait_for(clinic.run(app, "next"), PATIENCE)
+        await clinic.mend()
+        assert [item.event.id for item in await clinic.store.read_events(key)][1:] == [
+            event.id for event in lost
+        ]
+        await asyncio.wait_for(clinic.run(app, "next"), PATIENCE)
+        if app == "approval":
+            assert await approve(clinic, key, "lost") == after
+    assert await clinic.findings() == []
+
+
+async def approve(clinic: Clinic, key: SessionKey, invocation_id: str) -> str | None:
+    """Approve what an invocation asked; its last text."""
+    who = {"user_id": key.user_id, "session_id": key.session_id}
+    app = clinic.apps[key.app_name]
+    async with Runner(
+        app=app, session_service=clinic.store, client=clinic.client, task_queue=clinic.user
+    ) as runner:
+        (asked,) = [
+            one for one in await runner.pending(**who) if one.invocation_id == invocation_id
+        ]
+        response = types.FunctionResponse(
+            id=asked.call_id, name=asked.name, response={"confirmed": True}
+        )
+        message = types.Content(role="user", parts=[types.Part(function_response=response)])
+        return [event.text async for event in runner.run_async(**who, new_message=message)][-1]
+
+
+async def fire(clinic: Clinic, session: str) -> None:
+    """Have a schedule fire, and wait for the end of its invocation."""
+    request = InvocationRequest(app="charge", user=clinic.user, session=session, message="go")
+    schedule = await create_schedule(
+        clinic.client, f"{clinic.user}-{session}", request, cron="0 0 1 1 *", task_queue=clinic.user
+    )
+    await schedule.trigger()
+    key = clinic.key("charge", session)
+
+    async def ended() -> bool:
+        log = await clinic.store.read_events(key)
+        return bool(log) and gist(log[-1].event) == "cashier text Charged."
+
+    await until(ended)
+    await schedule.delete()
+
+
+async def test_a_session_is_closed_whatever_else_completes(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I21: a message, an answer, a run in flight and a schedule in sessions that lack nothing."""
+    monkeypatch.setattr(staleness, "MAX_AGE", 0.0)
+    monkeypatch.setattr(staleness, "RETRY_AGE", 0.0)
+    clinic.apps["doors"] = two_doors(clinic)
+    backup, key = clinic.folder / "backup.db", clinic.key("charge")
+    async with clinic.working():
+        await clinic.run("approval", "asks")
         await clinic.run("charge", "first")
+        await clinic.run("doors", "before")
+        walk = asyncio.create_task(clinic.run("doors", "walk"))
+        await until(lambda: clinic.traces.runs("first"))
         copy(clinic.file, backup)
         await clinic.run("charge", "lost")
+        await until(lambda: _completed(clinic, 3))
+        restore(clinic.file, backup)
+        older = await clinic.store.read_events(key)
+
+        async def is_closed() -> None:
+            with pytest.raises(SessionRegressedError, match="'lost'"):
+                await asyncio.wait_for(clinic.run("charge", "next"), PATIENCE)
+            assert await clinic.store.read_events(key) == older
+
+        await is_closed()
+        await clinic.run("charge", "message", "other")
+        await is_closed()
+        assert await approve(clinic, clinic.key("approval"), "asks") == "Charged."
+        await is_closed()
+        for door in ("first", "second"):
+            (clinic.folder / door).touch()
+        assert (await walk)[-1].text == "Through."
+        await is_closed()
+        await fire(clinic, "fired")
+    async with clinic.working():
+        await is_closed()
+        await clinic.mend()
+        await asyncio.wait_for(clinic.run("charge", "next"), PATIENCE)
+    owners = [item.event.invocation_id for item in await clinic.store.read_events(key)]
+    assert owners == [one for one in ("first", "lost", "next") for _ in "1234"]
+
+
+async def test_every_kind_of_invocation_is_noticed_and_put_back(clinic: Clinic) -> None:
+    """I21: whatever became of it since the backup."""
+
+    async def fail() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    inner = LlmAgent(name="inner", model=ScriptedModel(replies=["Inner."]))
+    replies = [call("inner", request="go"), "Told."]
+    agents = {
+        "failed": LlmAgent(name="a", model=ScriptedModel(replies=[call("fail")]), tools=[fail]),
+        "child": LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=[AgentTool(inner)]),
+    }
+    clinic.apps |= {name: App(name=name, root_agent=agent) for name, agent in agents.items()}
+    backup = clinic.folder / "backup.db"
+    waiting = dict.fromkeys(("paused", "cancelled", "terminated"), "approval")
+    kinds = {**waiting, "failed": "failed", "child": "child", "scheduled": "charge"}
+    for name, app in kinds.items():
+        await clinic.store.create_session(app_name=app, user_id=clinic.user, session_id=name)
+    copy(clinic.file, backup)
+    async with clinic.working():
+        for name, app in kinds.items():
+            if name != "scheduled":
+                with suppress(ValueError):  # the tool's
+                    await clinic.run(app, name, name)
+        await fire(clinic, "scheduled")
+        await clinic.workflow("approval", "cancelled", "cancelled").cancel()
+        with suppress(WorkflowFailureError):
+            await clinic.workflow("approval", "cancelled", "cancelled").result()
+        await clinic.workflow("approval", "terminated", "terminated").terminate()
+    whole, by = clinic.dump(), time.time()
     restore(clinic.file, backup)
-    key = clinic.key("charge")
-    session = await clinic.store.get_session(
-        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
-    )
-    assert session is not None
-    await clinic.store.append_event(session, Event(id="fork", invocation_id="x", author="user"))
-    (finding,) = await clinic.findings()
-    assert (finding.kind, finding.fix) == (Kind.REGRESSED, None)
-    before = clinic.dump()
-    await clinic.mend()
-    assert clinic.dump() == before
+    older = clinic.dump()
+    async with clinic.working():
+        for name, app in kinds.items():
+            with pytest.raises(SessionRegressedError, match="Invocation '"):  # its own, by name
+                await asyncio.wait_for(clinic.run(app, f"next-{name}", name), PATIENCE)
+        assert clinic.dump() == older
+        await _cancel_waiting(clinic, kinds)
+        await clinic.mend(missing=Missing.LOST)
+        assert_same(clinic.dump(), whole, by=by)
+
+
+async def _cancel_waiting(clinic: Clinic, kinds: dict[str, str]) -> None:
+    """Take the messages back that wait for the repair."""
+    for name, app in kinds.items():
+        handle = clinic.workflow(app, f"next-{name}", name)
+        await handle.cancel()
+        with suppress(WorkflowFailureError):
+            await asyncio.wait_for(handle.result(), PATIENCE)
 
 
 async def test_the_end_of_what_was_paused_is_put_back_where_it_was(clinic: Clinic) -> None:

@@ -133,7 +133,7 @@ def _facts(activity: str, value: Any) -> Iterator[InvocationRecord | int]:
     match activity, value:
         case "commit_event", int() | float():
             yield int(value)
-        case "open_invocation" | "close_invocation", {"record": dict(record)}:
+        case "open_invocation" | "close_invocation", {"record": record} if record:
             read = InvocationRecord.read(record)
             if read.epoch != UNKNOWN_EPOCH:
                 yield read
