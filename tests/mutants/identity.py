@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from durable_adk.activities.commit import session_cache, staleness
+from durable_adk.activities.commit import session_cache, staleness, witnesses
 from durable_adk.activities.invocation import open as opening
 from durable_adk.activities.tool import tool_call
 from durable_adk.client import invocation_client
@@ -16,11 +16,14 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.tools import function_tool
 from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.workflows import invocation as workflows
-from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
-
-
-async def _lacks(_self: Any, _one: Any) -> bool:
-    return True
+from tests.mutants.mutant import (
+    does_nothing,
+    ignored,
+    mutant,
+    replaces,
+    rewrites,
+    rewritten,
+)
 
 
 def _strict(cls: Any, text: str | bytes) -> Any:
@@ -51,17 +54,31 @@ IDENTITY = [
     mutant(
         "what one session lacks stops everybody",
         "one session stops itself",
-        replaces(staleness._Look, "is_general", property(lambda self: bool(self.stale))),
+        rewrites(staleness.StalenessCheck, "check", ("len(users) > 1", "users")),
     ),
     mutant(
         "a session that was made anew counts as an older one",
         "session made anew stops nobody",
-        replaces(staleness.StalenessCheck, "_lacks", _lacks),
+        replaces(staleness, "_predates", lambda _creation, _one: True),
     ),
     mutant(
         "a result that cannot be read stops everybody",
         "unreadable says nothing",
-        rewrites(staleness.StalenessCheck, "_read", ("except Exception", "except RPCError")),
+        replaces(
+            staleness,
+            "read_witness",
+            rewritten(witnesses.read_witness, ("except Exception", "except LookupError")),
+        ),
+    ),
+    mutant(
+        "what completes on an older store ends what is known of it",
+        "older store stays older",
+        rewrites(staleness.StalenessCheck, "_look", ("if self._lacking:", "if False:")),
+    ),
+    mutant(
+        "only completed invocations say that a store is older",
+        "each invocation testifies",
+        replaces(witnesses, "_of_history", does_nothing),
     ),
     # ----- runs
     mutant(

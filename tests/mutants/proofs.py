@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowExecutionStatus
 
 from durable_adk import worker as worker_module
 from durable_adk.activities.commit import staleness
@@ -51,6 +52,7 @@ class Given:
     def clinic(self) -> test_staleness.Clinic:
         """A store, and what Temporal knows of it."""
         self.monkeypatch.setattr(staleness, "MAX_AGE", -1.0)
+        self.monkeypatch.setattr(staleness, "RETRY_AGE", -1.0)
         return test_staleness.Clinic()
 
     async def waiting(self) -> test_pause.Waiting:
@@ -174,6 +176,14 @@ PROOFS: dict[str, Check] = {
     ),
     "unreadable says nothing": proven(
         test_staleness.test_a_result_that_cannot_be_read_says_nothing
+    ),
+    "older store stays older": proven(
+        test_staleness.test_what_is_lacking_is_not_forgotten_for_what_completes,
+        worker="a new one",
+    ),
+    "each invocation testifies": proven(
+        test_staleness.test_each_kind_of_invocation_testifies,
+        status=WorkflowExecutionStatus.RUNNING,
     ),
     # ----- which run it is
     "lease owners by their runs": proven(

@@ -109,29 +109,35 @@ class StalenessCheck:
 
     async def _renew(self) -> None:
         """Compare the store with Temporal if it may have been replaced since it was compared."""
+        called = time.monotonic()
         async with self._turn:
+            if self._tried >= called:
+                return  # that query serves this call too, whether or not it succeeded
             now = time.monotonic()
             stored = await self.sessions.read_horizon(self._name)
             went_back = self._horizon is None or stored < self._horizon
             whole = went_back or now - self._read > GAP
-            if (whole or now - self._looked > MAX_AGE) and now - self._tried > RETRY_AGE:
-                self._tried = now
+            left = self._tried + RETRY_AGE - now
+            if whole or (left <= 0 and now - self._looked > MAX_AGE):
+                await asyncio.sleep(max(0.0, left))
+                self._tried = now = time.monotonic()
                 try:
-                    await self._look(stored, whole=whole)
+                    self._horizon = await self._look(stored, whole=whole)
                 except RPCError as error:
                     logger.debug("staleness.not_compared", error_type=type(error).__name__)
                     return
-                self._looked = now
-            elif whole:
-                return
-            self._horizon, self._read = stored, now
+                self._looked = self._read = now
+            else:
+                self._horizon, self._read = stored, now
 
     @property
     def _name(self) -> str:
         return canonical([self.client.namespace, self.task_queue])
 
-    async def _look(self, horizon: float, *, whole: bool) -> None:
+    async def _look(self, horizon: float, *, whole: bool) -> float:
         """Compare the store with the workflows that have closed since its horizon, or are open.
+
+        Returns its new horizon.
 
         Args:
             horizon: The store's.
@@ -157,11 +163,12 @@ class StalenessCheck:
         if whole:
             self._unread = unread
         await self._compare(await self._witnesses(unknown))
-        if not self._lacking:
-            self._missing.clear()
-            times = [one.close_time.timestamp() for one in listed if one.close_time]
-            newest = max(times, default=0.0)
-            await self.sessions.raise_horizon(self._name, seen=horizon, to=newest)
+        if self._lacking:
+            return horizon
+        self._missing.clear()
+        newest = max((one.close_time.timestamp() for one in listed if one.close_time), default=0.0)
+        await self.sessions.raise_horizon(self._name, seen=horizon, to=newest)
+        return max(horizon, newest)
 
     async def _records(
         self, count: int, *, whole: bool
