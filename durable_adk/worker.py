@@ -27,6 +27,7 @@ from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.calling import keep_running
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, WorkerStuckError
@@ -274,6 +275,7 @@ class WorkerApps:
         task_queue = self._deps.registry_name
         serve(task_queue, self._deps.registry)
         report_working(task_queue)
+        keep_running(asyncio.get_running_loop(), whoever=False)
         self._user_loop.start()
         async with self._unless_stuck() as whole:
             leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))

@@ -34,6 +34,7 @@ from durable_adk.errors import (
     text_of,
     wrapped,
 )
+from durable_adk.log import get_logger
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import Step
 
@@ -65,6 +66,8 @@ _NOT_HERE = (AgentNotFoundError, UnknownAppError)
 _OTHER_WORKER = (*_NOT_HERE, WorkerStuckError)
 
 Retry = Callable[[DurableAdkError], bool]
+
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,7 +359,10 @@ async def heartbeating(
         while True:
             await asyncio.sleep(timeout.total_seconds() / 4)
             told = leaving if leaving is not None and activity.is_worker_shutdown() else history
-            told.send()
+            try:
+                told.send()
+            except Exception as error:  # noqa: BLE001 - the next one may be sent
+                logger.warning("heartbeat.not_sent", error_type=type(error).__name__)
 
     beater = asyncio.create_task(beat())
     try:

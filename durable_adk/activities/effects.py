@@ -32,8 +32,9 @@ from durable_adk.activities.user_code.function import run_function
 from durable_adk.activities.user_code.plugin_hooks import run_hook
 from durable_adk.activities.webhook.announcement import announce
 from durable_adk.activities.webhook.delivery import deliver_webhook
+from durable_adk.calling import CodeScope
 from durable_adk.closing import uninterrupted
-from durable_adk.errors import SessionBusyError
+from durable_adk.errors import RunError, SessionBusyError
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
@@ -389,7 +390,8 @@ class EffectPerformer:
         row, this = row_of(step), attempt or EffectAttempt()
         while True:
             try:
-                return await row.perform(self.deps, step, this)
+                with CodeScope(RunError, outermost=True):
+                    return await row.perform(self.deps, step, this)
             except RetryLater as again:
                 if attempt is not None:
                     raise

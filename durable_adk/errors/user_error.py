@@ -45,7 +45,7 @@ def text_of(error: BaseException) -> str:
     """Return an exception's text; user code implements `__str__`, which may raise."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - it may raise anything
+    except BaseException:  # noqa: BLE001 - it may raise anything
         return "(its text cannot be read)"
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from durable_adk.agents import determinism
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.step_function import READ_EVENTS, name_of
+from durable_adk.calling import CodeScope
 from durable_adk.closing import abandoned, closing
 from durable_adk.context.journal import Journal
 from durable_adk.context.loop import (
@@ -16,7 +17,7 @@ from durable_adk.context.loop import (
     RunningAgent,
     SubRun,
 )
-from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised, text_of
+from durable_adk.errors import AgentError, DurableAdkError, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, CallSite, CommitBy
 from durable_adk.flows.invocation import Invocation
@@ -27,6 +28,7 @@ from durable_adk.wire.steps import FunctionStep
 
 RunNode = Callable[[AgentNode, BaseAgent | None, CallSite], AsyncGenerator[Event, None]]
 """Runs an agent, with its callbacks and the agents that it hands over to."""
+_END: Any = object()
 RunBody = Callable[[AgentNode, AgentScope], AsyncGenerator[Event, None]]
 """Runs the body of a built-in agent."""
 
@@ -202,9 +204,14 @@ async def _checked(
     """Run a custom agent's body; check what it yields here, where errors can name the agent."""
     journal = scope.journal
     body = determinism.body(agent, sleep=journal.sleep if journal else None)
+    code = CodeScope(stepped=True)
     try:
         async with closing(body(scope.ctx)) as events:
-            async for event in events:
+            while True:
+                with code:
+                    event = await anext(events, _END)
+                if event is _END:
+                    break
                 if journal is not None and journal.is_past():
                     journal.past_yield()
                     continue
@@ -218,8 +225,8 @@ async def _checked(
                     await safe_point(journal)
     except Exception as error:  # noqa: BLE001 - any exception of the body ends the run
         failed = scope.reported(error)
-    except (SystemExit, KeyboardInterrupt) as error:  # these would end the worker
-        raise raised(AgentError, type(error).__name__, text_of(error)) from error
     else:
         return
+    finally:
+        code.end()
     raise failed

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from durable_adk.calling import CodeScope
 from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.errors import (
     AgentError,
@@ -167,11 +168,12 @@ async def _in_time(invocation: Invocation) -> None:
 
 async def _run_agents(invocation: Invocation) -> None:
     """The loop itself."""
-    async with closing(hooked_run(invocation.state, AgentLoop(invocation).root)) as events:
-        async for event in events:
-            await invocation.commit(event)
-            if invocation.state.runtime.cancelled() and not invocation.closed:
-                raise asyncio.CancelledError
+    with CodeScope(AgentError, outermost=True):
+        async with closing(hooked_run(invocation.state, AgentLoop(invocation).root)) as events:
+            async for event in events:
+                await invocation.commit(event)
+                if invocation.state.runtime.cancelled() and not invocation.closed:
+                    raise asyncio.CancelledError
 
 
 async def _end_of(task: asyncio.Task[None]) -> None:

@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.workflow import HandlerUnfinishedPolicy
 
 with workflow.unsafe.imports_passed_through():
+    from durable_adk.calling import keep_running
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
     from durable_adk.flows.event_loop import run_invocation
     from durable_adk.flows.invocation import Invocation
@@ -151,6 +152,7 @@ class InvocationWorkflow:
             ApplicationError: Its type is the name of an error in `durable_adk.errors`, its details
                 are `as_detail` of that error.
         """
+        keep_running(asyncio.get_running_loop(), whoever=True)
         self._runtime = TemporalRuntime(self._inbox, StatusDisplay(self.pending))
         try:
             outcome = await run_invocation(

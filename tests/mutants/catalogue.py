@@ -14,6 +14,7 @@ from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.invocation import close, open as opening, pause, request, take_over
 from durable_adk.activities.tool import agent_tools, tool_call
 from durable_adk.activities.tool.run import ToolAttempt
+from durable_adk.activities.user_code import event_loop
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.context.activity import ToolContext
@@ -437,6 +438,11 @@ MUTANTS = [
         "a thread that outlives its step keeps its place",
         "threads replaced",
         replaces(UserCodeThreads, "left", ignored),
+    ),
+    mutant(
+        "what a callback of user code raises ends the event loop",
+        "ended loops",
+        replaces(event_loop, "keep_running", lambda _loop, **_options: None),
     ),
     mutant(
         "a worker whose event loop is blocked keeps its steps",

@@ -157,4 +157,5 @@ CHECKS: dict[str, Check] = {
     **PROOFS,
     "threads replaced": rules.threads_replaced,
     "blocked loops": rules.blocked_loops,
+    "ended loops": rules.ended_loops,
 }

@@ -438,6 +438,32 @@ def blocked_loops() -> str:
     return asyncio.run(_step_of_a_blocked_loop())
 
 
+def ended_loops() -> str:
+    """The loop of user code survives what a timer raises (F12, I22)."""
+    return asyncio.run(_step_beside_an_exit())
+
+
+async def _step_beside_an_exit() -> str:
+    loop, fell = UserCodeLoop(), threading.Event()
+
+    def leaves() -> None:
+        fell.set()
+        raise SystemExit
+
+    async def lets_fall() -> None:
+        asyncio.get_running_loop().call_soon(leaves)
+
+    try:
+        await loop.run(lets_fall())
+        await asyncio.to_thread(fell.wait, PATIENCE)
+        await loop.run(asyncio.sleep(0))
+    except WorkerStuckError as error:
+        return f"another step ends with {error!r}"
+    finally:
+        await loop.close()
+    return ""
+
+
 async def _step_of_a_blocked_loop() -> str:
     loop, let_go = UserCodeLoop(Limits(blocked_timeout=1.0)), threading.Event()
 

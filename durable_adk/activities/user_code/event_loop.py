@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.activities.user_code.watchdog import Watchdog
-from durable_adk.errors import WorkerStuckError
+from durable_adk.calling import keep_running
+from durable_adk.errors import WorkerStuckError, text_of
 from durable_adk.log import get_logger
 from durable_adk.settings import Limits
 
@@ -46,6 +47,7 @@ class UserCodeLoop:
         self._callers_loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._watch: Watchdog | None = None
+        self._ends = threading.Event()
         self._stuck = asyncio.Event()
         self._reason = ""
 
@@ -56,7 +58,7 @@ class UserCodeLoop:
             self._loop = asyncio.new_event_loop()
             self._loop.set_default_executor(self._threads)
             self._thread = threading.Thread(
-                target=_run_forever, args=[self._loop], name="durable-adk-user-loop", daemon=True
+                target=self._run_loop, args=[self._loop], name="durable-adk-user-loop", daemon=True
             )
             self._thread.start()
             self._watch = Watchdog(
@@ -103,9 +105,27 @@ class UserCodeLoop:
             return
         for run in self._runs:
             run.abandon()
-        loop.call_soon_threadsafe(loop.stop)
+        if not self._ends.is_set():
+            loop.call_soon_threadsafe(self._end, loop)
         if not self._reason:
             await asyncio.to_thread(thread.join, 5.0)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ends.set()
+        loop.stop()
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop in its thread until `close`, also if user code stops it meanwhile."""
+        # The loop and its tasks are closed here: it may stop long after all callers have left.
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            keep_running(runner.get_loop(), whoever=True)
+            try:
+                while not self._ends.is_set():
+                    loop.run_forever()
+            except BaseException as error:  # noqa: BLE001 - the worker ends for it
+                self._ends.set()
+                ended = f"The event loop of user code ended with {type(error).__name__}"
+                self.loop_stuck(f"{ended}: {text_of(error)}", None)
 
     # ----- WatchdogListener, called in the watchdog's thread
 
@@ -208,9 +228,3 @@ class _Run(Generic[T]):
         if self.task is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.task.cancel)
-
-
-def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    # The loop and its tasks are closed here, because it may stop long after all callers have left.
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.get_loop().run_forever()

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from durable_adk.activities.user_code.threads import ThreadCall, UserCodeThreads
+from durable_adk.errors import text_of
 from durable_adk.log import get_logger
 from durable_adk.settings import Limits
 
@@ -36,7 +37,10 @@ class WatchdogListener(Protocol):
         """Called when the loop has not run for `REFUSE` seconds."""
 
     def loop_stuck(self, reason: str, task: "asyncio.Task[Any] | None") -> None:
-        """Called when the loop has not run for `Limits.blocked_timeout`, with its current task."""
+        """Called when the loop has not run for `Limits.blocked_timeout`, with its current task.
+
+        And when the watchdog cannot watch it any more.
+        """
 
     def threads_stuck(self, reason: str) -> None:
         """Called when too many threads outlive their steps.
@@ -82,8 +86,10 @@ class Watchdog:
             while not self._ended.wait(LOOK):
                 self._look_at_loop()
                 self._look_at_threads()
-        except RuntimeError:
-            return  # the loop is closed
+        except BaseException as error:  # noqa: BLE001 - the worker ends for it
+            if not self._ended.is_set():  # otherwise the loop may be closed
+                why = f"The watchdog of user code ended with {type(error).__name__}"
+                self.watched.loop_stuck(f"{why}: {text_of(error)}", None)
 
     def _look_at_loop(self) -> None:
         if self._turned is not None and not self._turned.is_set():

@@ -369,3 +369,67 @@ async def test_work_that_refuses_to_end_is_left_behind(monkeypatch: pytest.Monke
     let_go.set()
     await until(lambda: len(told) > 1)
     await loop.close()
+
+
+@pytest.mark.parametrize("where", ["stop", "timer", "reader"])
+async def test_user_code_that_ends_the_loop_ends_nobody_s_work(where: str) -> None:
+    """F12, I22: also when nobody waits for it any more."""
+    loop = UserCodeLoop()
+    fell = threading.Event()
+
+    def falls() -> None:
+        fell.set()
+        raise SystemExit
+
+    async def leaves() -> None:
+        own = asyncio.get_running_loop()
+        if where == "stop":
+            own.stop()
+            fell.set()
+        elif where == "timer":
+            own.call_later(0.01, falls)
+        else:
+            here, there = socket.socketpair()
+            own.add_reader(here, lambda: (own.remove_reader(here), here.close(), falls()))
+            there.close()
+
+    running = asyncio.create_task(loop.run(waits()))
+    await loop.run(leaves())
+    await until(fell.is_set)
+    assert await loop.run(asyncio.sleep(0, "fine")) == "fine"
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+    await loop.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # at its close
+@pytest.mark.parametrize("what", ["event loop", "watchdog"])
+async def test_a_part_that_ends_all_the_same_gives_the_steps_back(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I22, F41: at once; the worker is stuck, and takes no further ones."""
+    loop = UserCodeLoop()
+
+    async def breaks() -> None:
+        own: Any = asyncio.get_running_loop()
+        own._selector.unregister(own._ssock)
+        monkeypatch.setattr(own, "_process_events", None)
+
+    def fails(dog: Watchdog) -> None:
+        raise RuntimeError(f"{dog} cannot look")
+
+    running = asyncio.create_task(loop.run(waits()))
+    await loop.run(asyncio.sleep(0))
+    if what == "watchdog":
+        monkeypatch.setattr(Watchdog, "_look_at_threads", fails)
+    else:
+        with suppress(WorkerStuckError):
+            await loop.run(breaks())
+    error = await asyncio.wait_for(loop.stuck(), PATIENCE)
+    assert f"The {what} of user code ended with" in error.message
+    with pytest.raises(WorkerStuckError):
+        await running
+    with pytest.raises(WorkerStuckError):
+        await loop.run(waits())
+    await loop.close()
