@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
+from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from temporalio import activity
@@ -41,6 +42,10 @@ class AttemptHistory(BaseModel):
     """How many attempts were returned because the worker did not know the agent."""
     away: int = 0
     """How many attempts could not ask a toolset for the tool."""
+    exits: int = 0
+    """How many attempts in a row, lost ones aside, ended because their workers shut down."""
+    build: int = 0
+    """Number of the build of those workers."""
     number: int = 0
     """The attempt that has sent this; 0 if it did not say."""
     worker: str = ""
@@ -100,6 +105,12 @@ class AttemptHistory(BaseModel):
             elsewhere=self.elsewhere + elsewhere,
             away=self.away + away,
         )
+
+    def leaving(self, number: int, build: str) -> "AttemptHistory":
+        """Return the history extended by attempt `number`, whose worker of a build shuts down."""
+        which = crc32(build.encode())
+        exits = self.exits + 1 if which == self.build else 1
+        return self.after(number, excused=True).model_copy(update={"exits": exits, "build": which})
 
 
 def worker_identity() -> str | None:

@@ -76,6 +76,9 @@ class Limits(BaseModel):
     hands its steps to other workers and exits."""
     blocked_timeout: float = Field(default=30.0, ge=1.0)
     """Seconds for which user code may block its event loop before the worker does the same."""
+    max_worker_exits: int = Field(default=10, ge=1)
+    """Workers of one build that may shut down in a row while a step runs, which is then given up.
+    An attempt that ends in another way, and a new build, begin the count anew."""
 
 
 WebhookType = Literal[

@@ -276,6 +276,7 @@ class WorkerApps:
         serve(task_queue, self._deps.registry)
         report_working(task_queue)
         keep_running(asyncio.get_running_loop(), whoever=False)
+        self._deps.build = _build_of(worker)
         self._user_loop.start()
         async with self._unless_stuck() as whole:
             leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))
@@ -322,8 +323,7 @@ class WorkerApps:
             report_stuck(self._deps.registry_name, self._stuck.message)
         except OSError as error:
             logger.warning("worker.status_not_written", error_type=type(error).__name__)
-        config = cast("dict[str, Any]", worker.config(active_config=True))
-        graceful: timedelta = config["graceful_shutdown_timeout"]
+        graceful: timedelta = _config(worker)["graceful_shutdown_timeout"]
         await asyncio.wait([shutdown], timeout=graceful.total_seconds() + SHUTDOWN_TIMEOUT)
         if not shutdown.done():  # the SDK waits for as long as workflow code blocks
             shutdown.cancel()
@@ -337,6 +337,17 @@ class WorkerApps:
             await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
         await loop.close()
         self.workflow_threads.shutdown()
+
+
+def _config(worker: Worker) -> dict[str, Any]:
+    return cast("dict[str, Any]", worker.config(active_config=True))
+
+
+def _build_of(worker: Worker) -> str:
+    """The name of the build; without Worker Versioning, what the SDK calls it."""
+    config = _config(worker)
+    deployment: WorkerDeploymentConfig | None = config.get("deployment_config")
+    return deployment.version.build_id if deployment else str(config.get("build_id"))
 
 
 def _workflow_threads(tasks: int | None) -> UserCodeThreads:

@@ -129,7 +129,7 @@ class StepAttempt(EffectAttempt):
     @property
     def leaving(self) -> AttemptHistory:
         """The history for the next attempt, if this one ends because its worker shuts down."""
-        return self.history.after(self.number, excused=True)
+        return self.history.leaving(self.number, self.trials.deps.build if self.trials else "")
 
     async def begins(self) -> None:
         """Record that the step's code is about to run; await it once all input is read.
@@ -141,11 +141,17 @@ class StepAttempt(EffectAttempt):
             await self.check_lost()
 
     async def check_lost(self) -> None:
-        """Raise RunError if too many attempts were lost, each with its worker.
+        """Raise RunError if too many attempts were lost, each with its worker, or shut it down.
 
         Code that kills workers, by exhausting the memory or calling `os._exit`, must not be passed
         on from worker to worker for ever (F12).
         """
+        exits = self.history.exits
+        if self.trials is not None and exits >= self.trials.deps.limits.max_worker_exits:
+            raise RunError(
+                f"{self.what} was given up: {exits} workers of one build in a row were shut down "
+                "(max_worker_exits) while it ran. Look for what shuts them down."
+            )
         lost = 0 if self.is_local else len(self.history.lost(self.number))
         if lost and self.trials is not None:
             lost = await self.trials.begin(self.number, self.history)

@@ -71,6 +71,8 @@ class Dependencies:
     registry: AppRegistry
     registry_name: str = "local"
     """The name under which workflows find the registry; see `apps.registry.serve`."""
+    build: str = ""
+    """The build of this worker's code."""
     sessions: SessionLog
     limits: Limits = field(default_factory=Limits)
     model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])

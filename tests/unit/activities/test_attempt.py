@@ -155,7 +155,7 @@ async def test_an_attempt_keeps_what_those_before_it_told() -> None:
 
 @pytest.mark.parametrize("obeys", [True, False])
 async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: bool) -> None:
-    """F12, I20: however often, and whether or not the code lets itself be cancelled."""
+    """F12, I20: but that it ended, whether or not the code lets itself be cancelled."""
     environment, beats = ActivityEnvironment(), []
     environment.on_heartbeat = lambda raw: beats.append(
         AttemptHistory.of([json.loads(raw.payload.data)])
@@ -167,7 +167,7 @@ async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: boo
         heartbeat_timeout=timedelta(seconds=100 if obeys else 0.04),
         heartbeat_details=[told.model_dump(mode="json")],
     )
-    leaving = AttemptHistory(told=((1, 41),), excused=((1, 41),))
+    leaving = AttemptHistory(told=((1, 41),), excused=((1, 41),), exits=1)
 
     async def body() -> None:
         async with step_attempt("Tool 'x'"):

@@ -8,13 +8,13 @@ import pytest
 from google.genai.types import UserContent
 from temporalio.testing import ActivityEnvironment
 
-from durable_adk.activities.attempt import MAX_LOST, LostAttempts
+from durable_adk.activities.attempt import MAX_LOST, LostAttempts, StepAttempt
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.effects import CodeEffect, row_of
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
-from durable_adk.errors import StoreUnavailableError
+from durable_adk.errors import RunError, StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.plugins import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
@@ -94,6 +94,24 @@ async def test_lost_attempts_at_a_hook_of_an_answer_are_counted() -> None:
     assert not row.notes_attempts(HookStep(**place))
     made = LostAttempts(deps=steps.effects.deps, step=answers)
     assert [await begin(made, number) for number in range(2, 5)] == [1, 2, 3]
+
+
+async def test_workers_that_shut_down_while_the_code_runs_are_counted() -> None:
+    """F12: as long as they are of one build, and no attempt ends in another way."""
+    made, history = await trials(), NO_ATTEMPTS
+    most = made.deps.limits.max_worker_exits
+
+    async def begins(history: AttemptHistory) -> None:
+        this = StepAttempt(what="Tool 'x'", number=99, history=history, trials=made)
+        await ActivityEnvironment().run(this.check_lost)
+
+    for number in range(1, most):
+        history = history.leaving(number, "b1")
+        await begins(history)
+    with pytest.raises(RunError, match="10 workers of one build in a row were shut down"):
+        await begins(history.leaving(most, "b1"))
+    await begins(history.leaving(most, "b2"))
+    await begins(history.after(most, excused=True).leaving(most + 1, "b1"))
 
 
 class Executor(BaseCodeExecutor):
