@@ -4,8 +4,8 @@ import asyncio
 import inspect
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
+from contextlib import aclosing, asynccontextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, cast
@@ -38,18 +38,91 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 async def contained(work: Awaitable[T]) -> T:
     """Await user code; convert whatever it raises to an Exception that fails the run.
 
-    See `CodeScope`, also for what its tasks and callbacks raise. A CancelledError without a
-    cancellation (some libraries leak them) would look like a lost worker, and the code would be
-    retried for ever.
+    The code runs in a task of its own. So `asyncio.current_task().cancel()`, or a cancel scope that
+    a library leaks, ends the code and not its step, which would be run again as after a lost
+    worker. See `CodeScope` for what its tasks and callbacks raise.
+
+    Raises:
+        CancelledError: The caller's task was cancelled.
+        RuntimeError: The code was cancelled by anything else, or raised what is no Exception.
     """
+    results: list[T] = []
+
+    async def run() -> None:
+        results.append(await work)
+
+    context = copy_context()
+    task = _started(run, context)
     try:
-        with CodeScope():
-            return await work
+        await task
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if _is_cancelled():
             raise
-        raise RuntimeError("User code raised CancelledError, but was not cancelled.") from error
+        if not results:  # otherwise the code returned before the cancellation took effect
+            raise RuntimeError(_CANCELLED) from error
+    finally:
+        if task.done() and inspect.iscoroutine(work):
+            work.close()  # it may have been cancelled before it began
+        for variable, value in context.items():
+            if variable.get(None) is not value:
+                variable.set(value)  # as if the code had run in the caller's task
+    return results[0]
+
+
+async def contained_items(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    """Iterate over a generator of user code as `contained` awaits a coroutine.
+
+    All of it runs in one task, because a time limit or cancel scope round a `yield` belongs to a
+    task. The generator is resumed when the next item is asked for.
+    """
+    made: asyncio.Queue[T | None] = asyncio.Queue()
+    asked = asyncio.Semaphore(0)
+    wanted = True
+
+    async def run() -> None:
+        async with aclosing(items):
+            async for item in items:
+                made.put_nowait(item)
+                if not wanted:  # the code has caught its cancellation
+                    return
+                await asked.acquire()
+
+    task = _started(run, copy_context())
+    task.add_done_callback(lambda _: made.put_nowait(None))
+    try:
+        while (item := await made.get()) is not None:
+            yield item
+            asked.release()
+        task.result()
+    except asyncio.CancelledError as error:
+        if _is_cancelled():
+            raise
+        raise RuntimeError(_CANCELLED) from error
+    finally:
+        wanted = False
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _started(code: Callable[[], Awaitable[None]], context: Context) -> "asyncio.Task[None]":
+    async def run() -> None:
+        with CodeScope():
+            await code()
+
+    caller = asyncio.current_task()
+    # The watchdog finds by the name whose step blocks the loop.
+    return asyncio.create_task(run(), context=context, name=caller and caller.get_name())
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+_CANCELLED = (
+    "User code raised CancelledError, or was cancelled by code of its own process; the step was "
+    "not cancelled."
+)
 
 
 @asynccontextmanager

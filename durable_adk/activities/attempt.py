@@ -330,9 +330,12 @@ async def step_attempt(
             if not (isinstance(error, WorkerStuckError) and error.suspected):
                 this.tell(history_after(history, this.number, error))
             raise
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
             if activity.is_worker_shutdown():
                 this.tell(this.leaving)
+            elif task is not None and not task.cancelling():  # code has cancelled the loop's tasks
+                raise RunError(f"{what} was cancelled by code of its own process.") from error
             raise
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from temporalio.client import Client
 from durable_adk.agents import BaseAgent, LlmAgent, ParallelAgent
 from durable_adk.apps import App
 from durable_adk.client import Invocations, connect, workflow_id
+from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.errors import (
     AlreadyExistsError,
     CallbackError,
@@ -35,7 +37,8 @@ from durable_adk.errors import (
     describe,
 )
 from durable_adk.events import Event
-from durable_adk.models import LlmResponse, ScriptedModel
+from durable_adk.models import BaseLlm, LlmResponse, ScriptedModel
+from durable_adk.plugins import BasePlugin
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import (
     InMemorySessionService,
@@ -231,6 +234,86 @@ async def test_code_that_exits_ends_its_run_and_nothing_else(
     assert type(ending).__name__ in await fails(runner, RuntimeError)
     assert runs == [1]
     assert gist((await send(runner, "again"))[-1]) == "a text done"
+
+
+CANCELLED: list[int] = []
+"""One entry for each time that code has cancelled its own task."""
+
+
+async def cancels(*_: Any, **__: Any) -> Any:
+    """Do what a cancel scope does that a library has left open."""
+    CANCELLED.append(1)
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await forever()
+
+
+class CancelledModel(BaseLlm):
+    """Cancels its task before it has answered."""
+
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+        del llm_request, stream
+        await cancels()
+        yield LlmResponse()
+
+
+class CancelledExecutor(BaseCodeExecutor):
+    """Cancels its task while code runs."""
+
+    async def execute_code(self, *args: Any) -> Any:
+        return await cancels(*args)
+
+
+class CancelledPlugin(BasePlugin):
+    """Cancels its task at a hook of the invocation."""
+
+    async def before_run_callback(self, *, invocation_context: Any) -> Any:
+        return await cancels(invocation_context)
+
+
+class CancelledTool(FunctionTool):
+    """Cancels its task when it changes a request."""
+
+    async def process_llm_request(self, **given: Any) -> None:
+        await cancels(**given)
+
+
+class CancelledStep(BaseAgent):
+    """Calls a step that cancels its task."""
+
+    async def _run_async_impl(self, ctx: Any) -> Any:
+        await ctx.step(cancels)
+        yield Event(author=self.name)
+
+
+def _plain(reply: Any = "done", **fields: Any) -> LlmAgent:
+    model = ScriptedModel(replies=[reply, "done"])
+    return LlmAgent(**{"name": "a", "model": model} | fields)
+
+
+CANCELLING: dict[str, Callable[[], tuple[BaseAgent, dict[str, Any]]]] = {
+    "tool": lambda: (agent_with(FunctionTool(cancels, name="f"), call("f")), {}),
+    "model": lambda: (_plain(model=CancelledModel(model="m")), {}),
+    "agent callback": lambda: (_plain(before_agent_callback=cancels), {}),
+    "model callback": lambda: (_plain(after_model_callback=cancels), {}),
+    "instruction provider": lambda: (_plain(instruction=cancels), {}),
+    "code executor": lambda: (_plain("```python\n1\n```", code_executor=CancelledExecutor()), {}),
+    "request": lambda: (_plain(tools=[CancelledTool(cancels, name="f")]), {}),
+    "ctx.step": lambda: (CancelledStep(name="a"), {}),
+    "hook": lambda: (_plain(), {"plugins": [CancelledPlugin("p")]}),
+}
+
+
+@pytest.mark.parametrize("where", CANCELLING)
+async def test_code_that_cancels_its_task_ends_its_run_once(
+    make_runner: MakeRunner, where: str
+) -> None:
+    """F12, I8: no engine has cancelled the step, so no worker was lost and nothing is retried."""
+    CANCELLED.clear()
+    agent, options = CANCELLING[where]()
+    assert "CancelledError" in await fails(await make_runner(agent, **options), RuntimeError)
+    assert CANCELLED == [1]
 
 
 async def test_a_model_callback_that_hangs_ends_the_run(make_runner: MakeRunner) -> None:

@@ -8,6 +8,7 @@ import uuid
 from contextlib import nullcontext
 from typing import Any
 
+from durable_adk import calling
 from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
@@ -352,6 +353,11 @@ MUTANTS = [
         "a toolset that is away has no tools",
         "calls wait for their toolsets",
         replaces(agent_tools, "missed_toolsets", lambda: nullcontext([])),
+    ),
+    mutant(
+        "code that cancels its own task cancels its step",
+        "code cancels itself",
+        replaces(calling, "_is_cancelled", lambda: True),
     ),
     # ----- endings
     mutant(

@@ -2,13 +2,22 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from durable_adk.calling import CodeScope, call, keep_running, time_limit
+from durable_adk.calling import (
+    CodeScope,
+    call,
+    contained,
+    contained_items,
+    keep_running,
+    time_limit,
+)
 from durable_adk.errors import places_of
 from tests.support.waiting import PATIENCE, forever, until
 
@@ -242,3 +251,79 @@ def test_an_application_ends_itself() -> None:
 
     with pytest.raises(SystemExit):
         asyncio.run(main())
+
+
+async def test_code_that_was_cancelled_and_has_returned_has_a_result() -> None:
+    """I8: the tool has run, so its result counts; its changes of context variables stay, too."""
+    seen = ContextVar[int]("seen", default=0)
+
+    async def code() -> str:
+        seen.set(1)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        asyncio.get_running_loop().call_soon(task.cancel)
+        return "done"
+
+    assert (await contained(code()), seen.get()) == ("done", 1)
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+async def test_a_cancellation_of_the_step_reaches_its_code(turns: int) -> None:
+    """I15: it is passed on as what it is, also before the code has begun."""
+    begun, reached = list[str](), list[str]()
+
+    async def code() -> None:
+        begun.append("begun")
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            reached.append("begun")
+            raise
+
+    step = asyncio.create_task(contained(code()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    assert reached == begun
+
+
+async def guarded() -> AsyncGenerator[int]:
+    """Has a time limit round what it yields, as a model of a user's may."""
+    async with asyncio.timeout(PATIENCE):
+        yield 1
+        yield 2
+
+
+async def stubborn() -> AsyncGenerator[int]:
+    """Answers although it was cancelled."""
+    try:
+        await forever()
+    except asyncio.CancelledError:
+        yield 1
+    await forever()
+
+
+async def exits() -> AsyncGenerator[int]:
+    """Raises what would end an event loop."""
+    yield 1
+    raise SystemExit(3)
+
+
+async def test_a_generator_runs_in_one_task() -> None:
+    """F12: a scope round a yield ends in the task that it began in; whatever is raised is ours."""
+    assert [item async for item in contained_items(guarded())] == [1, 2]
+    async with aclosing(contained_items(guarded())) as items:
+        assert await anext(items) == 1
+    with pytest.raises(RuntimeError, match="SystemExit: 3"):
+        assert [item async for item in contained_items(exits())]
+
+
+async def test_a_generator_that_catches_its_cancellation_ends() -> None:
+    """I22: it is not waited for when nobody asks for more."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            assert [item async for item in contained_items(stubborn())]

@@ -23,7 +23,7 @@ from durable_adk.activities.model.model_events import ModelEvents
 from durable_adk.activities.model.request import build_request, label
 from durable_adk.activities.user_code.callbacks import answer_of, as_list
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.calling import contained, time_limit
+from durable_adk.calling import contained_items, time_limit
 from durable_adk.code_executors.flow import cut_off
 from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.errors import (
@@ -351,15 +351,14 @@ class _ModelCall:
         """Yield the model's responses; the timer is paused while hooks process one."""
         loop = asyncio.get_running_loop()
         model = self.agent.canonical_model
-        async with aclosing(
-            model.generate_content_async(self.request, stream=self.streaming)
-        ) as responses:
+        items = model.generate_content_async(self.request, stream=self.streaming)
+        async with aclosing(contained_items(items)) as responses:
             while True:
                 until = loop.time() + left
                 timer = asyncio.timeout_at(until)
                 try:
                     async with timer:
-                        response = await contained(anext(responses, None))
+                        response = await anext(responses, None)
                 except TimeoutError as error:
                     if not timer.expired():
                         raise

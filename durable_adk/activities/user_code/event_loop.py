@@ -159,10 +159,12 @@ class UserCodeLoop:
                 run.give_back(WorkerStuckError())
 
     def _give_back_all(self, suspect: asyncio.Task[Any] | None) -> None:
-        known = any(run.task is suspect for run in self._runs)
+        # The code runs in a task with the name of its step's (`contained`).
+        name = suspect.get_name() if suspect else None
+        guilty = {run for run in self._runs if run.task and run.task.get_name() == name}
         for run in self._runs:
             error = WorkerStuckError(self._reason)
-            error.suspected = run.has_begun and (run.task is suspect or not known)
+            error.suspected = run.has_begun and (run in guilty or not guilty)
             run.give_back(error)
 
 

@@ -30,7 +30,7 @@ class Step:
         self.number = 0
         self.details: tuple = ()
 
-    async def attempt(self, error: Exception | None, *, asks: int | None = None) -> bool:
+    async def attempt(self, error: BaseException | None, *, asks: int | None = None) -> bool:
         """Whether the engine makes another one."""
         self.number += 1
         environment = ActivityEnvironment()
@@ -92,6 +92,13 @@ async def test_a_step_that_blocks_one_worker_after_the_other_is_given_up() -> No
     assert not await guilty.attempt(suspected)
     assert "was given up: its worker was lost" in str(guilty.error)
     assert innocent.error.next_retry_delay.total_seconds() < 1
+
+
+async def test_a_step_that_other_code_cancels_ends_once() -> None:
+    """F12, I8: neither the engine nor the shutdown has asked, so no worker was lost."""
+    step = Step()
+    assert not await step.attempt(asyncio.CancelledError())
+    assert "Tool 'x' was cancelled by code of its own process" in str(step.error)
 
 
 @pytest.mark.parametrize("kind", [StoreUnavailableError, SessionRegressedError])
