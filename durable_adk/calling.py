@@ -14,6 +14,8 @@ from durable_adk.errors import DurableAdkError, frames_of, text_of, wrapped
 from durable_adk.log import get_logger
 
 T = TypeVar("T")
+OBEY = 5.0
+"""Seconds that code has to end in when its result is not wanted any more."""
 _limit: ContextVar[asyncio.Timeout | None] = ContextVar("limit", default=None)
 _scope: ContextVar["CodeScope | None"] = ContextVar("scope", default=None)
 
@@ -35,12 +37,17 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-async def contained(work: Awaitable[T]) -> T:
+async def contained(work: Awaitable[T], *, instead: "asyncio.Future[T] | None" = None) -> T:
     """Await user code; convert whatever it raises to an Exception that fails the run.
 
     The code runs in a task of its own. So `asyncio.current_task().cancel()`, or a cancel scope that
     a library leaks, ends the code and not its step, which would be run again as after a lost
     worker. See `CodeScope` for what its tasks and callbacks raise.
+
+    Args:
+        work: The code.
+        instead: Once it has a result, the code is cancelled, and that is the result, whatever the
+            code does: its `except` clauses cannot keep anything from the caller.
 
     Raises:
         CancelledError: The caller's task was cancelled.
@@ -54,6 +61,10 @@ async def contained(work: Awaitable[T]) -> T:
     context = copy_context()
     task = _started(run, context)
     try:
+        if instead is not None:
+            await _first(task, instead)
+            if instead.done():
+                return instead.result()
         await task
     except asyncio.CancelledError as error:
         if _is_cancelled():
@@ -112,6 +123,18 @@ def _started(code: Callable[[], Awaitable[None]], context: Context) -> "asyncio.
     caller = asyncio.current_task()
     # The watchdog finds by the name whose step blocks the loop.
     return asyncio.create_task(run(), context=context, name=caller and caller.get_name())
+
+
+async def _first(task: "asyncio.Task[None]", instead: "asyncio.Future[Any]") -> None:
+    """Wait for either; cancel the task in the second case, or if the caller is cancelled."""
+    try:
+        await asyncio.wait([task, instead], return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        task.cancel()
+    if instead.done():
+        task.add_done_callback(lambda _: task.cancelled() or task.exception())
+        task.cancel()
+        await asyncio.wait([task], timeout=OBEY)
 
 
 def _is_cancelled() -> bool:

@@ -71,10 +71,11 @@ class AgentTool(BaseTool):
         """Run the agent and return its output.
 
         A subclass may override this, and call it as often as it likes. Each run is a child
-        invocation. The override does not wait for it: it is ended, and called again from its first
-        line when the run has ended, with the results of all runs so far. What it changed in state
-        before is dropped then. So it must ask for the same runs in the same order every time, and
-        what else it does before a run is done again.
+        invocation. The override does not wait for it: it is cancelled, and called again from its
+        first line when the run has ended, with the results of all runs so far. What it returned and
+        changed in state before is dropped then, also if it has caught the cancellation. So it must
+        ask for the same runs in the same order every time, and what else it does before a run is
+        done again.
 
         With a context that a test has made, the agent runs at once and in memory.
 

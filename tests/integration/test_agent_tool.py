@@ -2,12 +2,15 @@
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from google.genai import types
 from pydantic import BaseModel
 
+from durable_adk import calling
 from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.agents.callback_context import CallbackContext
 from durable_adk.apps import App
@@ -344,6 +347,58 @@ async def test_a_subclass_wraps_the_agents_run(make_runner: MakeRunner) -> None:
     }
     assert await state(runner) == {"count": 1, "first": "re:one", "child": True}
     assert seen == [(1, None, "one"), (1, "re:one", "re:one")]
+
+
+async def _guarded(ask: Callable[[], Awaitable[Any]]) -> Any:
+    try:
+        return await ask()
+    except:  # noqa: E722
+        return "not available"
+
+
+async def _stubborn(ask: Callable[[], Awaitable[Any]]) -> Any:
+    for _ in range(4):
+        with suppress(BaseException):
+            return await ask()
+    return "not available"
+
+
+async def _gathered(ask: Callable[[], Awaitable[Any]]) -> Any:
+    found = await asyncio.gather(ask(), ask(), return_exceptions=True)
+    return [one for one in found if isinstance(one, str)]
+
+
+async def _left_behind(ask: Callable[[], Awaitable[Any]]) -> Any:
+    asking = asyncio.ensure_future(ask())
+    await asyncio.sleep(0)
+    return asking.result() if asking.done() else "too slow"
+
+
+GUARDS: dict[str, tuple[Callable[..., Awaitable[Any]], Any]] = {
+    "a bare except": (_guarded, "found"),
+    "retries": (_stubborn, "found"),
+    "gather": (_gathered, ["found", "found"]),
+    "no time": (_left_behind, "found"),
+    "a loop of its own": (lambda ask: asyncio.to_thread(asyncio.run, _guarded(ask)), "found"),
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+async def test_code_round_an_agent_cannot_keep_it_from_running(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch, guard: str
+) -> None:
+    """TOL-21: whatever it catches, what it returns without the agent's answer does not count."""
+    monkeypatch.setattr(calling, "OBEY", 0.1)
+    code, result = GUARDS[guard]
+
+    class Guarded(AgentTool):
+        async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+            run = super().run_async
+            return {"is": await code(lambda: run(args=args, tool_context=tool_context))}
+
+    tool = Guarded(LlmAgent(name="expert", model=ScriptedModel(replies=lambda _: "found")))
+    events = await send(await make_runner(asking(tool)))
+    assert events[1].get_function_responses()[0].response == {"is": result}
 
 
 class NotNow(Exception):  # noqa: N818 - an application's own name

@@ -359,6 +359,11 @@ MUTANTS = [
         "code cancels itself",
         replaces(calling, "_is_cancelled", lambda: True),
     ),
+    mutant(
+        "what code returns counts although it needs a run of an agent first",
+        "code hides a run",
+        rewrites(calling, "contained", ("if instead.done():", "if False:")),
+    ),
     # ----- endings
     mutant(
         "open calls are not sealed",

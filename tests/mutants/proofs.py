@@ -22,7 +22,14 @@ from durable_adk.sessions import InMemorySessionService, SessionKey, SqliteSessi
 from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.worker import WorkerOptions, worker
 from durable_adk.workflows.runner import workflow_runner
-from tests.integration import test_bad_input, test_holders, test_pausing, test_reset, test_when_busy
+from tests.integration import (
+    test_agent_tool,
+    test_bad_input,
+    test_holders,
+    test_pausing,
+    test_reset,
+    test_when_busy,
+)
 from tests.server import test_requests
 from tests.unit import test_versions
 from tests.unit.activities.commit import test_session_cache, test_staleness
@@ -233,6 +240,9 @@ PROOFS: dict[str, Check] = {
     # ----- whose cancellation it is
     "code cancels itself": proven(
         test_bad_input.test_code_that_cancels_its_task_ends_its_run_once, where="tool"
+    ),
+    "code hides a run": proven(
+        test_agent_tool.test_code_round_an_agent_cannot_keep_it_from_running, guard="a bare except"
     ),
     # ----- which release it is
     "newer fields": proven(test_versions.test_what_a_newer_release_adds_is_ignored, cls=Checkpoint),

@@ -1,7 +1,7 @@
 """Tools whose work runs outside the tool step: agents as tools, and external activities."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from durable_adk.calling import contained
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
     AgentDefinitionError,
+    AgentError,
     AgentWaitsError,
     DurableAdkError,
     as_raised,
@@ -103,18 +104,6 @@ def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:
     return delta, read
 
 
-class AgentNeeded(BaseException):
-    """Tool code asks for an agent's run, which the loop has to do first.
-
-    Args:
-        child: The run.
-    """
-
-    def __init__(self, child: ChildRun) -> None:
-        super().__init__(child.agent)
-        self.child = child
-
-
 class AgentToolRuns:
     """The runs of agents that a tool's own code asks for: those that have ended, then the next.
 
@@ -126,34 +115,58 @@ class AgentToolRuns:
     def __init__(self, results: Iterable[AgentResult], context: ToolContext) -> None:
         self._results = iter(results)
         self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[asyncio.Future[AgentResult]] = []
+        self._has_ended = False
+        self.needed: asyncio.Future[ChildRun] = self._loop.create_future()
+        """The run that has not ended yet, which the loop has to do first. The code is ended then,
+        by a cancellation that it may catch: its result does not count."""
 
-    def __call__(self, tool: AgentTool, message: str) -> Any:
-        """Return the result of the next run.
+    async def __call__(self, tool: AgentTool, message: str) -> Any:
+        """Return the result of the next run; wait for the code's end if there is none yet.
 
         Raises:
-            AgentNeeded: It has not ended yet.
-            Exception: What it failed with, as its own code raised it.
+            AgentError: The tool has ended, or the code runs in an event loop of its own.
+            Exception: What the run failed with, as its own code raised it.
         """
+        if self._has_ended:
+            if self.needed.done():  # code that catches its end, and may ask again and again
+                await asyncio.sleep(1.0)
+            raise AgentError("AgentTool.run_async runs only within a tool call.")
         result = next(self._results, None)
         if result is None:
-            raise AgentNeeded(child_run(tool, message))
+            child = child_run(tool, message, self._context)
+            if asyncio.get_running_loop() is not self._loop:
+                self._loop.call_soon_threadsafe(self._need, child)
+                raise AgentError("AgentTool.run_async was awaited in another event loop.")
+            self._need(child)
+            self._waiting.append(self._loop.create_future())
+            result = await self._waiting[-1]
         try:
             return result.taken(tool, self._context)
         except DurableAdkError as error:
             raise as_raised(error) from error
 
+    def end(self) -> None:
+        """End what still waits, such as tasks that the code has left behind."""
+        self._has_ended = True
+        for waiting in self._waiting:
+            waiting.cancel()
 
-def child_run(tool: AgentTool, message: str) -> ChildRun:
-    """Describe the run of a tool's agent."""
-    return ChildRun(agent=tool.agent.name, message=message, include_plugins=tool.include_plugins)
+    def _need(self, child: ChildRun) -> None:
+        if not self.needed.done():
+            self.needed.set_result(child)
 
 
-async def or_needed(work: Coroutine[Any, Any, Any]) -> Any:
-    """Await a tool's own code; return the request for an agent's run that ended it."""
-    try:
-        return await work
-    except AgentNeeded as needed:
-        return needed
+def child_run(tool: AgentTool, message: str, context: ToolContext) -> ChildRun:
+    """Describe the run of a tool's agent, with what the call has changed of its session's state."""
+    delta = without_temp(context.state.collect_delta())
+    return ChildRun(
+        agent=tool.agent.name,
+        message=message,
+        include_plugins=tool.include_plugins,
+        state_delta={k: v for k, v in delta.items() if not k.startswith(SHARED_PREFIXES)},
+    )
 
 
 async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: str) -> AgentResult:

@@ -16,7 +16,7 @@ from durable_adk.activities.commit.notes import (
     write_note,
 )
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.tool.delegated import or_needed
+from durable_adk.activities.tool.delegated import AgentToolRuns
 from durable_adk.activities.tool.response_event import result_and_media
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
@@ -115,8 +115,12 @@ class ToolAttempt:
         body = await find_note(self.deps, self.step, RESULT, self._name)
         return None if body is None else ReceivedResult.model_validate_json(body, extra="ignore")
 
-    async def response(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
+    async def response(
+        self, tool: BaseTool, args: dict[str, Any], context: ToolContext, runs: AgentToolRuns
+    ) -> Any:
         """Run the tool, or return a substitute response if its contract forbids the run.
+
+        If the tool's code asks for a run of an agent that has not ended, that is returned.
 
         Raises:
             ToolNotStartedError: The store does not let an at-most-once tool start.
@@ -135,13 +139,15 @@ class ToolAttempt:
         try:
             with execute_tool(tool.name, _kind(tool), self.step.call_id, args) as shown:
                 response = await contained(
-                    or_needed(tool.run_async(args=args, tool_context=context))
+                    tool.run_async(args=args, tool_context=context), instead=runs.needed
                 )
                 shown.set_attributes(_waits_for(context) | captured(RESULT_CONTENT, response))
         except Exception as error:
             self._running = False  # stays True on cancellation, which means a timeout
             self._final = error if once else None
             raise
+        finally:
+            runs.end()
         self._running = False
         return response
 

@@ -14,7 +14,6 @@ from durable_adk.activities.lifecycle import others_have_answered
 from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
 from durable_adk.activities.tool.delegated import (
     ActivityResult,
-    AgentNeeded,
     AgentResult,
     AgentToolRuns,
     activity_call,
@@ -57,7 +56,6 @@ from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
@@ -203,8 +201,8 @@ class ToolCall:
         if ran:
             before = self.context.actions.model_copy(deep=True)
             response = await self._run_or_recover(tool, args)
-            if isinstance(response, AgentNeeded):
-                return self._needed(response.child, before, args)
+            if isinstance(response, ChildRun):
+                return self._needed(response, before, args)
         changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
         return CallOutcome(response=response if changed is None else changed, tool=tool, ran=ran)
 
@@ -213,7 +211,6 @@ class ToolCall:
 
         The code runs again from its first line, so what it has changed is for the agent only.
         """
-        child.state_delta = _own_state(self.context)
         child.changed = args if args != (self.call.args or {}) else None
         self.context.actions = before
         return CallOutcome(response=None, asks=child)
@@ -239,7 +236,6 @@ class ToolCall:
             question = await _asked_first(tool, args, self.context)
             if not isinstance(question, ChildRun):
                 return {"error": question}
-            question.state_delta = _own_state(self.context)
             return question
         refused = await contained(tool.refused(args=args, tool_context=self.context))
         return refused or activity_call(tool, args, self.call.args or {}, self.context)
@@ -267,7 +263,7 @@ class ToolCall:
             with reported_as(ToolError):
                 raise
         failpoint("tool.after_run")
-        if isinstance(response, AgentNeeded):
+        if isinstance(response, ChildRun):
             return response
         result = ReceivedResult(
             response=response,
@@ -288,18 +284,19 @@ class ToolCall:
             others_have_answered(self.run.step, tool)
             if isinstance(self.answered, ActivityResult) or _plain_agent(tool) is not None:
                 return self.answered.taken(tool, self.context)
-            results = [*self.earlier, self.answered]
-            self.context.run_agent = AgentToolRuns(results, self.context)
-            return await self.run.response(tool, args, self.context)
-        self.context.run_agent = AgentToolRuns([], self.context)
+            return await self._run(tool, args, [*self.earlier, self.answered])
         if self._denied(tool):
             return {"error": REJECTED}
         if problem := await unconfirmed(tool, args, self.context):
             return {"error": problem}
         try:
-            return await self.run.response(tool, args, self.context)
+            return await self._run(tool, args, [])
         finally:
             await self._save_tokens()
+
+    async def _run(self, tool: BaseTool, args: dict[str, Any], results: list[AgentResult]) -> Any:
+        self.context.run_agent = runs = AgentToolRuns(results, self.context)
+        return await self.run.response(tool, args, self.context, runs)
 
     async def _save_tokens(self) -> None:
         """Save the tokens that the code was given for OAuth2's codes, which are of use once."""
@@ -381,15 +378,9 @@ async def _asked_first(
     problem = unfit or await unconfirmed(tool, args, context)
     if problem is not None:
         return problem
-    return child_run(tool, message)
+    return child_run(tool, message, context)
 
 
 def _plain_agent(tool: BaseTool) -> AgentTool | None:
     """Return the tool if it is an agent without code of its own around it."""
     return tool if isinstance(tool, AgentTool) and not tool.has_own_code else None
-
-
-def _own_state(context: ToolContext) -> dict[str, Any]:
-    """Return what a call has changed so far of its session's own state, which is not stored yet."""
-    delta = without_temp(context.state.collect_delta())
-    return {k: v for k, v in delta.items() if not k.startswith((APP_PREFIX, USER_PREFIX))}
