@@ -122,7 +122,9 @@ async def _action(
     return ScheduleActionStartWorkflow(
         WORKFLOW,
         as_argument(request),
-        id=f"invocation-{request.app}-{name}",  # the server adds the time
+        # The server adds the time. A name is unique in the namespace; with an app's before it, two
+        # schedules could have one id.
+        id=f"schedule-{name}",
         task_queue=task_queue,
         task_timeout=TASK_TIMEOUT,
         priority=priority_of(request),

@@ -273,7 +273,8 @@ class Context(ReadonlyContext):
             read=self._actions.state_read,
             stored=scope.stored,
         )
-        self._save_key = f"{scope.invocation_id}/{scope.event_id}/{function_call_id or save_key}"
+        # Not joined: models choose the ids of calls, and clients those of invocations.
+        self._save_key = [scope.invocation_id, scope.event_id, function_call_id, save_key]
         self._saves: dict[str, int] = {}
 
     @property
@@ -379,7 +380,7 @@ class Context(ReadonlyContext):
     def _next_save_key(self, filename: str) -> str:
         """The key of the n-th save of this name in the step; the same for every attempt."""
         self._saves[filename] = self._saves.get(filename, 0) + 1
-        return f"{self._save_key}/{self._saves[filename]}"
+        return canonical([*self._save_key, self._saves[filename]])
 
     def _owner(self) -> dict[str, str]:
         session = self._scope.session
@@ -460,17 +461,13 @@ class Context(ReadonlyContext):
         Pass it to the systems that the tool changes, so that a second attempt after a crash finds
         the effect of the first. It has at most `MAX_ACTIVITY_ID` bytes.
         """
-        scope = self._scope
-        names = [scope.invocation_id, self._call_id()]
-        if scope.artifact_owner is not None:
-            # An agent used as a tool shares its caller's invocation id. Its event ids, from which
-            # call ids are derived, are counted from the same number.
-            names.insert(1, scope.session.id)
-        key = ":".join(names)
-        if len(key.encode()) <= MAX_ACTIVITY_ID:
-            return key
+        scope, call_id = self._scope, self._call_id()
+        # In other sessions, other users' too, there may be an invocation and a call of these ids.
+        names = [*scope.session.key, scope.invocation_id, call_id]
+        digest = hashlib.sha256(canonical(names).encode()).hexdigest()
+        key = f"{scope.invocation_id}:{digest[:32]}:{call_id}"
         # Providers may put anything into a call's id, even whole thoughts.
-        return hashlib.sha256(canonical(names).encode()).hexdigest()
+        return key if len(key.encode()) <= MAX_ACTIVITY_ID else digest
 
     def request_confirmation(self, *, hint: str | None = None, payload: Any = None) -> None:
         """Ask the user to approve this call; the tool runs again with the decision (TOL-60, 61).

@@ -91,7 +91,9 @@ def _request(
 ) -> Event | None:
     calls = [
         types.FunctionCall(
-            id=f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, f'{event_id}/{call_id}')}", name=name, args=args
+            id=f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, canonical([event_id, call_id]))}",
+            name=name,
+            args=args,
         )
         for call_id, args in requests.items()
     ]

@@ -129,8 +129,9 @@ class _MemoryTables:
             and (page.since is None or place.update_time >= page.since)
         ][: page.limit]
 
-    def sessions_of(self, user: SessionKey) -> list[SessionKey]:
-        return [key for key in self._logs if key[:2] == user[:2]]
+    def sessions_of(self, user: SessionKey, prefix: str = "") -> list[SessionKey]:
+        mine = [key for key in self._logs if key[:2] == user[:2]]
+        return [key for key in mine if key.session_id.startswith(prefix)]
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
         return self._logs.setdefault(key, log := _Log(head)) is log

@@ -1,11 +1,12 @@
 """One conversation: its state and its events."""
 
+import hashlib
 from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.json_values import JsonModel, check_id
+from durable_adk.json_values import JsonModel, canonical, check_id
 
 CHILD_PREFIX = "adk-tool:"
 """Prefix of the ids of child sessions, which belong to agents used as tools. They are internal, so
@@ -27,9 +28,22 @@ class SessionKey(NamedTuple):
         """Whether it is the session of an agent used as a tool."""
         return self.session_id.startswith(CHILD_PREFIX)
 
+    def child_prefix(self) -> str:
+        """Return what the ids of the child sessions of its calls begin with, and no others."""
+        return f"{CHILD_PREFIX}{_digest(self.session_id)}:"
+
+    def child(self, *call: Any) -> "SessionKey":
+        """Return the key of the child session of a call; the parts of `call` name it."""
+        return self._replace(session_id=f"{self.child_prefix()}{_digest(*call)}")
+
     def ids(self) -> dict[str, str]:
         """Return the ids under the names that they have in a `NamesSession` or a request."""
         return {"app": self.app_name, "user": self.user_id, "session": self.session_id}
+
+
+def _digest(*parts: Any) -> str:
+    """Hash a list of ids, none of which can be taken for two others."""
+    return hashlib.sha256(canonical(parts).encode()).hexdigest()[:32]
 
 
 def checked_key(app_name: str, user_id: str, session_id: str) -> SessionKey:

@@ -157,9 +157,12 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         return listing.response(await self._store.read(listing.read))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session and its events, if it exists; app and user state are kept (SSN-9)."""
+        """Delete a session and its events, if it exists; app and user state are kept (SSN-9).
+
+        The sessions of agents that its calls used as tools are deleted with it, in one transaction.
+        """
         key = checked_key(app_name, user_id, session_id)
-        await self._change(key, lambda tables: tables.remove_session(key))
+        await self._change(key, lambda tables: sessions.remove(tables, key))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event outside any invocation, and update the passed session (SSN-10).

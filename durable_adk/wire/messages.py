@@ -18,7 +18,7 @@ from durable_adk.json_values import (
     validated,
 )
 from durable_adk.sessions.records import Status
-from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.run_config import RunConfig
 
 W = TypeVar("W", bound=JsonModel)
@@ -288,9 +288,7 @@ def child_key(key: SessionKey, invocation_id: str, call_id: str, run: int = 0) -
         call_id: The call.
         run: 0, 1, 2 ... for a tool whose own code runs its agent several times.
     """
-    name = f"{call_id}/{run}" if run else call_id
-    digest = hashlib.sha256(canonical([key.session_id, invocation_id, name]).encode())
-    return key._replace(session_id=f"{CHILD_PREFIX}{digest.hexdigest()[:32]}")
+    return key.child(invocation_id, call_id, run)
 
 
 class InvocationResult(JsonModel):

@@ -136,6 +136,19 @@ async def test_a_schedule_is_what_was_asked_for(client: Client) -> None:
     await handle.delete()
 
 
+async def test_schedules_share_no_workflow_id(client: Client) -> None:
+    """D18: also where app and name, joined, are the same text; else one firing would be lost."""
+    part, used = uuid.uuid4().hex, set[str]()
+    for app, name in (("shop-eu", part), ("shop", f"eu-{part}")):
+        asked = request().model_copy(update={"app": app})
+        handle = await create_schedule(client, name, asked, cron=CRON, paused=True)
+        action = (await handle.describe()).schedule.action
+        assert isinstance(action, ScheduleActionStartWorkflow)
+        used.add(action.id)
+        await handle.delete()
+    assert len(used) == 2
+
+
 async def test_what_cannot_be_scheduled_is_refused(client: Client) -> None:
     """D11: before anything is created, with the remedy."""
     with pytest.raises(InvalidRequestError, match="needs a time"):

@@ -242,6 +242,11 @@ MUTANTS = [
         "fresh copy",
         replaces(Head, "require_fresh", ignored),
     ),
+    mutant(
+        "what an agent used as a tool was told outlives its session",
+        "children of a deleted session",
+        replaces(sessions, "remove", lambda tables, key: tables.remove_session(key)),
+    ),
     # ----- lease and fence
     mutant(
         "the fence is not checked",

@@ -37,7 +37,11 @@ from tests.unit.activities.invocation import test_open, test_pause, test_queue
 from tests.unit.conversation import test_denied
 from tests.unit.events import test_copies
 from tests.unit.flows import test_runtime
-from tests.unit.sessions import test_contract_creation, test_contract_queue
+from tests.unit.sessions import (
+    test_contract_creation,
+    test_contract_people,
+    test_contract_queue,
+)
 
 Check = Callable[[], str]
 PATIENCE = 100.0
@@ -237,6 +241,9 @@ PROOFS: dict[str, Check] = {
     ),
     "unread answers": proven(test_requests.test_answers_that_nobody_reads_are_few),
     "true tokens apart": proven(test_requests.test_the_page_and_answers_cost_others_nothing),
+    "children of a deleted session": proven(
+        test_contract_people.test_child_sessions_go_with_their_session
+    ),
     # ----- whose cancellation it is
     "code cancels itself": proven(
         test_bad_input.test_code_that_cancels_its_task_ends_its_run_once, where="tool"

@@ -1,6 +1,7 @@
 """Apps as agents of A2A, asked by the official client over a real socket."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator
 
@@ -61,6 +62,7 @@ from tests.support.http_server import Place, absent_worker, placed
 from tests.support.scripts import call, calls
 from tests.support.streams import StreamingModel, thought
 from tests.support.waiting import PATIENCE, until
+from tests.unit.sessions.contract import event, opened
 
 pytestmark = pytest.mark.thorough
 
@@ -614,6 +616,9 @@ async def test_another_users_tasks_do_not_exist(guarded, binding):
             with pytest.raises(TaskNotFoundError):
                 await refused
         listed = await bob.list_tasks(ListTasksRequest())
+    # Another protocol would let bob choose the id, and the operator could name no context.
+    taken = event(f"{task.id}.0", task.id, timestamp=time.time())
+    await opened(guarded.sessions, key._replace(user_id="bob"), task.id, user_event=taken)
     async with connected(http, streaming=False, token=OTHER) as olga:
         seen = await olga.list_tasks(ListTasksRequest())
         found = await olga.get_task(GetTaskRequest(id=task.id))
@@ -621,6 +626,7 @@ async def test_another_users_tasks_do_not_exist(guarded, binding):
     assert own.id != task.id
     assert [one.id for one in listed.tasks] == [own.id]
     assert {one.id for one in seen.tasks} == {own.id, task.id}
+    assert found.context_id == task.context_id
     assert state(found) == "(input-required)"
 
 

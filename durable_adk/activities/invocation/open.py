@@ -270,6 +270,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         place=QUEUE_PLACES[step.when_busy],
         steers=step.steers,
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
+        caller=step.tool_run.caller if step.tool_run else None,
     )
     if record.start_seq == 1 and not record.status.closed:
         deps.cache.begin(step.key, user_event)

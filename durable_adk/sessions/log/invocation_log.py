@@ -36,6 +36,7 @@ class InvocationLog(Transactions):
         place: QueuePlace | None = None,
         steers: bool = False,
         bounds: QueueBounds | None = None,
+        caller: SessionKey | None = None,
     ) -> InvocationRecord:
         """Take the session's lease and append the user's event (D7).
 
@@ -53,11 +54,13 @@ class InvocationLog(Transactions):
             steers: Whether the message may be delivered to the active invocation while it is
                 queued; see `hear`.
             bounds: Limits of the queue; None: no limit.
+            caller: The session that has to exist, too, if this is a child session of its calls.
 
         Raises:
             QueueFullError: The queue is full, and the invocation has no ticket yet.
             SessionBusyError: Another invocation holds the lease, or others are first in the queue.
-            SessionNotFoundError: The session is missing and `create_session` is False.
+            SessionNotFoundError: The session is missing and `create_session` is False, or the
+                caller's is.
             EventConflictError: The invocation id is taken, or the message was delivered already.
             InvalidRequestError: An id is invalid, or the event belongs to another invocation.
             StateValueError: The delta is not JSON.
@@ -72,6 +75,7 @@ class InvocationLog(Transactions):
             place=place,
             message=user_event.to_json() if steers else None,
             bounds=bounds,
+            caller=caller,
         )
         return await self._change(key, work)
 

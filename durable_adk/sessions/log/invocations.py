@@ -85,12 +85,15 @@ def open_invocation(
     place: QueuePlace | None,
     message: str | None = None,
     bounds: QueueBounds | None = None,
+    caller: SessionKey | None = None,
 ) -> InvocationRecord | SessionBusyError:
     """Take the lease and append the user's event; see `InvocationLog.open_invocation`.
 
     SessionBusyError is returned instead of raised, because the ticket must be committed.
     """
     now = time.time()
+    if caller is not None:
+        sessions.existing(tables, caller)  # it would not be deleted with a session that is gone
     if create_session:
         sessions.create_if_missing(tables, key)
     # Read again after adding: with row locks, another transaction may have created it first.

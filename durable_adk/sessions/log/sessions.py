@@ -59,6 +59,14 @@ def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
     return head
 
 
+def remove(tables: Tables, key: SessionKey) -> None:
+    """Remove a session with the child sessions of its calls, and theirs."""
+    tables.head(key)  # locks the row: openings of child sessions wait, and do not find it then
+    for child in tables.sessions_of(key, key.child_prefix()):
+        remove(tables, child)
+    tables.remove_session(key)
+
+
 def creation(tables: Tables, key: SessionKey) -> Creation | None:
     """See `SessionLog.read_creation`."""
     head = tables.head(key)

@@ -133,8 +133,11 @@ class Tables(Protocol):
         """List the sessions of an app or of one user, by `Position`; child sessions excluded."""
         ...
 
-    def sessions_of(self, user: SessionKey) -> list[SessionKey]:
-        """List all sessions of a user, including child sessions; `user` has no session id."""
+    def sessions_of(self, user: SessionKey, prefix: str = "") -> list[SessionKey]:
+        """List the sessions of a user whose ids begin with `prefix`, including child sessions.
+
+        The session id of `user` is ignored.
+        """
         ...
 
     def add_session(self, key: SessionKey, head: Head) -> bool:

@@ -82,8 +82,9 @@ class SqlTables:
             found.append((key, Head(**fields)))
         return found
 
-    def sessions_of(self, user: SessionKey) -> list[SessionKey]:
-        rows = self._connection.execute(sql.SESSIONS_OF, user._asdict())
+    def sessions_of(self, user: SessionKey, prefix: str = "") -> list[SessionKey]:
+        whose = {"k_app": user.app_name, "k_user": user.user_id, "prefix": prefix}
+        rows = self._connection.execute(sql.SESSIONS_OF, whose | {"length": len(prefix)})
         return [SessionKey(user.app_name, user.user_id, row.session_id) for row in rows]
 
     def add_session(self, key: SessionKey, head: Head) -> bool:

@@ -83,7 +83,9 @@ REMOVE_TOMBSTONES = delete(TOMBSTONES).where(
 )
 APPS = select(SESSIONS.c.app_name).distinct()
 SESSIONS_OF = select(SESSIONS.c.session_id).where(
-    SESSIONS.c.app_name == bindparam("app_name"), SESSIONS.c.user_id == bindparam("user_id")
+    SESSIONS.c.app_name == _APP,
+    SESSIONS.c.user_id == _USER,
+    func.substr(SESSIONS.c.session_id, 1, bindparam("length")) == bindparam("prefix"),
 )
 STATE_OF = select(STATE.c.key, STATE.c.value).where(
     or_(

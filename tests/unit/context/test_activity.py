@@ -26,18 +26,24 @@ async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def attempt(service: FileArtifactService | None = None, call: str = "c") -> ToolContext:
+def attempt(
+    service: FileArtifactService | None = None,
+    call: str | None = "c",
+    invocation: str = "i",
+    user: str = "u",
+    save_key: str = "",
+) -> ToolContext:
     """The context of one more attempt at the same call."""
     scope = StepScope(
-        session=Session(id="s", app_name="app", user_id="u"),
-        invocation_id="i",
+        session=Session(id="s", app_name="app", user_id=user),
+        invocation_id=invocation,
         agent_name="a",
         branch=None,
         user_content=None,
         event_id="e",
         services=Services(artifacts=service),
     )
-    return ToolContext(scope, function_call_id=call)
+    return ToolContext(scope, function_call_id=call, save_key=save_key)
 
 
 class Hesitant(FileArtifactService):
@@ -119,8 +125,23 @@ async def test_a_stream_is_saved_once_by_all_attempts_of_a_step(tmp_path: Path) 
 
 def test_a_key_has_room_in_temporal_whatever_the_call_is_named() -> None:
     """DUR-9: providers put what they like into a call's id, and Temporal takes 1,000 bytes."""
-    assert attempt(call="c").idempotency_key == "i:c"
     long = "\U0001f600" * 500
     assert len(attempt(call=long).idempotency_key.encode()) <= MAX_ACTIVITY_ID
     assert attempt(call=long).idempotency_key == attempt(call=long).idempotency_key
     assert attempt(call=long).idempotency_key != attempt(call=long + "x").idempotency_key
+
+
+def test_calls_of_the_same_ids_have_keys_of_their_own() -> None:
+    """DUR-9: clients choose ids of invocations, and models those of calls."""
+    like = {"invocation": "i", "call": "c:d", "user": "u"}
+    others = [{"invocation": "i:c", "call": "d"}, {"user": "bob"}, {}]
+    assert len({attempt(**like | other).idempotency_key for other in others}) == 3
+
+
+async def test_a_call_and_a_callback_save_versions_of_their_own(tmp_path: Path) -> None:
+    """TRAP-41: a call may have the name of a hook as its id."""
+    service = FileArtifactService(tmp_path)
+    part = types.Part(text="one")
+    assert await attempt(service, call="on_event_callback").save_artifact("a", part) == 0
+    callback = attempt(service, call=None, save_key="on_event_callback")
+    assert await callback.save_artifact("a", part) == 1

@@ -1,7 +1,10 @@
 """What every session service knows and forgets of one person."""
 
+import pytest
+
+from durable_adk.errors import SessionNotFoundError
 from durable_adk.sessions.session import CHILD_PREFIX
-from tests.unit.sessions.contract import names
+from tests.unit.sessions.contract import names, opened
 
 
 async def test_all_sessions_of_a_user_are_told(service, key):
@@ -12,6 +15,26 @@ async def test_all_sessions_of_a_user_are_told(service, key):
     whose = {"app_name": key.app_name, "user_id": key.user_id}
     assert await service.user_sessions(**whose) == sorted(keys)
     assert await service.user_sessions(app_name=key.app_name, user_id="nobody") == []
+
+
+async def test_child_sessions_go_with_their_session(service, key):
+    """S6: what agents used as tools were told; nothing else, and none comes later."""
+    child = key.child("i1", "call", 0)
+    grandchild = child.child("i1", "call", 0)
+    others = [
+        key._replace(session_id="other"),
+        key._replace(session_id="other").child("i1", "call", 0),
+        key._replace(user_id="somebody else").child("i1", "call", 0),
+    ]
+    for one in (key, child, grandchild, *others):
+        await opened(service, one)
+    await service.delete_session(**names(key))
+    known = (key, child, grandchild, *others)
+    assert [one for one in known if await service.get_session(**names(one))] == others
+    with pytest.raises(SessionNotFoundError):
+        await opened(service, key.child("i1", "late", 0), caller=key)
+    assert await service.get_session(**names(key.child("i1", "late", 0))) is None
+    await opened(service, others[0].child("i1", "next", 0), caller=others[0])
 
 
 async def test_the_state_of_a_user_is_forgotten(service, key):

@@ -1,6 +1,7 @@
 """Handles the requests of A2A over the session store and its feed."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ from durable_adk.server.protocols.a2a.task_listing import list_tasks
 from durable_adk.server.services import ServerServices
 from durable_adk.server.streams import Reading
 from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.webhook import PushConfig
 
@@ -260,7 +262,6 @@ class TaskHandler(RequestHandler):
 
         Raises:
             TaskNotFoundError: There is none, or it is another user's.
-            InvalidParamsError: Clients have chosen its id in several sessions.
         """
         sessions, name = self.services.session_service, check_id(task_id, "id")
         keys = [
@@ -272,10 +273,19 @@ class TaskHandler(RequestHandler):
         ]
         if not keys:
             raise TaskNotFoundError(f"There is no task {name!r}.")
-        if len(keys) > 1:
-            raise InvalidParamsError(f"Several contexts have a task {name!r}.")
-        record = await sessions.get_invocation(keys[0], name)
-        return TaskView(self.services, keys[0], name), record
+        # Ids of tasks are the server's, but other protocols let clients choose one that they know.
+        found = [(await self._begun(key, name), key) for key in keys]
+        (_, record), key = min(found, key=lambda one: one[0][0])
+        return TaskView(self.services, key, name), record
+
+    async def _begun(self, key: SessionKey, name: str) -> tuple[float, InvocationRecord | None]:
+        """Return when an invocation began, in seconds since the epoch, and its record."""
+        sessions = self.services.session_service
+        record = await sessions.get_invocation(key, name)
+        if record is None:
+            return math.inf, None
+        first = await sessions.read_events(key, after=record.start_seq - 1, upto=record.start_seq)
+        return first[0].event.timestamp or 0.0, record
 
     async def _news(
         self, view: TaskView, record: InvocationRecord | None
