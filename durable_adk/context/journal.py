@@ -16,7 +16,6 @@ from durable_adk.closing import closing
 from durable_adk.context.loop import LoopSession
 from durable_adk.errors import AgentError, DurableAdkError, as_detail, from_detail
 from durable_adk.events.event import Event
-from durable_adk.wire.manifest import AgentNode
 
 T = TypeVar("T")
 Entry = list[Any]
@@ -37,8 +36,6 @@ BEGIN, STATE, EVENT, END, ERROR, VALUE, GONE_ON, SLEPT, GIVEN_UP = (
 
 class BuiltInBody(Protocol):
     """The effects of a built-in body on the custom body that calls it."""
-
-    transfer: AgentNode | None
 
     @property
     def end_invocation(self) -> bool:
@@ -128,8 +125,7 @@ class Journal:
                 while (event := await self._live(anext(events, None))) is not None:
                     self.fresh.append([EVENT, event.model_dump(mode="json", exclude_none=True)])
                     yield event
-            transfer = body.transfer.model_dump(mode="json") if body and body.transfer else None
-            self.fresh.append([END, transfer, bool(body and body.end_invocation)])
+            self.fresh.append([END, bool(body and body.end_invocation)])
         finally:
             self.sub_runs -= 1
 
@@ -218,8 +214,7 @@ class Journal:
         self._session.state.update(state)
 
 
-def _restore(body: BuiltInBody | None, transfer: Any = None, end: bool = False) -> None:
+def _restore(body: BuiltInBody | None, end: bool = False) -> None:
     """Restore the effects of a built-in body that a custom one has called."""
     if body is not None:
-        body.transfer = AgentNode.read(transfer) if transfer else None
         body.end_invocation = body.end_invocation or end

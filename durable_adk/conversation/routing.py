@@ -1,4 +1,4 @@
-"""Selects the agent that receives a message of the user (semantics 8.4)."""
+"""Selects the agent that receives a message of the user, or a hand-over (semantics 8.4, 8.5)."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from google.genai import types
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.events.event import Event
+from durable_adk.wire.manifest import HandOver
 
 
 def agent_for(root: BaseAgent, events: Sequence[Event], message: types.Content) -> BaseAgent | None:
@@ -34,18 +35,46 @@ def _caller(root: BaseAgent, events: Sequence[Event], ids: set[str | None]) -> B
 def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
     """The agent that continues after the event: its transfer target or author (AGT-41, 17.1).
 
-    An error event without content is no reply of its author: a run that fails has one by the agent
-    that it began with.
+    An event without content is no reply of its author. A run that fails has one by the agent that
+    it began with, and an agent that has handed over may note something after the other's reply.
     """
-    if event.error_code and not event.parts:
-        return None
     author = root.find_agent(event.author)
     name = event.actions.transfer_to_agent
     if name and isinstance(author, LlmAgent):
         target = author.transfer_target(name)
         if target is not None and is_transferable(target):
             return target
-    return author if author is not None and is_transferable(author) else None
+    return author if event.parts and author is not None and is_transferable(author) else None
+
+
+def hand_over(agent: BaseAgent, name: str | None) -> HandOver | None:
+    """Return what becomes of an agent's `transfer_to_agent`, which a tool call has set (AGT-50)."""
+    if not name:
+        return None
+    node = next((target.node() for target in _targets(agent) if target.name == name), None)
+    return HandOver(name=name, node=node)
+
+
+def hand_over_by_event(agent: BaseAgent, event: Event) -> HandOver | None:
+    """Return what becomes of a hand-over by an event of a callback, a model or a custom body.
+
+    As in ADK it is an action without effect below a workflow agent, and with one as the root.
+    """
+    above = agent
+    while above.parent_agent is not None:
+        above = above.parent_agent
+        if not isinstance(above, LlmAgent):
+            return None
+    driven = isinstance(above, LlmAgent)
+    return hand_over(agent, event.actions.transfer_to_agent) if driven else None
+
+
+def _targets(agent: BaseAgent) -> list[BaseAgent]:
+    if isinstance(agent, LlmAgent):
+        return agent.transfer_targets
+    parent = agent.parent_agent
+    above = [] if parent is None else [parent, *parent.sub_agents]
+    return [target for target in (*agent.sub_agents, *above) if target is not agent]
 
 
 def is_transferable(agent: BaseAgent) -> bool:

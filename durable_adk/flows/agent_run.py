@@ -4,12 +4,14 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.closing import closing
 from durable_adk.context.loop import (
     InvocationContext,
     NoService,
 )
-from durable_adk.errors import DurableAdkError
+from durable_adk.conversation.routing import hand_over_by_event
+from durable_adk.errors import AgentError, DurableAdkError
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, CallSite, CommitBy, commit_decision
 from durable_adk.flows.custom_bodies import BodyLoop, CustomBodies
@@ -18,8 +20,11 @@ from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.plugin_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_parallel, run_sequential
 from durable_adk.wire.agent_stack import HandedOver, RunPosition, StackFrame
-from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
+
+MAX_HOPS = 100
+"""How often agents may hand over without a call of a model, which its own limit bounds."""
 
 
 class AgentLoop:
@@ -46,6 +51,7 @@ class AgentLoop:
             artifact_service=NoService("artifact_service"),
             memory_service=NoService("memory_service"),
             credential_service=NoService("credential_service"),
+            end_invocation=state.end_invocation,
             loop=BodyLoop(self._bodies),
         )
         site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch)
@@ -77,6 +83,8 @@ class AgentLoop:
         A loop and no recursion: agents may hand over to each other without end (TRAP-29).
         """
         frame, position = site.frame, site.frame.resumed(RunPosition)
+        counters = self._state.checkpoint.counters
+        hops, calls = 0, counters.model_calls
         finishing = [self._handed_over(site, node, one) for one in _unfinished(position)]
         if position is not None and position.agent != node.name:  # it has handed over since
             node, agent = self._saved_node(position, node), None
@@ -89,6 +97,7 @@ class AgentLoop:
                     async for event in events:
                         event.branch = event.branch or scope.ctx.branch
                         yield event
+                target = self._invocation.target(scope.position.transfer)
             except DurableAdkError as error:
                 self._state.agent_runs.end(run, error.error_type)
                 await agent_failed(self._state, scope, error)
@@ -96,25 +105,32 @@ class AgentLoop:
             self._state.agent_runs.end(run)
             if self._has(Hook.AFTER_AGENT, node):
                 finishing.append(scope)
-            if scope.transfer is None:
-                break
-            node, agent, position = scope.transfer, None, None
-            frame.clear()
-        async with closing(self._finish(finishing)) as events:
-            async for event in events:
-                yield event
-
-    async def _finish(self, scopes: list[AgentScope]) -> AsyncGenerator[Event, None]:
-        """Run the after callbacks of agents, last one first."""
-        for scope in reversed(scopes):
-            if _is_unfinished(scope):
-                try:
-                    result = await self._callback(Hook.AFTER_AGENT, scope)
-                except DurableAdkError as error:
-                    await agent_failed(self._state, scope, error)
-                    raise
+            while target is None and finishing:
+                result = await self._after(finishing.pop())
                 if result.event:
                     yield result.event
+                target = self._invocation.target(result.transfer)
+            if target is None:
+                return
+            hops = hops + 1 if calls == counters.model_calls else 0
+            calls = counters.model_calls
+            if hops > MAX_HOPS:
+                raise AgentError(
+                    f"Callbacks have handed over {MAX_HOPS} times, last from {node.name!r} to "
+                    f"{target.name!r}, and no agent has called its model: it would never end."
+                )
+            node, agent, position = target, None, None
+            frame.clear()
+
+    async def _after(self, scope: AgentScope) -> StepResult:
+        """Run the after callbacks of an agent, unless it is not to have any."""
+        if not _is_unfinished(scope):
+            return StepResult()
+        try:
+            return await self._callback(Hook.AFTER_AGENT, scope)
+        except DurableAdkError as error:
+            await agent_failed(self._state, scope, error)
+            raise
 
     def _scope(
         self,
@@ -168,7 +184,7 @@ class AgentLoop:
         commit_by: CommitBy,
     ) -> AgentScope:
         loop = BodyLoop(self._bodies)
-        ctx = replace(site.ctx, agent=agent, agent_name=node.name, end_invocation=False, loop=loop)
+        ctx = replace(site.ctx, agent=agent, agent_name=node.name, loop=loop)
         loop.scope = AgentScope(
             ctx=ctx,
             node=node,
@@ -206,13 +222,18 @@ class AgentLoop:
             result = await self._callback(Hook.BEFORE_AGENT, scope)
             if result.event:
                 yield result.event
+                scope.position.transfer = result.transfer
                 if result.event.content:
                     scope.answered = True  # stands for the body and the after callbacks (AGT-6)
                     return
+                if result.transfer and (scope.node.kind == "llm" or _is_llm(scope.agent)):
+                    return  # any other agent hands over when its body has ended, as in ADK
         if not scope.end_invocation:
             async with closing(self._body(scope)) as events:
                 async for event in events:
+                    own = _own_hand_over(scope, event)  # before plugins change the event
                     yield event
+                    scope.position.transfer = own or scope.position.transfer
 
     def _body(self, scope: AgentScope) -> AsyncGenerator[Event, None]:
         if scope.node.kind == "custom" and scope.agent is not None:
@@ -235,6 +256,17 @@ class AgentLoop:
         self._invocation.take(result)
         scope.end_invocation = scope.end_invocation or result.end_invocation
         return result
+
+
+def _is_llm(agent: BaseAgent | None) -> bool:
+    return isinstance(agent, LlmAgent)
+
+
+def _own_hand_over(scope: AgentScope, event: Event) -> HandOver | None:
+    """Whom the body of a custom agent hands over to by an event of its own."""
+    if scope.node.kind != "custom" or scope.agent is None or event.author != scope.node.name:
+        return None
+    return hand_over_by_event(scope.agent, event)
 
 
 def _unfinished(position: RunPosition | None) -> list[HandedOver]:

@@ -91,8 +91,6 @@ class AgentScope:
     commit_by: CommitBy
     journal: Journal | None = None
     """Of a custom agent's body; None where the invocation never continues as new."""
-    transfer: AgentNode | None = None
-    """The agent that its model has handed over to: it runs next."""
     answered: bool = False
     """Whether a before callback has answered, so that body and after callbacks do not run."""
     abandoned: list[AsyncGenerator[Event, None]] = field(

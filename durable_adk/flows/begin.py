@@ -117,10 +117,11 @@ async def begin(
         run_config=None if request.run_config == RunConfig() else request.run_config,
     )
     opened, cancelled = await _opened(runtime, step)
+    ends = False
     while not isinstance(opened, Steered) and opened.record is None and opened.steered is None:
         if cancelled:
             raise asyncio.CancelledError
-        step = await prepared(runtime, request, step, opened)
+        step, ends = await prepared(runtime, request, step, opened)
         opened, cancelled = await _opened(runtime, step)
     if isinstance(opened, Steered):
         return opened
@@ -138,6 +139,7 @@ async def begin(
         message=step.message,
         state=opened.state,
     )
+    state.end_invocation = ends
     state.apply_local(step.state_delta)
     return Invocation(state, cancelled=cancelled)
 

@@ -128,7 +128,6 @@ class CustomBodies:
                 async for event in events:
                     yield event
         finally:
-            scope.transfer = own.transfer
             scope.frame.leave(name)
 
     async def own_code(self, agent: BaseAgent, scope: AgentScope) -> AsyncGenerator[Event, None]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from durable_adk.closing import uninterrupted
+from durable_adk.errors import AgentError, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, CommitBy
 from durable_adk.flows.continue_as_new import ContinueAsNew
@@ -10,6 +11,7 @@ from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.plugin_hooks import on_event
 from durable_adk.flows.state import LoopState
 from durable_adk.sessions.state import without_temp
+from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.messages import MAX_RESULT_TEXT
 from durable_adk.wire.steps import CommitStep, EarlyCommit, StepResult
 
@@ -62,6 +64,24 @@ class Invocation:
             agent=state.checkpoint.opened.agent if closes and scope.position.run else None,
             runs=state.agent_runs.open_now() if closes else None,
         )
+
+    def target(self, transfer: HandOver | None) -> AgentNode | None:
+        """The agent that takes over; the event that says so is committed already (AGT-50).
+
+        Raises:
+            AgentError: The agent may not be handed over to, or does not exist (AGT-53, 17.1).
+        """
+        if transfer is None or transfer.node is not None:
+            return transfer and transfer.node
+        known = self.state.checkpoint.opened.manifest.names()
+        text = f"There is no agent {transfer.name!r} to transfer to."
+        if transfer.name in known:
+            text = (
+                f"The agent may not transfer to {transfer.name!r}: it is the agent itself, neither "
+                "its parent nor a sub-agent nor a peer, or not to be transferred to from there."
+            )
+        agents = f"{text} The agents are: {', '.join(known)}."
+        raise raised(AgentError, "ValueError", agents)
 
     def take(self, result: StepResult) -> None:
         """Note what a step has committed or shown to the plugins, before its event is yielded."""

@@ -8,6 +8,7 @@ from google.genai import types
 
 from durable_adk.closing import closing
 from durable_adk.code_executors.code_execution_utils import pending_code
+from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -17,6 +18,8 @@ from durable_adk.flows.tool_turn import ToolTurn
 from durable_adk.wire.agent_stack import LlmPosition, TurnPosition
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.steps import CodeStep, ModelStep, StepResult
+
+HANDED_OVER = "Not run, because a callback handed the conversation over to another agent."
 
 
 async def run_llm(
@@ -52,7 +55,7 @@ class LlmRun:
                 continue  # the model said more in the same call
             if position.error:
                 raise from_detail(position.error)
-            if scope.transfer is not None or (position.final and not position.unsettled):
+            if scope.position.transfer or (position.final and not position.unsettled):
                 break
             if position.final:
                 await pending.wait_for(sorted(position.unsettled))
@@ -100,8 +103,14 @@ class LlmRun:
             if result.event is None:
                 position.final = True
                 return
-            turn = TurnPosition(event=result.event, waits=result.waits)
+            turn = _turns([result])[0]
         yield turn.event
+        if turn.transfer is not None:
+            self._scope.position.transfer = turn.transfer
+            position.more, position.error = [], None
+            for event in closing_responses([turn.event], HANDED_OVER):
+                yield event
+            return
         position.final = turn.event.is_final_response()
         if self._node.runs_code and pending_code(turn.event.content) is not None:
             yield await _run_code(self._invocation, self._node, self._scope)
@@ -125,13 +134,17 @@ class LlmRun:
         if turn.requests and turn.interim:
             position.open.append(turn)
         position.turn, position.final = None, turn.final
-        if turn.answer is not None and self._scope.transfer is None:
+        if turn.answer is not None and self._scope.position.transfer is None:
             yield _final_text(self._node, self._scope, turn.answer)
             position.final = True
 
 
 def _turns(results: Sequence[StepResult]) -> list[TurnPosition]:
-    return [TurnPosition(event=item.event, waits=item.waits) for item in results if item.event]
+    return [
+        TurnPosition(event=item.event, waits=item.waits, transfer=item.transfer)
+        for item in results
+        if item.event
+    ]
 
 
 async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope) -> StepResult:

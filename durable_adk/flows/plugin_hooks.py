@@ -32,7 +32,7 @@ from durable_adk.wire.steps import AnswerStep, HookStep, Opened, OpenStep
 
 async def prepared(
     runtime: Runtime, request: InvocationRequest, step: OpenStep, opened: Opened
-) -> OpenStep:
+) -> tuple[OpenStep, bool]:
     """Let the plugins change the user's message before the opening stores it.
 
     Args:
@@ -42,7 +42,7 @@ async def prepared(
         opened: Its result, which says that nothing is stored yet.
 
     Returns:
-        The opening with the message to store.
+        The opening with the message to store, and whether a plugin ends the invocation.
 
     Raises:
         DurableAdkError: A hook failed, or there is no session; nothing is stored.
@@ -70,14 +70,15 @@ async def prepared(
         event=sent,
         create_session=step.create_session,
     )
-    event = (await runtime.perform(hook)).event or sent
+    result = await runtime.perform(hook)
+    event = result.event or sent
     changes = {
         "message": event.content,
         "state_delta": event.actions.state_delta,
         "artifact_delta": event.actions.artifact_delta,
         "custom_metadata": event.custom_metadata,
     }
-    return step.model_copy(update={**changes, "prepared": True})
+    return step.model_copy(update={**changes, "prepared": True}), result.end_invocation
 
 
 async def prepare_answer(state: LoopState, step: AnswerStep) -> str | None:
@@ -129,7 +130,8 @@ async def _round_run(state: LoopState, hook: HookName) -> Event | None:
     """The event of a hook, if it has something to store."""
     if not state.hooked(hook):
         return None
-    event = (await state.runtime.perform(_step(state, hook))).event
+    result = await state.runtime.perform(_step(state, hook))
+    event, state.end_invocation = result.event, state.end_invocation or result.end_invocation
     if event is None:
         return None
     state.apply_local(event.actions.state_delta, event.actions.state_read)

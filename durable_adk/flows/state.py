@@ -61,6 +61,8 @@ class LoopState:
         self.invocation_id = checkpoint.record.invocation_id
         self.resumed = past is not None
         """Whether the agents have begun in an earlier workflow run."""
+        self.end_invocation = False
+        """Whether a plugin ended the invocation before its agents began."""
         self.past = past or {}
         self.journals: dict[str, Journal] = {}
         """By name, of the bodies of custom agents that run now."""

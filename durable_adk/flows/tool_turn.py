@@ -16,7 +16,6 @@ from durable_adk.conversation.tool_responses import (
     merge_responses,
 )
 from durable_adk.errors import (
-    AgentError,
     AgentWaitsError,
     DurableAdkError,
     PayloadLostError,
@@ -24,7 +23,6 @@ from durable_adk.errors import (
     StateConflictError,
     as_detail,
     from_detail,
-    raised,
 )
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -148,7 +146,7 @@ class ToolTurn:
     async def _responses(self, results: Sequence[StepResult]) -> AsyncGenerator[Event, None]:
         """Yield the event of the results, and requests to the user, in ADK's order (FLW-51, 17.1).
 
-        The agent to hand over to is in `AgentScope.transfer` afterwards.
+        Whom the calls hand over to is in `RunPosition.transfer` afterwards.
         """
         turn = self._turn
         turn.final = False
@@ -171,9 +169,8 @@ class ToolTurn:
         failed = next((result.error for result in results if result.error), None)
         if failed:
             raise from_detail(failed)
-        if response is not None and response.actions.transfer_to_agent:
-            known = self._state.checkpoint.opened.manifest.names()
-            self._scope.transfer = _target(response.actions.transfer_to_agent, results, known)
+        named = [result.transfer for result in results if result.transfer]
+        self._scope.position.transfer = named[-1] if named else None
 
     def _merged(self, results: Sequence[StepResult]) -> Event | None:
         """The event of all responses: the only one's, which may be stored, or a merged one."""
@@ -316,7 +313,7 @@ class ToolTurn:
             message = failure_text(call.name or "", outcome.error or {})
         if self._pending.is_answered(call.id or ""):
             # The answer came before the tool returned; what the tool has changed stays.
-            outcome.event = _changes(outcome.event)
+            outcome.event, outcome.transfer = _changes(outcome.event), None
         elif outcome.event is None and not outcome.pending:
             author, branch = self._scope.ctx.agent_name, self._scope.ctx.branch
             outcome.event = error_response(
@@ -382,27 +379,3 @@ def _check_together(state: LoopState, calls: int) -> None:
             f"{calls} calls at once with the temp: state of each are {local:,} bytes; at most "
             f"{MAX_TASK_BYTES:,} can be sent together. Keep less in temp: keys."
         )
-
-
-def _target(name: str, results: Sequence[StepResult], known: Sequence[str]) -> AgentNode:
-    """The agent to hand over to; the response that says so is committed already (AGT-50).
-
-    Args:
-        name: Its name.
-        results: The results of the turn's calls.
-        known: Names of the app's agents, for the error.
-
-    Raises:
-        AgentError: The model may not hand over to it, or it does not exist (AGT-53, 17.1).
-    """
-    for result in results:
-        if result.transfer is not None and result.transfer.name == name:
-            return result.transfer
-    if name in known:
-        text = (
-            f"The agent may not transfer to {name!r}: it is the agent itself, neither its parent "
-            "nor a sub-agent nor a peer, or not to be transferred to from there."
-        )
-    else:
-        text = f"There is no agent {name!r} to transfer to. The agents are: {', '.join(known)}."
-    raise raised(AgentError, "ValueError", text)

@@ -55,8 +55,8 @@ async def run_loop(node: AgentNode, scope: AgentScope, run: RunNode) -> AsyncGen
             async with closing(run(node.children[position.at], scope)) as events:
                 async for event in events:
                     position.silent = False
+                    yield event  # plugins may change it in place
                     position.escalated = position.escalated or bool(event.actions.escalate)
-                    yield event
             if position.escalated:
                 return
             position.at += 1

@@ -141,7 +141,7 @@ class SharedContext(AdkContext):
         """Take into our context what code has changed in google-adk's."""
         take_actions(self._ours._actions, self._event_actions)
         if self._invocation_context.end_invocation:
-            self._ours.end_invocation()
+            self._ours._scope.end_invocation = True
 
 
 _KEPT = "adk_context"

@@ -19,3 +19,12 @@ class RunContext(CallbackContext):
         super().__init__(scope, event_actions=event_actions, save_key=save_key)
         self.agent = agent
         """The agent that the run starts with; for an event, the agent that made it."""
+
+    @property
+    def end_invocation(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]: a field of ADK's InvocationContext
+        """Whether no agent is to run; settable before the run: then only its callbacks do."""
+        return self._scope.end_invocation
+
+    @end_invocation.setter
+    def end_invocation(self, value: bool) -> None:
+        self._scope.end_invocation = value

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, PrivateAttr, field_serializer, model_seri
 
 from durable_adk.events.event import Event
 from durable_adk.wire.effect import ErrorDetail
-from durable_adk.wire.manifest import AgentNode, Wait
+from durable_adk.wire.manifest import AgentNode, HandOver, Wait
 
 
 class StackPosition(BaseModel):
@@ -88,6 +88,8 @@ class RunPosition(StackPosition):
     """Name of the journal of a custom agent's body."""
     run: int | None = None
     """Number of the run, for telemetry; None: it has not begun."""
+    transfer: HandOver | None = None
+    """Whom its code has handed over to: that agent runs next."""
     unfinished: list[HandedOver] = Field(default_factory=list[HandedOver])
 
 
@@ -133,6 +135,8 @@ class TurnPosition(BaseModel):
     """The calls of one model event, until all of them have responses."""
 
     event: Event
+    transfer: HandOver | None = None
+    """Whom the callbacks round the model hand over to: the calls do not run then."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
     """Deadline and its effect, by the id of a long-running call."""
     requests: dict[str, str] = Field(default_factory=dict[str, str])

@@ -79,3 +79,12 @@ class AgentNode(JsonModel):
     def any_custom(self) -> bool:
         """Whether any agent is custom: its code runs in the loop and needs the state there."""
         return self.kind == "custom" or any(child.any_custom() for child in self.children)
+
+
+class HandOver(JsonModel):
+    """Whom the code of a step hands over to, by `EventActions.transfer_to_agent` (AGT-50)."""
+
+    name: str
+    node: AgentNode | None = None
+    """The agent as the step's worker has it: one that a deploy has added since the opening is in
+    no manifest (design D6). None: the agent may not hand over to it, or it does not exist."""

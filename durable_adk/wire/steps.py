@@ -19,7 +19,7 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.effect import Effect, ErrorDetail
-from durable_adk.wire.manifest import AgentNode, ToolSpec, Wait
+from durable_adk.wire.manifest import AgentNode, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig
 
@@ -302,9 +302,8 @@ class StepResult(JsonModel):
     """Whether a model was called; a callback may provide the response instead (CB-7)."""
     end_invocation: bool = False
     """Whether the step's code asks the agent to end (CTX-11)."""
-    transfer: AgentNode | None = None
-    """The agent that the step's event transfers to, according to the step's code: an agent that a
-    deploy has added since the opening is in no manifest (design D6)."""
+    transfer: HandOver | None = None
+    """Whom the step's code hands over to; what a plugin makes of its event changes that no more."""
     value: Any = None
     """The return value of a custom agent's function."""
     child: ChildRun | None = None

@@ -218,19 +218,15 @@ def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool
         return False
     answered = result.model_called or not isinstance(step, ModelStep)
     temp = any(map(is_temp, event.actions.state_delta))
-    return answered and not temp and not result.end_invocation and _says_it_all(step, event)
+    return answered and not temp and not result.end_invocation and _says_it_all(event)
 
 
-def _says_it_all(step: Step, event: Event) -> bool:
-    """Return whether a stored event implies that its step reported nothing beyond it.
-
-    Only a tool's result transfers to another agent. A callback may name an agent too, but there it
-    is just a part of the event.
-    """
+def _says_it_all(event: Event) -> bool:
+    """Return whether a stored event implies that its step reported nothing beyond it."""
     actions = event.actions
     return not (
         event.long_running_tool_ids
-        or (isinstance(step, ToolStep) and actions.transfer_to_agent)
+        or actions.transfer_to_agent
         or actions.requested_tool_confirmations
         or actions.requested_auth_configs
     )
@@ -317,13 +313,13 @@ async def _left_to_loop(
         if attempt.history.lost(attempt.number):
             raise
         return result  # all earlier attempts have reported how they ended
-    return _result_of(step, stored) if stored and _says_it_all(step, stored.event) else result
+    return _result_of(step, stored) if stored and _says_it_all(stored.event) else result
 
 
 async def _earlier(deps: Dependencies, step: Step) -> StepResult | None:
     """Return the result of an earlier attempt that committed the step's event, or None."""
     stored = await deps.sessions.find_event(step.key, step.event_id)
-    if stored is None or not _says_it_all(step, stored.event):
+    if stored is None or not _says_it_all(stored.event):
         return None
     if isinstance(step, ModelStep) and await more_arrived(deps, step):
         return None  # its event is the first of several

@@ -300,6 +300,7 @@ class _ModelCall:
             or self.agent.planner is not None
             or self.agent.code_executor is not None
             or any(map(is_temp, answer.actions.state_delta))
+            or bool(answer.actions.transfer_to_agent)
             or any(call.name in answer.long_running for call in calls if call)
         )
 

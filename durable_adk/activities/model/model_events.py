@@ -9,6 +9,7 @@ from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.history import USER
 from durable_adk.conversation.model_event import model_event, save_output
 from durable_adk.conversation.pending_calls import with_deadlines
+from durable_adk.conversation.routing import hand_over_by_event
 from durable_adk.events.event import MISSING_TOOLSETS, MODEL_CALL, Event
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.wire.manifest import Wait
@@ -65,7 +66,8 @@ class ModelEvents:
             event.custom_metadata = {**(event.custom_metadata or {}), **about}
         self._text += event.text
         self._carry(event)
-        self.results.append(StepResult(event=event, waits=self._mark_long_running(event)))
+        waits, transfer = self._mark_long_running(event), hand_over_by_event(self._agent, event)
+        self.results.append(StepResult(event=event, waits=waits, transfer=transfer))
 
     def _carry(self, event: Event) -> None:
         actions = self._context.actions

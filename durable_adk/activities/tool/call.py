@@ -27,6 +27,7 @@ from durable_adk.calling import time_limit
 from durable_adk.context.activity import StepScope, ToolContext
 from durable_adk.conversation.model_event import save_output
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES
+from durable_adk.conversation.routing import hand_over
 from durable_adk.errors import (
     AgentDefinitionError,
     DurableAdkError,
@@ -37,7 +38,7 @@ from durable_adk.json_values import check_json
 from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.manifest import AgentNode, Wait
+from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
 
@@ -127,7 +128,7 @@ def _result(call: ToolCall, outcome: CallOutcome) -> StepResult:
     return StepResult(
         event=event,
         end_invocation=scope.end_invocation,
-        transfer=_transfer(call.run.agent, event.actions.transfer_to_agent),
+        transfer=hand_over(agent, event.actions.transfer_to_agent),
         waits=waits,
     )
 
@@ -150,8 +151,3 @@ def _waits(outcome: CallOutcome, call: types.FunctionCall, context: ToolContext)
         return {}
     wait = Wait(deadline=outcome.tool.deadline, on_deadline=outcome.tool.on_deadline)
     return {call.id or "": wait}
-
-
-def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
-    target = agent.transfer_target(name) if name else None
-    return target.node() if target else None

@@ -13,6 +13,7 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import call, contained, time_limit
 from durable_adk.context.activity import CallbackContext
 from durable_adk.conversation.model_event import save_output
+from durable_adk.conversation.routing import hand_over_by_event
 from durable_adk.errors import CallbackError, reported_as
 from durable_adk.events.event import Event
 from durable_adk.extras import callable_from_google_adk, from_google_adk
@@ -124,7 +125,8 @@ async def run_callback(
         save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=str)
     check_json(delta, "state_delta")
     check_size(event.to_json(), f"The answer of {step.hook}_callback")
-    return StepResult(event=event, end_invocation=scope.end_invocation)
+    transfer = hand_over_by_event(agent, event)
+    return StepResult(event=event, end_invocation=scope.end_invocation, transfer=transfer)
 
 
 async def _content(

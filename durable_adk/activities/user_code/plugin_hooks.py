@@ -104,7 +104,8 @@ async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) ->
     event = sent.model_copy(update={"content": content, "actions": context.actions})
     event.custom_metadata = with_digests(event, sent=sent)
     _check(event, "The message that on_user_message_callback has changed")
-    return StepResult(event=None if event == sent else event)
+    changed = None if event == sent else event
+    return StepResult(event=changed, end_invocation=scope.end_invocation)
 
 
 async def _before_run(deps: Dependencies, step: HookStep) -> StepResult:
@@ -131,7 +132,8 @@ async def _round_run(deps: Dependencies, step: HookStep, hook: HookName) -> Step
     )
     _check(event, f"The answer of {hook}")
     changed = event.actions.state_delta or event.actions.artifact_delta
-    return StepResult(event=event if event.content or changed else None)
+    event = event if event.content or changed else None
+    return StepResult(event=event, end_invocation=scope.end_invocation)
 
 
 async def _event(deps: Dependencies, step: HookStep) -> StepResult:

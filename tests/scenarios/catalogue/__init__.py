@@ -9,6 +9,7 @@ from types import ModuleType
 
 from durable_adk.agents import BaseAgent
 from tests.scenarios.catalogue import (
+    actions,
     agent_tools,
     apps,
     artifacts,
@@ -46,6 +47,7 @@ _THEMES: tuple[ModuleType, ...] = (
     agent_tools,
     artifacts,
     apps,
+    actions,
 )
 
 SCENARIOS = [
