@@ -86,7 +86,8 @@ async def _run_agent(state: LoopState, child: ChildRun, step: ToolStep) -> Child
         ),
         tool_run=ToolRun(
             agent=child.agent,
-            caller=state.artifact_owner or state.key,
+            caller=state.key,
+            root=state.artifact_owner or state.key,
             include_plugins=child.include_plugins,
         ),
     )

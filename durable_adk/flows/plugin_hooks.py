@@ -64,7 +64,7 @@ async def prepared(
         event_id=step.event_id,
         attempt_timeout=opened.limits.callback_timeout,
         run_config=None if request.run_config == RunConfig() else request.run_config,
-        artifact_owner=step.tool_run.caller if step.tool_run else None,
+        artifact_owner=step.tool_run.root if step.tool_run else None,
         local_state=step.state_delta,
         hook="on_user_message_callback",
         event=sent,

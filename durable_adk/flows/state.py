@@ -199,7 +199,7 @@ class LoopState:
     def artifact_owner(self) -> SessionKey | None:
         """The session whose artifacts the steps see, if another one (ART-12)."""
         tool_run = self.checkpoint.request.tool_run
-        return tool_run.caller if tool_run else None
+        return tool_run.root if tool_run else None
 
     @property
     def model_calls_left(self) -> int | None:

@@ -152,7 +152,7 @@ class _Outbound(WorkflowOutboundInterceptor):
         match input.args:
             case [InvocationRequest(tool_run=tool_run) as request] if tool_run is not None:
                 carrier = carrier_in(self._with({}))
-                ours = TraceIdentity.of(tool_run.caller, request.invocation_id or "", carrier)
+                ours = TraceIdentity.of(tool_run.root, request.invocation_id or "", carrier)
                 child = ours.carrier(child_name(request))
                 input.headers = {**input.headers, HANDED_ON: _payload(child)}
             case _:

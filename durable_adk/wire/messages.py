@@ -46,7 +46,9 @@ class ToolRun(JsonModel):
     agent: str
     """The agent that the tool wraps."""
     caller: SessionKey
-    """The calling session: its state is the initial state, its artifacts are shared."""
+    """The calling session: its state is the initial state."""
+    root: SessionKey
+    """The session that the outermost call was made in: its artifacts are shared."""
     include_plugins: bool = True
 
 

@@ -228,7 +228,7 @@ async def test_only_the_runtime_starts_an_agent_as_a_tool(
         "user": "mallory",
         "session": "s",
         "message": "hi",
-        "toolRun": {"agent": "a", "caller": ["a", "alice", "hers"], "includePlugins": False},
+        "toolRun": {"agent": "a", "caller": ["a", "alice", "hers"], "root": ["a", "alice", "hers"]},
     }
     async with serving(client, task_queue, agent, store):
         with pytest.raises(WorkflowFailureError) as caught:

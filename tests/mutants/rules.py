@@ -334,7 +334,8 @@ async def _open_as_a_lane() -> str:
 
 def runs_as_tools() -> str:
     """A start that anybody can write gets no state of another session (S3)."""
-    forged = ToolRun(agent="a", caller=SessionKey("app", "alice", "hers"))
+    hers = SessionKey("app", "alice", "hers")
+    forged = ToolRun(agent="a", caller=hers, root=hers)
     return "" if _is_refused(tool_run=forged) else "it is opened with what another session has"
 
 

@@ -5,8 +5,6 @@ with the state of another session, shares its files and may skip the app's plugi
 the runtime may request one, from the workflow that makes the call.
 """
 
-from collections.abc import AsyncIterator
-
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.conversation.answers import (
     answered_call_ids,
@@ -16,7 +14,7 @@ from durable_adk.conversation.answers import (
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import RUNTIME_METADATA, runtime_marks
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
-from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.messages import ToolRun
 from durable_adk.wire.steps import OpenStep
@@ -47,8 +45,8 @@ async def _check_tool_run(deps: Dependencies, step: OpenStep) -> None:
     if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return
     if step.tool_run is not None and child:
-        caller = step.tool_run.caller
-        if caller[:2] == step.key[:2] and await _asks(deps, step, caller):
+        caller, root = step.tool_run.caller, step.tool_run.root
+        if caller[:2] == root[:2] == step.key[:2] and await _asks(deps, step, caller):
             return
     require_no_tool_run(step.key.session_id, step.tool_run)
 
@@ -72,7 +70,7 @@ def require_no_tool_run(session_id: str, tool_run: ToolRun | None) -> None:
 
 
 async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
-    """Return whether the parent workflow runs the caller's invocation, or a tool run for it.
+    """Return whether the parent workflow runs the caller's invocation.
 
     Without a parent the result is False, as for a forged request.
     """
@@ -81,32 +79,8 @@ async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
     record = await deps.sessions.get_invocation(caller, step.invocation_id)
     if record is None or record.status is not Status.RUNNING:
         return False
-    if _is_run_by(record, step.parent):
-        return True
-    # For nested tool runs `caller` is the outermost session, so the parent may be a tool run.
-    async for key, one in _running(deps, step.key):
-        asks = one.invocation_id == step.invocation_id and _is_run_by(one, step.parent)
-        if asks and key.is_child:
-            return True
-    return False
-
-
-async def _running(
-    deps: Dependencies, key: SessionKey
-) -> AsyncIterator[tuple[SessionKey, InvocationRecord]]:
-    """Iterate over all running invocations of a user, one page at a time."""
-    last = None
-    while page := await deps.sessions.page_invocations(
-        app_name=key.app_name, user_id=key.user_id, statuses={Status.RUNNING}, after=last
-    ):
-        for found in page:
-            yield found
-        last = page[-1]
-
-
-def _is_run_by(record: InvocationRecord, workflow_id: str) -> bool:
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
-    return lease_owner is not None and lease_owner.workflow_id == workflow_id
+    return lease_owner is not None and lease_owner.workflow_id == step.parent
 
 
 def _check_metadata(step: OpenStep) -> None:

@@ -236,6 +236,7 @@ class ToolCall:
             question = await _asked_first(tool, args, self.context)
             if not isinstance(question, ChildRun):
                 return {"error": question}
+            question.changed = args if args != (self.call.args or {}) else None
             return question
         refused = await contained(tool.refused(args=args, tool_context=self.context))
         return refused or activity_call(tool, args, self.call.args or {}, self.context)

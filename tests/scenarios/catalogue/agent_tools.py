@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from durable_adk.models import LlmRequest, LlmResponse
 from durable_adk.tools import AgentTool, ToolContext
-from tests.scenarios.parts import instruction, last, speaker, thinker
+from tests.scenarios.parts import instruction, last, speaker, thinker, user_said
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call, calls
 
@@ -200,3 +200,46 @@ def an_expert_hands_over() -> BaseAgent:
 def an_experts_model_refuses() -> BaseAgent:
     refusal = LlmResponse(error_code="SAFETY", error_message="no")
     return asking(speaker("expert", refusal))
+
+
+@scenario(
+    "TOL-21 STA-19",
+    says(
+        "go",
+        *("root call middle", "root response middle"),
+        "root text middle=>{'result': \"['middle', 'deep']\"}",
+    ),
+    state={"noted": ["middle", "deep"], "asked": "why?"},
+)
+def an_agent_below_two_tools_starts_from_its_callers_state() -> BaseAgent:
+    """Not from the session's; what both write comes back through the caller."""
+
+    def note(callback_context: Any) -> None:
+        state = callback_context.state
+        state["noted"] = [*state.get("noted", []), callback_context.agent_name]
+        state["asked"] = user_said(callback_context)
+
+    deep = thinker("deep", instruction, instruction="{noted}", before_agent_callback=note)
+
+    def reply(request: LlmRequest) -> Any:
+        said = last(request)
+        return said.partition("=>")[2][12:-2] if "=>" in said else call("deep", request="why?")
+
+    middle = thinker("middle", reply, tools=[AgentTool(agent=deep)], before_agent_callback=note)
+    return asking(middle)
+
+
+@scenario(
+    "FLW-48 CB-9",
+    says("go", "root call expert", "root response expert", "root text expert=>{'result': 'how?'}"),
+    state={"args": {"request": "how?"}},
+)
+def arguments_for_an_agent_are_changed() -> BaseAgent:
+    def before(tool: Any, args: dict[str, Any], tool_context: ToolContext) -> None:
+        args["request"] = "how?"
+
+    def after(tool: Any, args: Any, tool_context: ToolContext, tool_response: Any) -> None:
+        tool_context.state["args"] = dict(args)
+
+    expert = thinker("expert", last)
+    return asking(expert, before_tool_callback=before, after_tool_callback=after)

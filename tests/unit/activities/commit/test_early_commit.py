@@ -18,6 +18,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.manifest import HandOver
 from durable_adk.wire.messages import user_content
 from durable_adk.wire.steps import (
     CommitStep,
@@ -92,8 +93,8 @@ async def test_an_answer_that_was_committed_is_not_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-async def test_a_callback_that_names_an_agent_has_the_answer_found_again(*, closes: bool) -> None:
-    """I10, F5: only a tool's step says more of a transfer than is in its event."""
+async def test_a_callback_that_hands_over_has_the_answer_found_again(*, closes: bool) -> None:
+    """I10, F5: the loop commits it, as whom it hands over to is in no event."""
 
     def before(callback_context: Any, llm_request: Any) -> None:
         del llm_request
@@ -105,7 +106,8 @@ async def test_a_callback_that_names_an_agent_has_the_answer_found_again(*, clos
     step = ModelStep(**runs.step("e-1.1", 1, grant))
     first = await runs.effects.perform(step)
     again = await runs.effects.perform(step, EffectAttempt(number=2))
-    assert (again.seq, again.closed) == (first.seq, closes)
+    assert (first.seq, again.seq, again.closed) == (None, None, False)
+    assert first.transfer == again.transfer == HandOver(name="other")
     assert again.event == first.event
     assert len(runs.model.requests) == 1
 

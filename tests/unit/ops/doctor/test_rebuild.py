@@ -330,7 +330,7 @@ async def test_who_ended_it_while_it_opened_is_its_apps_first_agent(known: list[
     end = closes("a", 1, 2, Status.CANCELLED)
     end.step.author, end.step.epoch = "", 0
     tool, other = opens("b", 1, 1), opens("c", 2, 3)
-    tool.step.tool_run = ToolRun(agent="helper", caller=KEY)
+    tool.step.tool_run = ToolRun(agent="helper", caller=KEY, root=KEY)
     tool.result.manifest = AgentNode(name="helper", kind="llm")
     other.result.agent = "sub"
     others = [log(other)] if not known else []
