@@ -27,6 +27,13 @@ _OF_GOOGLE_ADK = (2, 13)
 """The first version whose objects run here; all of its major version do."""
 
 
+_PACKAGES = {
+    "session_service": "sessions",
+    "artifact_service": "artifacts",
+    "credential_service": "auth.credential_service",
+}
+
+
 class Absent(Exception):  # noqa: N818  # never raised, but named in `except` clauses
     """Placeholder for each name of a library that is not installed.
 
@@ -133,3 +140,23 @@ def all_from_google_adk(values: Any) -> Any:
     if not isinstance(values, list):
         return values
     return [from_google_adk(value) for value in cast("list[Any]", values)]
+
+
+def require_own(**services: Any) -> None:
+    """Refuse google-adk's services for sessions, artifacts and credentials.
+
+    Args:
+        **services: The services by the names of the arguments that they were given as.
+
+    Raises:
+        InvalidRequestError: One is google-adk's, which cannot store an event once and with its
+            invocation.
+    """
+    for name, service in services.items():
+        if any(base.__module__.startswith("google.adk.") for base in type(service).__mro__):
+            raise InvalidRequestError(
+                f"{name}: {type(service).__name__} is google-adk's and cannot serve here; import "
+                f"a service of durable_adk.{_PACKAGES[name]}, "
+                "which has classes of the same names. `durable-adk sessions import` copies the "
+                "databases of google-adk."
+            )

@@ -31,7 +31,7 @@ from durable_adk.context.loop import InvocationContext
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
-from durable_adk.extras import from_google_adk
+from durable_adk.extras import from_google_adk, require_own
 from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.partials import PartialChannel, partials_of
@@ -92,10 +92,15 @@ class Runner:
             limits: Limits of runs in this process.
 
         Raises:
-            InvalidRequestError: The app is not given as said above.
+            InvalidRequestError: The app is not given as said above, or a store is google-adk's.
         """
         self.app, self.app_name = _one_app(app, app_name, agent, plugins)
         self.plugin_manager = PluginManager(self.app.plugins, plugin_close_timeout)
+        require_own(
+            session_service=session_service,
+            artifact_service=artifact_service,
+            credential_service=credential_service,
+        )
         self.session_service = session_service
         self.auto_create_session = auto_create_session
         self.artifact_service = artifact_service

@@ -31,7 +31,7 @@ from durable_adk.calling import keep_running
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, WorkerStuckError
-from durable_adk.extras import all_from_google_adk, require
+from durable_adk.extras import all_from_google_adk, require, require_own
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel, partials_of
@@ -237,6 +237,11 @@ class WorkerApps:
         """
         if webhooks is not None:
             require("webhooks")
+        require_own(
+            session_service=session_service,
+            artifact_service=services.artifacts,
+            credential_service=services.credentials,
+        )
         owners = LeaseOwners(client)
         self._apps: list[App] = all_from_google_adk([*apps])
         self._deps = Dependencies(

@@ -64,9 +64,7 @@ class AdkModel(BaseLlm):
             async with aclosing(answering) as responses:
                 async for response in responses:
                     _check_end(self._asked, response, stream=stream)
-                    shown = _without_half_calls(response) if response.partial else response
-                    if shown is not None:
-                        yield our_response(shown)
+                    yield our_response(response)
         except Exception as error:
             ours = sorted_error(error)
             if ours is error:
@@ -203,13 +201,3 @@ def _check_end(adk: Any, response: AdkLlmResponse, *, stream: bool) -> None:
 
 def _cut() -> ModelUnavailableError:
     return ModelUnavailableError("The model's stream ended before the model did.")
-
-
-def _without_half_calls(response: AdkLlmResponse) -> AdkLlmResponse | None:
-    """Return a chunk without calls, whose arguments have not arrived; None if nothing is left."""
-    parts = (response.content and response.content.parts) or []
-    kept = [part for part in parts if not part.function_call]
-    if len(kept) == len(parts):
-        return response
-    content = types.Content(role="model", parts=kept)
-    return response.model_copy(update={"content": content}) if kept else None

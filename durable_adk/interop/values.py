@@ -197,7 +197,9 @@ def our_event(event: AdkEvent) -> Event:
     ours = event.ours if isinstance(event, SharedEvent) else None
     if ours is None:
         fields = _fields(event, _EVENT - {"timestamp"})
-        return Event(actions=our_actions(event.actions), **fields)
+        if "actions" in event.model_fields_set:  # else what it replaces keeps its own (PLG-6)
+            fields["actions"] = our_actions(event.actions)
+        return Event(**fields)
     for name in _EVENT:
         value = getattr(event, name)
         if value is not getattr(ours, name):

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 from durable_adk.errors import PayloadTooLargeError, SessionNotFoundError
 from durable_adk.events.event import Event
+from durable_adk.extras import from_google_adk
 from durable_adk.json_values import check_id
 from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.copies import Copies
@@ -184,6 +185,8 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         # The caller's object keeps both, so that appending it again finds the first attempt.
         event.id = event.id or Event.new_id()
         event.timestamp = event.timestamp or time.time()
+        given, event = event, from_google_adk(event)
+        event.id, event.timestamp = given.id, given.timestamp
         entry = Entry.of(event)
         row, head = await self._change(
             session.key,

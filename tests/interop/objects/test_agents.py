@@ -17,18 +17,23 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.agents.run_config import StreamingMode
 from google.adk.apps import App
+from google.adk.artifacts import InMemoryArtifactService
+from google.adk.auth.credential_service.in_memory_credential_service import (
+    InMemoryCredentialService,
+)
 from google.adk.events import Event, EventActions
-from google.adk.models import LlmRequest, LlmResponse
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner as AdkRunner
+from google.adk.sessions import InMemorySessionService
 from google.adk.tools import FunctionTool, ToolContext
 from google.adk.workflow import Workflow
 from google.genai import types
 
-from durable_adk import agents, models, plugins, tools
-from durable_adk.errors import AgentDefinitionError, DeterminismError
+from durable_adk import agents, models, plugins, sessions, tools
+from durable_adk.errors import AgentDefinitionError, DeterminismError, InvalidRequestError
 from durable_adk.extras import from_google_adk
-from durable_adk.runners import InMemoryRunner
+from durable_adk.runners import InMemoryRunner, Runner
 from tests.adk.scripted import ScriptedModel
 from tests.interop.objects.running import call, heard, llm, texts
 
@@ -306,3 +311,65 @@ def test_what_cannot_be_durable_is_refused_when_it_is_loaded(make: Any, says: st
     """By name, with the way out."""
     with pytest.raises(AgentDefinitionError, match=says):
         from_google_adk(make())
+
+
+async def test_an_event_of_google_adk_is_appended() -> None:
+    """SSN-10, SSN-12: with its id, its time and its changes; once, however often it is given."""
+    store = sessions.InMemorySessionService()
+    session = await store.create_session(app_name="app", user_id="u")
+    content = types.Content(role="user", parts=[types.Part(text="earlier")])
+    event = Event(author="user", content=content, actions=EventActions(state_delta={"seen": 1}))
+    for _ in range(2):
+        stored: Any = await store.append_event(session, event)  # type: ignore[arg-type] # theirs
+        assert (stored.id, stored.timestamp, stored.text) == (event.id, event.timestamp, "earlier")
+    kept = await store.get_session(app_name="app", user_id="u", session_id=session.id)
+    assert kept is not None
+    assert kept.state == session.state == {"seen": 1}
+    assert [one.id for one in kept.events] == [one.id for one in session.events] == [event.id]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("session_service", InMemorySessionService),
+        ("artifact_service", InMemoryArtifactService),
+        ("credential_service", InMemoryCredentialService),
+    ],
+)
+def test_a_store_of_google_adk_is_refused_when_it_is_given(name: str, kind: Any) -> None:
+    """The error names the argument, the class and what to give instead."""
+    given: Any = {"session_service": sessions.InMemorySessionService(), name: kind()}
+    with pytest.raises(InvalidRequestError, match=rf"{name}: {kind.__name__} is google"):
+        Runner(app=from_google_adk(App(name="app", root_agent=llm("a"))), **given)
+
+
+class Writing(BaseLlm):
+    """A model that shows a call before its arguments are whole."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        if len(llm_request.contents) > 1:
+            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="done")]))
+            return
+        for partial, args in ((True, {}), (False, {"word": "hi"})):
+            content = types.Content(role="model", parts=[call("echo", **args)])
+            yield LlmResponse(content=content, partial=partial)
+
+
+async def test_a_half_call_is_shown_and_not_made() -> None:
+    """FLW-70: a chunk has it as the model wrote it; the whole response is what runs."""
+
+    def echo(word: str) -> str:
+        """Echo."""
+        return word
+
+    agent = LlmAgent(name="a", model=Writing(model="writing"), tools=[echo])
+    async with InMemoryRunner(agent) as runner:
+        streaming: Any = RunConfig(streaming_mode=StreamingMode.SSE)
+        events = await runner.run_debug("hi", quiet=True, run_config=streaming)
+    calls = [
+        (bool(event.partial), one.args) for event in events for one in event.get_function_calls()
+    ]
+    assert calls == [(True, {}), (False, {"word": "hi"})]
+    assert sum(bool(event.get_function_responses()) for event in events) == 1

@@ -199,11 +199,10 @@ class Hooking(BasePlugin):
 
     async def on_event_callback(self, *, invocation_context: Any, event: Event) -> Event | None:
         said = user_said(invocation_context)
-        if event.author != "desk" or not said.startswith("on_event"):
-            return None
-        if "new" in said:
+        if event.author == "desk" and "new" in said:
             return Event(author="desk", content=text("new"))
-        self.act(event.actions)
+        if event.author == "desk" and said.startswith("on_event"):
+            self.act(event.actions)
         return None
 
 
@@ -216,6 +215,7 @@ class Hooking(BasePlugin):
             if "tool" not in said
         ),
         ("on_event", "desk text said || child text child"),
+        ("before_model then new", "desk text new | child text child || child text child"),
     ),
     unrun=["work", "fail"],
 )
@@ -336,7 +336,7 @@ def a_plugin_ends_the_invocation() -> BaseAgent | App:
     "PLG-6 AGT-32",
     says("go", "desk text said", "last text last", "desk text said", "last text last"),
     says("on_event", "desk text said"),
-    says("before_model then new", "desk text by before_model"),
+    says("before_model then new", "desk text new"),
     says("on_event new", "desk text new", "last text last", "desk text new", "last text last"),
 )
 def a_plugin_ends_a_loop() -> BaseAgent | App:
