@@ -28,9 +28,9 @@ _OF_GOOGLE_ADK = (2, 13)
 
 
 _PACKAGES = {
-    "session_service": "sessions",
-    "artifact_service": "artifacts",
-    "credential_service": "auth.credential_service",
+    "session": "sessions",
+    "artifact": "artifacts",
+    "credential": "auth.credential_service",
 }
 
 
@@ -142,21 +142,17 @@ def all_from_google_adk(values: Any) -> Any:
     return [from_google_adk(value) for value in cast("list[Any]", values)]
 
 
-def require_own(**services: Any) -> None:
+def require_own(sessions: Any, artifacts: Any, credentials: Any) -> None:
     """Refuse google-adk's services for sessions, artifacts and credentials.
 
-    Args:
-        **services: The services by the names of the arguments that they were given as.
-
     Raises:
-        InvalidRequestError: One is google-adk's, which cannot store an event once and with its
-            invocation.
+        InvalidRequestError: One is google-adk's, which stores what a step repeats twice.
     """
-    for name, service in services.items():
+    given = {"session": sessions, "artifact": artifacts, "credential": credentials}
+    for name, service in given.items():
         if any(base.__module__.startswith("google.adk.") for base in type(service).__mro__):
             raise InvalidRequestError(
-                f"{name}: {type(service).__name__} is google-adk's and cannot serve here; import "
-                f"a service of durable_adk.{_PACKAGES[name]}, "
-                "which has classes of the same names. `durable-adk sessions import` copies the "
-                "databases of google-adk."
+                f"{name}_service: {type(service).__name__} is google-adk's and cannot serve here; "
+                f"import a service of durable_adk.{_PACKAGES[name]}, which has classes of the same "
+                "names. `durable-adk sessions import` copies the databases of google-adk."
             )

@@ -96,13 +96,8 @@ class Runner:
         """
         self.app, self.app_name = _one_app(app, app_name, agent, plugins)
         self.plugin_manager = PluginManager(self.app.plugins, plugin_close_timeout)
-        require_own(
-            session_service=session_service,
-            artifact_service=artifact_service,
-            credential_service=credential_service,
-        )
-        self.session_service = session_service
-        self.auto_create_session = auto_create_session
+        require_own(session_service, artifact_service, credential_service)
+        self.session_service, self.auto_create_session = session_service, auto_create_session
         self.artifact_service = artifact_service
         self.memory_service = memory_service
         in_memory = InMemoryCredentialService() if client is None else None

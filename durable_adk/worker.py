@@ -237,11 +237,7 @@ class WorkerApps:
         """
         if webhooks is not None:
             require("webhooks")
-        require_own(
-            session_service=session_service,
-            artifact_service=services.artifacts,
-            credential_service=services.credentials,
-        )
+        require_own(session_service, services.artifacts, services.credentials)
         owners = LeaseOwners(client)
         self._apps: list[App] = all_from_google_adk([*apps])
         self._deps = Dependencies(

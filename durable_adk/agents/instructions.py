@@ -19,7 +19,11 @@ _SCOPES = (APP_PREFIX, USER_PREFIX, TEMP_PREFIX)
 
 
 async def render(
-    template: str, state: Mapping[str, Any], *, load_artifact: LoadArtifact | None = None
+    template: str,
+    state: Mapping[str, Any],
+    *,
+    agent: str,
+    load_artifact: LoadArtifact | None = None,
 ) -> str:
     """Fill the placeholders of an instruction.
 
@@ -31,6 +35,7 @@ async def render(
     Args:
         template: The instruction.
         state: The state as the step sees it, with prefixed keys.
+        agent: The agent's name, for errors.
         load_artifact: Loads artifacts; None if there is no artifact service.
 
     Raises:
@@ -39,27 +44,29 @@ async def render(
     pieces: list[str] = []
     end = 0
     for match in _PLACEHOLDER.finditer(template):
-        value = await _value(match[0], state, load_artifact)
+        value = await _value(match[0], state, load_artifact, f"in agent {agent!r}")
         pieces += [template[end : match.start()], value]
         end = match.end()
     return "".join([*pieces, template[end:]])
 
 
 async def _value(
-    placeholder: str, state: Mapping[str, Any], load_artifact: LoadArtifact | None
+    placeholder: str, state: Mapping[str, Any], load_artifact: LoadArtifact | None, where: str
 ) -> str:
     name = placeholder.strip("{}").strip()
     optional = name.endswith("?")
     name = name.removesuffix("?")
     if name.startswith(_ARTIFACT):
-        return await _artifact(name.removeprefix(_ARTIFACT), load_artifact, optional=optional)
+        return await _artifact(
+            name.removeprefix(_ARTIFACT), load_artifact, where, optional=optional
+        )
     if not _is_state_name(name):
         return placeholder
     if name in state:
         return "" if state[name] is None else str(state[name])
     if optional:
         return ""
-    raise InstructionError(f"Context variable not found: `{name}`.")
+    raise InstructionError(f"Context variable not found: `{name}` {where}.")
 
 
 def _is_state_name(name: str) -> bool:
@@ -67,19 +74,19 @@ def _is_state_name(name: str) -> bool:
     return name.removeprefix(scope).isidentifier()
 
 
-async def _artifact(name: str, load: LoadArtifact | None, *, optional: bool) -> str:
+async def _artifact(name: str, load: LoadArtifact | None, where: str, *, optional: bool) -> str:
     if load is None:
         raise raised(
             InstructionError,
             "ValueError",  # what ADK raises here
-            f"There is no artifact service to load artifact `{name}` from.",
+            f"There is no artifact service to load artifact `{name}` from {where}.",
         )
     part = await load(name)
     if part is not None:
         return _text(name, part)
     if optional:
         return ""
-    raise InstructionError(f"Artifact not found: `{name}`.")
+    raise InstructionError(f"Artifact not found: `{name}` {where}.")
 
 
 def _text(name: str, part: types.Part) -> str:

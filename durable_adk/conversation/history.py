@@ -20,8 +20,15 @@ SUMMARY_AUTHOR = "model"
 
 
 def is_visible(event: Event, branch: str | None) -> bool:
-    """Return whether the event is on the branch or on an ancestor of it (TRAP-33)."""
-    return not branch or not event.branch or f"{branch}.".startswith(f"{event.branch}.")
+    """Return whether the event was there before the branch: no sibling's (TRAP-33).
+
+    A branch is named by pairs, a ParallelAgent and its child. Two children of one ParallelAgent run
+    at the same time; two ParallelAgents on one branch, and what runs on it, one after the other.
+    """
+    theirs, own = (event.branch or "").split("."), (branch or "").split(".")
+    pairs = enumerate(zip(theirs, own, strict=False))
+    first = next((place for place, (one, other) in pairs if one != other), 0)
+    return not branch or not event.branch or first % 2 == 0
 
 
 def visible_history(events: Sequence[Event], *, branch: str | None = None) -> list[Event]:

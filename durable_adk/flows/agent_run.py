@@ -114,11 +114,7 @@ class AgentLoop:
                 return
             hops = hops + 1 if calls == counters.model_calls else 0
             calls = counters.model_calls
-            if hops > MAX_HOPS:
-                raise AgentError(
-                    f"Callbacks have handed over {MAX_HOPS} times, last from {node.name!r} to "
-                    f"{target.name!r}, and no agent has called its model: it would never end."
-                )
+            _require_end(hops, node, target)
             node, agent, position = target, None, None
             frame.clear()
 
@@ -256,6 +252,15 @@ class AgentLoop:
         self._invocation.take(result)
         scope.end_invocation = scope.end_invocation or result.end_invocation
         return result
+
+
+def _require_end(hops: int, node: AgentNode, target: AgentNode) -> None:
+    """Raise AgentError if agents hand over to each other, and no limit would ever end it."""
+    if hops > MAX_HOPS:
+        raise AgentError(
+            f"Callbacks have handed over {MAX_HOPS} times, last from {node.name!r} to "
+            f"{target.name!r}, and no agent has called its model: it would never end."
+        )
 
 
 def _is_llm(agent: BaseAgent | None) -> bool:

@@ -116,8 +116,7 @@ async def begin(
         when_busy=request.when_busy,
         run_config=None if request.run_config == RunConfig() else request.run_config,
     )
-    opened, cancelled = await _opened(runtime, step)
-    ends = False
+    (opened, cancelled), ends = await _opened(runtime, step), False
     while not isinstance(opened, Steered) and opened.record is None and opened.steered is None:
         if cancelled:
             raise asyncio.CancelledError

@@ -8,9 +8,11 @@ from google.genai import types
 from durable_adk.calling import call
 from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.log import get_logger
 from durable_adk.models.llm_request import NOT_BY_THE_USER, LlmRequest
 from durable_adk.plugins.base_plugin import BasePlugin
 
+_LOG = get_logger(__name__)
 CustomFilter: TypeAlias = Callable[[list[types.Content]], Any]
 """From the contents to those to send, sync or async."""
 
@@ -33,8 +35,8 @@ class ContextFilterPlugin(BasePlugin):
 
         Args:
             num_invocations_to_keep: How many invocations, the current one included; None: all.
-            custom_filter: Sees what that leaves, and decides alone; what it raises ends the run,
-                as sending what it would have taken out might do harm.
+            custom_filter: Sees what that leaves, and decides alone. What it raises is logged, and
+                the model gets all contents, as in ADK.
             name: The plugin's name.
             remove_amount: Cut only when at least so many invocations would go; in between the
                 prompt's beginning stays the same, which providers can cache.
@@ -58,9 +60,14 @@ class ContextFilterPlugin(BasePlugin):
     ) -> None:
         """Leave out what is too old."""
         del callback_context
-        llm_request.contents = llm_request.contents[self._start(llm_request.contents) :]
+        contents = llm_request.contents[self._start(llm_request.contents) :]
         if self._custom_filter is not None:
-            llm_request.contents = list(await call(self._custom_filter, llm_request.contents))
+            try:
+                contents = list(await call(self._custom_filter, contents))
+            except Exception:  # noqa: BLE001 - whatever it is
+                _LOG.exception("plugin.custom_filter_failed", plugin=self.name)
+                return
+        llm_request.contents = contents
 
     def _start(self, contents: Sequence[types.Content]) -> int:
         starts = _invocation_starts(contents)

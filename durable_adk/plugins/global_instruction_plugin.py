@@ -45,6 +45,7 @@ class GlobalInstructionPlugin(BasePlugin):
             return await render(
                 self.global_instruction,
                 context.session.state,
+                agent=context.agent_name,
                 load_artifact=context.load_artifact,
             )
         return str(await call(self.global_instruction, context) or "")

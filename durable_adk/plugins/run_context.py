@@ -21,10 +21,10 @@ class RunContext(CallbackContext):
         """The agent that the run starts with; for an event, the agent that made it."""
 
     @property
-    def end_invocation(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]: a field of ADK's InvocationContext
+    def end_invocation(self) -> bool:
         """Whether no agent is to run; settable before the run: then only its callbacks do."""
         return self._scope.end_invocation
 
     @end_invocation.setter
-    def end_invocation(self, value: bool) -> None:
+    def end_invocation(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]: a field of ADK's InvocationContext
         self._scope.end_invocation = value

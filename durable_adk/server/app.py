@@ -108,11 +108,7 @@ def app(
     Raises:
         InvalidRequestError: Others could reach it without authentication, or a setting is wrong.
     """
-    require_own(
-        session_service=session_service,
-        artifact_service=artifact_service,
-        credential_service=credential_service,
-    )
+    require_own(session_service, artifact_service, credential_service)
     settings = settings or read_settings(ServerSettings)
     return _application(
         ServerServices(

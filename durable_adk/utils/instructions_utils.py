@@ -15,4 +15,5 @@ async def inject_session_state(template: str, readonly_context: ReadonlyContext)
     """
     invocation = readonly_context.get_invocation_context()
     load = Context(invocation).load_artifact if invocation.artifact_service else None
-    return await render(template, readonly_context.state, load_artifact=load)
+    state, name = readonly_context.state, readonly_context.agent_name
+    return await render(template, state, agent=name, load_artifact=load)

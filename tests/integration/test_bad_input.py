@@ -413,7 +413,8 @@ async def test_a_missing_template_variable_is_named(make_runner: MakeRunner) -> 
     """AGT-13, TRAP-38: no retries, the variable's name, a KeyError too."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["never"]), instruction="Hi {name}")
     runner = await make_runner(agent)
-    assert await fails(runner, InstructionError) == "Context variable not found: `name`."
+    said = "Context variable not found: `name` in agent 'a'."
+    assert await fails(runner, InstructionError) == said
 
 
 async def test_an_unknown_tool_is_told_to_the_model(make_runner: MakeRunner) -> None:

@@ -182,7 +182,8 @@ _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] 
 async def _text(instruction: str | InstructionProvider, scope: StepScope) -> str:
     if isinstance(instruction, str):
         load = CallbackContext(scope).load_artifact if scope.services.artifacts else None
-        return await render(instruction, scope.session.state, load_artifact=load)
+        state, name = scope.session.state, scope.agent_name
+        return await render(instruction, state, agent=name, load_artifact=load)
     with reported_as(CallbackError):
         provide = callable_from_google_adk(instruction)
         return str(await contained(call(provide, ReadonlyContext(scope))) or "")

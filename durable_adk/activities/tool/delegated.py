@@ -23,7 +23,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.json_values import to_json_value
+from durable_adk.json_values import canonical, to_json_value
 from durable_adk.sessions.state import SHARED_PREFIXES, without_temp
 from durable_adk.sessions.state_merge import Base, base_of
 from durable_adk.tools.activity_tool import ActivityTool
@@ -68,6 +68,7 @@ class AgentResult:
         if last is None:
             return ""
         text = "\n".join(filter(None, map(_told, last.parts)))
+        text = text or "\n".join(map(_result_told, last.get_function_responses()))
         schema = tool.output_schema if isinstance(tool, AgentTool) else None
         if schema is None:
             return text
@@ -81,6 +82,13 @@ def _told(part: types.Part) -> str | None:
     if part.code_execution_result and part.code_execution_result.output:
         return part.code_execution_result.output.rstrip("\n")
     return part.executable_code and part.executable_code.code
+
+
+def _result_told(response: types.FunctionResponse) -> str:
+    """Return what a tool's result tells the caller, if the agent has ended with it."""
+    told = response.response or {}
+    value = told["result"] if told.keys() == {"result"} else told
+    return value if isinstance(value, str) else canonical(value)
 
 
 def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:

@@ -245,7 +245,7 @@ class _Body(BaseAgent):
 
 
 @scenario(
-    "AGT-50 AGT-55",
+    "AGT-50",
     *_by_hook(
         *(
             (said, f"desk call transfer_to_agent | desk response transfer_to_agent | {gets}")

@@ -243,3 +243,17 @@ def arguments_for_an_agent_are_changed() -> BaseAgent:
 
     expert = thinker("expert", last)
     return asking(expert, before_tool_callback=before, after_tool_callback=after)
+
+
+@scenario(
+    "TOL-21 FLW-52",
+    says("go", "root call expert", "root response expert", "root text expert=>{'result': 'found'}"),
+    unrun=["look"],
+)
+def an_expert_ends_with_a_tools_result() -> BaseAgent:
+    def look(tool_context: ToolContext) -> str:
+        """Look it up."""
+        tool_context.actions.skip_summarization = True
+        return "found"
+
+    return asking(thinker("expert", lambda _: call("look"), tools=[look]))

@@ -255,6 +255,23 @@ def branches_within_branches() -> BaseAgent:
 
 
 @scenario(
+    "AGT-33 FLW-21 TRAP-33",
+    says(
+        "go",
+        "a text a",
+        "d text user:go user:quoted+[a] said:\n<<<QUOTE\na\nQUOTE>>>",
+    ),
+    side_by_side=True,
+)
+def after_branches_in_a_branch_what_they_said_is_there() -> BaseAgent:
+    """For an agent behind them, be it on a branch of another ParallelAgent."""
+    inner = ParallelAgent(name="inner", sub_agents=[speaker("a")])
+    then = ParallelAgent(name="then", sub_agents=[thinker("d", shown)])
+    chain = SequentialAgent(name="chain", sub_agents=[inner, then])
+    return ParallelAgent(name="outer", sub_agents=[chain])
+
+
+@scenario(
     "AGT-33 TRAP-31",
     says("go", "leaver delta", "after text after"),
     side_by_side=True,

@@ -44,7 +44,7 @@ async def load(name: str) -> types.Part | None:
 )
 async def test_names_are_substituted(template, text):
     """Every form of a placeholder becomes the value as text, once (AGT-13)."""
-    assert await render(template, STATE) == text
+    assert await render(template, STATE, agent="a") == text
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ async def test_names_are_substituted(template, text):
 )
 async def test_other_braces_are_left_alone(template):
     """JSON and escaped placeholders come out as they went in (AGT-13, TRAP-38)."""
-    assert await render(template, STATE) == template
+    assert await render(template, STATE, agent="a") == template
 
 
 @pytest.mark.parametrize("name", ["gone", "user:gone", "temp:x"])
 async def test_missing_variable_ends_the_run(name):
     """A required name without value is an error that no retry can mend (TRAP-38)."""
     with pytest.raises(InstructionError) as caught:
-        await render(f"a {{{name}}} b", STATE)
-    assert str(caught.value) == f"Context variable not found: `{name}`."
+        await render(f"a {{{name}}} b", STATE, agent="a")
+    assert str(caught.value) == f"Context variable not found: `{name}` in agent 'a'."
     assert isinstance(caught.value, KeyError)
     assert isinstance(caught.value, RunError)
 
@@ -85,13 +85,13 @@ async def test_missing_variable_ends_the_run(name):
 async def test_artifacts_are_inlined_as_text():
     """Text artifacts of either form become their text, a missing optional one nothing."""
     template = "{artifact.text}|{artifact.a b.txt}|{artifact.text?}|{artifact.gone?}"
-    assert await render(template, {}, load_artifact=load) == "as text|ä|as text|"
+    assert await render(template, {}, load_artifact=load, agent="a") == "as text|ä|as text|"
 
 
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{artifact.gone}", "Artifact not found: `gone`."),
+        ("{artifact.gone}", "Artifact not found: `gone` in agent 'a'."),
         ("{artifact.image}", "Artifact `image` is not text"),
         ("{artifact.image?}", "Artifact `image` is not text"),
     ],
@@ -99,13 +99,13 @@ async def test_artifacts_are_inlined_as_text():
 async def test_artifact_without_text_ends_the_run(template, message):
     """Missing, or of a kind that has no text: never its repr in the prompt (AGT-13)."""
     with pytest.raises(InstructionError, match=message):
-        await render(template, {}, load_artifact=load)
+        await render(template, {}, load_artifact=load, agent="a")
 
 
 async def test_artifact_without_service_is_a_value_error():
     """ADK raises ValueError here, so `except ValueError` works; it ends the run all the same."""
     with pytest.raises(InstructionError, match="no artifact service") as caught:
-        await render("{artifact.text?}", {})
+        await render("{artifact.text?}", {}, agent="a")
     assert isinstance(caught.value, ValueError)
 
 
@@ -115,5 +115,5 @@ _PLAIN = st.text(st.characters(exclude_characters="{}$\\"))
 @given(before=_PLAIN, value=st.text(), after=_PLAIN)
 async def test_values_arrive_verbatim(before, value, after):
     """Whatever a value holds, braces and placeholders included, it is the text in its place."""
-    rendered = await render(f"{before}{{x}}{after}{{gone?}}", {"x": value})
+    rendered = await render(f"{before}{{x}}{after}{{gone?}}", {"x": value}, agent="a")
     assert rendered == before + value + after

@@ -114,12 +114,16 @@ def test_contents_do_not_alias_the_events():
         ("par", "par.a", True),
         ("par.a", "par.ab", False),
         ("par.ab", "par.a", False),
-        ("par.a.x", "par.a", False),
+        ("par.a.in.x", "par.a", True),
+        ("par.a.in.x", "par.a.then.y", True),
+        ("par.a.in.x", "par.a.in.y", False),
+        ("par.a.in.x", "par.b", False),
+        ("par.a", "then.y", True),
         ("par.b", "par.a", False),
     ],
 )
 def test_branches_are_compared_by_segment(event_branch, branch, visible):
-    """The own branch and its ancestors are seen, siblings and children are not (TRAP-33)."""
+    """What runs at the same time is not seen, nor what is below it (TRAP-33)."""
     assert bool(shown(event("me", "x", branch=event_branch), branch=branch)) is visible
 
 
