@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutants import proofs
+from tests.mutants import rules
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.checks import CHECKS, WHOLE
 from tests.mutants.mutant import Mutant
@@ -30,7 +30,7 @@ def test_a_seeded_bug_is_noticed_by_its_check(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A check that cannot fail checks nothing: with the bug in, it finds something wrong."""
-    monkeypatch.setattr(proofs, "PATIENCE", SOON)
+    monkeypatch.setattr(rules, "PATIENCE", SOON)
     mutant.breaks(monkeypatch)
     assert CHECKS[mutant.check]()
 
