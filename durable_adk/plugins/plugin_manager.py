@@ -125,7 +125,8 @@ async def _run(plugin: BasePlugin, hook: HookName, kwargs: dict[str, Any]) -> An
         with reported_as(CallbackError):
             raise RuntimeError(text) from error  # as in ADK
     check_answer(hook, answer, f"The plugin {plugin.name!r}")
-    if whole and (event if answer is None else answer).partial:
+    seen = event if answer is None else answer
+    if whole and seen is not None and seen.partial:
         raise CallbackError(
             f"The plugin {plugin.name!r} answered {hook} with partial=True, so the event could not "
             "be stored. Leave `partial` as it was."

@@ -19,7 +19,7 @@ from durable_adk.activities.user_code import event_loop
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.context.activity import ToolContext
-from durable_adk.conversation import answers, client_requests
+from durable_adk.conversation import answers, client_requests, contents
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.embedded import server
 from durable_adk.errors import StoreUnavailableError
@@ -29,6 +29,7 @@ from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.runtime import Inbox
 from durable_adk.server import requests
 from durable_adk.server.adk import agents, sessions as restored
+from durable_adk.sessions import state_merge
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.sessions.log import entry, invocations, sessions, steering
 from durable_adk.sessions.log.head import Head
@@ -52,6 +53,11 @@ from tests.mutants.mutant import (
 from tests.mutants.waiting import WAITING
 
 NUMBERS = itertools.count(1)
+
+
+def _by_name_alone(part: Any, _by_model: Any) -> bool:
+    function = part.function_call or part.function_response
+    return function is not None and function.name in client_requests.CONTROL_FUNCTIONS
 
 
 def _delta_first(original: Any, tables: Any, key: Any, entry: Any, **options: Any) -> Any:
@@ -527,6 +533,16 @@ MUTANTS = [
         "an invented token takes from a true one",
         "true tokens apart",
         replaces(requests, "_sender", lambda scope, _key: f"answers at {scope['client'][0]}"),
+    # ----- what is lost without a word
+    mutant(
+        "equal elements of a list are taken for replaced ones",
+        "insertions kept",
+        replaces(state_merge, "_places", ignored),
+    ),
+    mutant(
+        "every call by the name of a request is taken for one",
+        "control names shown",
+        replaces(contents, "_is_control", _by_name_alone),
     ),
     *WAITING,
     *IDENTITY,

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from durable_adk.agents.run_config import RunConfig
 from durable_adk.apps import App, AppRegistry
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES
 from durable_adk.embedded.server import BLOCKED_PORTS, _Ports
 from durable_adk.errors import (
@@ -58,6 +60,7 @@ from durable_adk.sessions import (
 )
 from durable_adk.sessions.log.listing import PAGE
 from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.state_merge import merged
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
 from durable_adk.wire.converter import MAX_WAITING, data_converter
@@ -254,6 +257,29 @@ def same_id_same_answer() -> str:
         inbox.put(InvocationAnswer(call_id="c", confirmed=confirmed, answer_id="a"))
         inbox.take("a")
     return "" if inbox.outcomes["a"] else "the other answer is told as taken"
+
+
+def insertions_kept() -> str:
+    """What each of two sides has inserted into a list is in their merge once (STA-19)."""
+    base, one, other = (list(text) for text in ("acbcc", "aacabcacb", "aacabcbc"))
+    found = merged({"k": one}, {"k": other}, {"k": [base]})["k"]
+    expected = Counter(one) + Counter(other) - Counter(base)
+    return "" if Counter(found) == expected else f"the merge is {found}"
+
+
+def control_names_shown() -> str:
+    """A model's call by the name of a request to the client is in its next prompt (FLW-20)."""
+    call = types.FunctionCall(id="c", name=REQUEST_CONFIRMATION, args={})
+    told = types.FunctionResponse(id="c", name=REQUEST_CONFIRMATION, response={"error": "none"})
+    asked = types.Content(role="model", parts=[types.Part(function_call=call)])
+    answered = types.Content(role="user", parts=[types.Part(function_response=told)])
+    events = [
+        Event(author="user", content=types.UserContent("go")),
+        Event(author="a", content=asked),
+        Event(author="a", content=answered),
+    ]
+    found = build_contents(events, agent_name="a", branch=None)
+    return "" if len(found) == 3 else "the call is left out"
 
 
 def names_of_answers_apart() -> str:
