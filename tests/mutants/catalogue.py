@@ -533,6 +533,7 @@ MUTANTS = [
         "an invented token takes from a true one",
         "true tokens apart",
         replaces(requests, "_sender", lambda scope, _key: f"answers at {scope['client'][0]}"),
+    ),
     # ----- what is lost without a word
     mutant(
         "equal elements of a list are taken for replaced ones",
