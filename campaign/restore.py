@@ -31,11 +31,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
 
 KEPT = Key("plain", USER, "plain-kept")
-"""A session that the copy has, and that has the last message before the restore.
-
-By this a new message's opening notices that the store is older, as only the newest invocations are
-looked at.
-"""
+"""A session that the copy has, and that has lost its last message for certain."""
 ASKED = ("plain", "triple", "transfer", "parallel", "count")
 """Apps whose sessions get another message; it succeeds, and writes to no shared state."""
 MOST = 4
