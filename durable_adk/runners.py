@@ -174,7 +174,7 @@ class Runner:
             new_message: A message, or function responses to pending calls. None: attach to
                 `invocation_id`, or without one let the agents continue on what the session holds.
             invocation_id: The id of the invocation, or of the answer; None: a new one.
-            state_delta: State changes, committed with the user's event. Refused when attaching.
+            state_delta: Changes, committed with the user's event. Refused when attaching.
             run_config: Options. When attaching, all but `streaming_mode` are refused.
             yield_user_message: Yield the user's event too (RUN-19).
             when_busy: What to do while another invocation is active in the session.
@@ -187,9 +187,8 @@ class Runner:
         run_config = from_google_adk(run_config)
         if new_message is not None or not invocation_id:
             options = {"run_config": run_config, "when_busy": when_busy, "state_delta": state_delta}
-            request = self._request(
-                user_id, session_id, new_message, invocation_id=invocation_id, **options
-            )
+            whose = (user_id, session_id, new_message)
+            request = self._request(*whose, invocation_id=invocation_id, **options)
             feed = events_of(self._client.send(request))
         else:
             check_follows(state_delta, run_config)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from durable_adk.activities.commit import session_cache, staleness, witnesses
+from durable_adk.activities.commit import session_cache, staleness, workflow_records
 from durable_adk.activities.invocation import open as opening
 from durable_adk.activities.tool import tool_call
 from durable_adk.client import invocation_client
@@ -66,8 +66,8 @@ IDENTITY = [
         "unreadable says nothing",
         replaces(
             staleness,
-            "read_witness",
-            rewritten(witnesses.read_witness, ("except Exception", "except LookupError")),
+            "read_record",
+            rewritten(workflow_records.read_record, ("except Exception", "except LookupError")),
         ),
     ),
     mutant(
@@ -78,7 +78,7 @@ IDENTITY = [
     mutant(
         "only completed invocations say that a store is older",
         "each invocation testifies",
-        replaces(witnesses, "_of_history", does_nothing),
+        replaces(workflow_records, "_of_history", does_nothing),
     ),
     # ----- runs
     mutant(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from durable_adk.activities.commit.witnesses import Witness, read_witness
+from durable_adk.activities.commit.workflow_records import WorkflowRecord, read_record
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import SessionNotFoundError, SessionRegressedError
 from durable_adk.json_values import canonical
@@ -40,7 +40,7 @@ READERS = 16
 
 logger = get_logger(__name__)
 
-Witnesses = dict[SessionKey, list[Witness]]
+WorkflowRecords = dict[SessionKey, list[WorkflowRecord]]
 
 
 @dataclass
@@ -68,9 +68,9 @@ class StalenessCheck:
     _tried: float = float("-inf")
     """When the last query was started."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _lacking: Witnesses = field(default_factory=Witnesses)
+    _lacking: WorkflowRecords = field(default_factory=WorkflowRecords)
     """What the store lacks of sessions that it has."""
-    _missing: Witnesses = field(default_factory=Witnesses)
+    _missing: WorkflowRecords = field(default_factory=WorkflowRecords)
     """What it lacks of sessions that it does not have. They count as deleted unless others lack
     something."""
     _unread: dict[SessionKey, list[WorkflowExecution]] = field(
@@ -78,7 +78,9 @@ class StalenessCheck:
     )
     """Open workflows whose invocations are open in the store. How much they have stored is compared
     once somebody writes to the session."""
-    _closed: dict[str, Witness | None] = field(default_factory=dict[str, Witness | None])
+    _closed: dict[str, WorkflowRecord | None] = field(
+        default_factory=dict[str, WorkflowRecord | None]
+    )
     """The last list's closed runs by run id; what a closed run proves never changes."""
 
     async def check(self, key: SessionKey) -> None:
@@ -162,7 +164,7 @@ class StalenessCheck:
                 unread.setdefault(key, []).append(one)
         if whole:
             self._unread = unread
-        await self._compare(await self._witnesses(unknown))
+        await self._compare(await self._read_all(unknown))
         if self._lacking:
             return horizon
         self._missing.clear()
@@ -189,20 +191,22 @@ class StalenessCheck:
         owners = [TemporalLeaseOwner.parse(record.lease_owner) for _, record in found]
         return {owner.first_run_id: one for owner, one in zip(owners, found, strict=True) if owner}
 
-    async def _witnesses(self, executions: Sequence[WorkflowExecution]) -> list[Witness | None]:
+    async def _read_all(
+        self, executions: Sequence[WorkflowExecution]
+    ) -> list[WorkflowRecord | None]:
         """Read what workflow runs prove; of a closed one only once."""
         turns = asyncio.Semaphore(READERS)
 
-        async def read(one: WorkflowExecution) -> Witness | None:
+        async def read(one: WorkflowExecution) -> WorkflowRecord | None:
             if one.run_id in self._closed:
                 return self._closed[one.run_id]
             async with turns:
-                return await read_witness(self.client, one)
+                return await read_record(self.client, one)
 
         found = await asyncio.gather(*map(read, executions))
         self._closed = {
-            one.run_id: witness
-            for one, witness in zip(executions, found, strict=True)
+            one.run_id: record
+            for one, record in zip(executions, found, strict=True)
             if one.status is not WorkflowExecutionStatus.RUNNING
         }
         return found
@@ -211,17 +215,17 @@ class StalenessCheck:
         """Compare a session with its open workflows, whose invocations are open in the store."""
         if key in self._unread:
             try:
-                found = [await read_witness(self.client, one) for one in self._unread[key]]
+                found = [await read_record(self.client, one) for one in self._unread[key]]
             except RPCError as error:
                 logger.debug("staleness.not_compared", error_type=type(error).__name__)
                 return
             await self._compare(found)
             self._unread.pop(key, None)
 
-    async def _compare(self, witnesses: Iterable[Witness | None]) -> None:
+    async def _compare(self, records: Iterable[WorkflowRecord | None]) -> None:
         """Remember what the store lacks."""
         lacking: list[tuple[str, str]] = []
-        for one in witnesses:
+        for one in records:
             lacks = False if one is None else await self._lacks(one)
             if one is None or lacks is False:
                 continue
@@ -234,24 +238,24 @@ class StalenessCheck:
             logger.warning("staleness.store_is_older", lacking=lacking)
 
     async def _still(
-        self, witnesses: Witnesses, key: SessionKey, *verdicts: bool | None
-    ) -> Witness | None:
-        """Return a witness of what a session still lacks, and forget the others.
+        self, records: WorkflowRecords, key: SessionKey, *verdicts: bool | None
+    ) -> WorkflowRecord | None:
+        """Return a record of what a session still lacks, and forget the others.
 
         Args:
-            witnesses: What was found to be lacking.
+            records: What was found to be lacking.
             key: The session.
             verdicts: The results of `_lacks` that count, besides True.
         """
-        while known := witnesses.get(key):
+        while known := records.get(key):
             if await self._lacks(known[0]) in (True, *verdicts):
                 return known[0]
             known.pop(0)
-        witnesses.pop(key, None)
+        records.pop(key, None)
         return None
 
-    async def _lacks(self, one: Witness) -> bool | None:
-        """Return whether the store lacks what a witness proves; None if it lacks the session.
+    async def _lacks(self, one: WorkflowRecord) -> bool | None:
+        """Return whether the store lacks what a workflow proves; None if it lacks the session.
 
         Whether a session is another one of the same name is decided by its creation record, not by
         timestamps of events, which user code can set.
@@ -272,8 +276,8 @@ class StalenessCheck:
             return True
         return None
 
-    async def _contains(self, one: Witness, record: InvocationRecord) -> bool:
-        """Return whether the store contains all that a witness proves of a stored invocation."""
+    async def _contains(self, one: WorkflowRecord, record: InvocationRecord) -> bool:
+        """Return whether the store contains all that a workflow proves of a stored invocation."""
         if one.closed and not record.status.closed:
             return False
         if one.heard and await self.sessions.find_event(one.key, one.heard) is None:
@@ -287,7 +291,7 @@ class StalenessCheck:
             return 0
 
 
-def _predates(creation: Creation, one: Witness) -> bool:
+def _predates(creation: Creation, one: WorkflowRecord) -> bool:
     """Return whether a session was created before an invocation was stored in one of its name."""
     recreated = creation.epoch > 0
     if recreated and one.epoch is not None:
@@ -295,7 +299,7 @@ def _predates(creation: Creation, one: Witness) -> bool:
     return creation.time < one.started - (CLOCK_DIFFERENCE if recreated else 0.0)
 
 
-def _refusal(key: SessionKey, own: Witness | None) -> SessionRegressedError:
+def _refusal(key: SessionKey, own: WorkflowRecord | None) -> SessionRegressedError:
     """Build the error, which names only the caller's own session, not those of other users (S23).
 
     Operators find the others in the log.

@@ -44,26 +44,22 @@ class InvocationLog(Transactions):
         order of their first attempts. A repeat changes nothing and returns the current record.
 
         Args:
-            key: The session.
-            invocation_id: The invocation; its user event has the same invocation id.
+            invocation_id: The invocation, also of its user event.
             lease_owner: The workflow or process that will run it.
             user_event: An event with an id and a timestamp; its state delta is applied.
             create_session: Whether to create a missing session.
             ttl: Seconds without a commit or `renew` until lease and ticket expire; None: never.
             place: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
-            steers: Whether the message may be delivered to the active invocation while it is
-                queued; see `hear`.
+            steers: Whether the active invocation may `hear` the message while it is queued.
             bounds: Limits of the queue; None: no limit.
             caller: The session that has to exist, too, if this is a child session of its calls.
 
         Raises:
             QueueFullError: The queue is full, and the invocation has no ticket yet.
             SessionBusyError: Another invocation holds the lease, or others are first in the queue.
-            SessionNotFoundError: The session is missing and `create_session` is False, or the
-                caller's is.
+            SessionNotFoundError: A session is missing that is not to be created.
             EventConflictError: The invocation id is taken, or the message was delivered already.
-            InvalidRequestError: An id is invalid, or the event belongs to another invocation.
-            StateValueError: The delta is not JSON.
+            CallerError: An id or the delta is invalid, or the event is another invocation's.
         """
         work = partial(
             invocations.open_invocation,

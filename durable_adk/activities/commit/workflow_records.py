@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Witness:
+class WorkflowRecord:
     """An invocation that was stored, according to Temporal."""
 
     key: SessionKey
@@ -55,7 +55,7 @@ class Witness:
     """The calling session, if an agent ran as a tool."""
 
 
-async def read_witness(client: Client, execution: WorkflowExecution) -> Witness | None:
+async def read_record(client: Client, execution: WorkflowExecution) -> WorkflowRecord | None:
     """Return what a workflow run proves; None if it stored nothing, or cannot be read.
 
     Raises:
@@ -68,7 +68,7 @@ async def read_witness(client: Client, execution: WorkflowExecution) -> Witness 
             result = InvocationResult.read(await handle.result())
             key = SessionKey(result.app, result.user, result.session)
             if result.steered is not None:
-                return Witness(
+                return WorkflowRecord(
                     key=key,
                     invocation_id=result.steered,
                     first_run_id=run_id,
@@ -76,7 +76,7 @@ async def read_witness(client: Client, execution: WorkflowExecution) -> Witness 
                     heard=f"{result.invocation_id}.0",
                 )
             if not key.is_child:  # whose caller only the history has
-                return Witness(
+                return WorkflowRecord(
                     key=key,
                     invocation_id=result.invocation_id,
                     first_run_id=run_id,
@@ -97,7 +97,7 @@ async def read_witness(client: Client, execution: WorkflowExecution) -> Witness 
 
 async def _of_history(
     events: Iterable[HistoryEvent], converter: DataConverter, started: float
-) -> Witness | None:
+) -> WorkflowRecord | None:
     first, *later = events
     start = first.workflow_execution_started_event_attributes
     (raw,) = await converter.decode(start.input.payloads)
@@ -116,7 +116,7 @@ async def _of_history(
         return None
     argument = Cursor.parse(raw) if Cursor.is_one(raw) else InvocationRequest.parse(raw)
     run = argument.tool_run if isinstance(argument, InvocationRequest) else None
-    return Witness(
+    return WorkflowRecord(
         key=SessionKey(argument.app, argument.user, argument.session or name),
         invocation_id=name,
         first_run_id=start.first_execution_run_id,
