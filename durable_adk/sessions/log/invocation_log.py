@@ -44,6 +44,7 @@ class InvocationLog(Transactions):
         order of their first attempts. A repeat changes nothing and returns the current record.
 
         Args:
+            key: The session.
             invocation_id: The invocation, also of its user event.
             lease_owner: The workflow or process that will run it.
             user_event: An event with an id and a timestamp; its state delta is applied.
@@ -57,9 +58,8 @@ class InvocationLog(Transactions):
         Raises:
             QueueFullError: The queue is full, and the invocation has no ticket yet.
             SessionBusyError: Another invocation holds the lease, or others are first in the queue.
-            SessionNotFoundError: A session is missing that is not to be created.
             EventConflictError: The invocation id is taken, or the message was delivered already.
-            CallerError: An id or the delta is invalid, or the event is another invocation's.
+            CallerError: A session is missing, or an id, the event or its delta is invalid.
         """
         work = partial(
             invocations.open_invocation,
