@@ -155,6 +155,12 @@ def later() -> None:
     loop.call_later(0, leave)
 
 
+async def passed() -> None:
+    """Wait for the timer of `later`, and for what follows it."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def falls() -> None:
     """Wait for what ends it."""
     with CodeScope():
@@ -188,7 +194,7 @@ async def test_what_a_scope_that_has_ended_has_begun_ends_the_one_around_it() ->
     with CodeScope():
         with CodeScope(outermost=True):
             later()
-        await asyncio.sleep(0.01)
+        await passed()
 
 
 async def test_a_generator_s_next_step_raises_what_came_between() -> None:
@@ -196,7 +202,7 @@ async def test_a_generator_s_next_step_raises_what_came_between() -> None:
     code = CodeScope(stepped=True)
     with code:
         later()
-    await asyncio.sleep(0.01)
+    await passed()
     with pytest.raises(RuntimeError, match="SystemExit"), code:
         pytest.fail("it goes on")
 

@@ -12,6 +12,7 @@ STORED: dict[str, Any] = {
         "closes": False,
         "body": None,
         "run": 0,
+        "transfer": None,
         "unfinished": [{"agent": "first", "start": 1}],
     },
     "below": {"body": {"told": {"at": 1}, "below": {"": {"told": {}, "below": {}}}}},

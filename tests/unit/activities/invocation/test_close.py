@@ -156,12 +156,14 @@ async def test_a_call_that_was_approved_counts_as_the_loop_counts_it() -> None:
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     epoch = await paused(sessions, "e-1", calling("e-1"))
     await sessions.resume_invocation(KEY, invocation_id="e-1", lease_owner="h", user_event=None)
-    asked = types.Part.from_function_call(name=REQUEST_CONFIRMATION, args={})
-    said = types.Part.from_function_response(name=REQUEST_CONFIRMATION, response={})
+    about = {"id": "r", "name": REQUEST_CONFIRMATION}
+    asked = types.Part(function_call=types.FunctionCall(**about))
+    said = types.Part(function_response=types.FunctionResponse(**about, response={}))
     done = types.Part.from_function_response(name="tool", response={})
     for number, (author, part) in enumerate([("a", done), ("a", asked), ("user", said)], 2):
         event = Event(id=f"e-1.{number}", invocation_id="e-1", author=author)
         event.content = types.Content(role="user", parts=[part])
+        event.long_running_tool_ids = {"r"} if part is asked else None
         await sessions.commit_event(KEY, event, invocation_id="e-1", epoch=epoch + 1)
     record = await sessions.get_invocation(KEY, "e-1")
     assert record
