@@ -1,12 +1,14 @@
 """Settings and limits, with measured defaults."""
 
 import hashlib
+import math
 import os
 import re
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from ipaddress import IPv6Address
 from pathlib import Path
@@ -26,13 +28,37 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import AgentDefinitionError, InvalidRequestError
 
 DEFAULT_TASK_QUEUE = "durable-adk"
 PAYLOAD_THRESHOLD = 262_144
 """Minimum size, in bytes, of a payload that goes to external storage, if that is configured. The
 result of an invocation, of 64 Ki characters, is smaller, so that clients without the storage can
 read it."""
+
+
+MAX_SECONDS = 1e10
+"""Longer times, which event loops and servers refuse, are taken for three centuries."""
+FiniteSeconds = Annotated[
+    float, Field(allow_inf_nan=False), AfterValidator(lambda seconds: min(seconds, MAX_SECONDS))
+]
+"""Seconds that a timer can be set to; None, and not infinity, stands for no limit."""
+
+
+def checked_seconds(value: float | timedelta | None, option: str) -> float | None:
+    """Return a duration in seconds, at most MAX_SECONDS.
+
+    Args:
+        value: Seconds or a timedelta.
+        option: The option it comes from, for the error.
+
+    Raises:
+        AgentDefinitionError: It is not a positive, finite number.
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
+        raise AgentDefinitionError(f"The {option} is {value!r}; pass seconds above 0, or None.")
+    return None if seconds is None else min(seconds, MAX_SECONDS)
 
 
 class Limits(BaseModel):
@@ -44,22 +70,22 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    model_timeout: float = 120.0
+    model_timeout: FiniteSeconds = Field(default=120.0, gt=0)
     """Timeout of a model call, callbacks included."""
     model_attempts: int = 5
     """Attempts of a call to an unavailable model. Attempts lost with a worker count; attempts that
     failed because the session store did not respond do not."""
-    tool_timeout: float = 600.0
+    tool_timeout: FiniteSeconds = Field(default=600.0, gt=0)
     """Timeout of a tool call, callbacks included, unless the tool has its own."""
-    callback_timeout: float = 60.0
+    callback_timeout: FiniteSeconds = Field(default=60.0, gt=0)
     """Timeout of one list of agent callbacks."""
-    heartbeat_timeout: float = 2.0
+    heartbeat_timeout: FiniteSeconds = Field(default=2.0, gt=0)
     """Seconds without a heartbeat after which another worker takes over an activity (D19)."""
     max_history_events: int = Field(default=2000, ge=1)
     """History events of a workflow run before it continues as new (D10)."""
     max_history_bytes: int = Field(default=2_000_000, ge=1)
     """The same in bytes; the server terminates a run at 50 MB or 51,200 events."""
-    local_commit_timeout: float = 1.0
+    local_commit_timeout: FiniteSeconds = Field(default=1.0, gt=0)
     """Seconds for a commit as a local activity, during which the workflow receives no messages;
     after that it is retried as a normal activity (D4)."""
 
@@ -74,7 +100,7 @@ class Limits(BaseModel):
     max_stuck_threads: int = Field(default=100, ge=1)
     """Threads that may still run sync code of steps that have ended. Above this limit the worker
     hands its steps to other workers and exits."""
-    blocked_timeout: float = Field(default=30.0, ge=1.0)
+    blocked_timeout: FiniteSeconds = Field(default=30.0, ge=1.0)
     """Seconds for which user code may block its event loop before the worker does the same."""
     max_worker_exits: int = Field(default=10, ge=1)
     """Workers of one build that may shut down in a row while a step runs, which is then given up.
@@ -249,7 +275,9 @@ class Settings(BaseSettings):
     """Whether open invocations move to the build that becomes current; else they keep theirs."""
     model_task_queues: dict[str, str] = Field(default_factory=dict[str, str])
     """Task queues of models for ``durable-adk worker``, by model name."""
-    max_task_queue_activities_per_second: float | None = Field(default=None, gt=0)
+    max_task_queue_activities_per_second: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False
+    )
     """Activities per second on the task queue of ``durable-adk worker``, over all workers."""
     search_attributes: Literal["auto", "impersonal", "assume", "off"] = "auto"
     """Which search attributes a start sets. ``auto``: those that the namespace has; ``impersonal``:

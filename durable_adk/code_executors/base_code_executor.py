@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.settings import FiniteSeconds
 
 LONGEST = 300.0
 """Default time limit in seconds, for executors that require one."""
@@ -34,7 +35,7 @@ class BaseCodeExecutor(BaseModel):
     """Delimiters of code in the model's text; the first pair also encloses code in prompts."""
     execution_result_delimiters: tuple[str, str] = ("```tool_output\n", "\n```")
     """Delimiters of earlier results in prompts."""
-    timeout_seconds: float | None = Field(default=None, gt=0)
+    timeout_seconds: FiniteSeconds | None = Field(default=None, gt=0)
     """Time limit of one execution in seconds; None for the executor's default."""
 
     @property

@@ -13,6 +13,7 @@ from durable_adk.code_executors.base_code_executor import LONGEST, BaseCodeExecu
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.code_executors.code_limits import CodeLimits
 from durable_adk.context.activity import CallbackContext
+from durable_adk.settings import FiniteSeconds
 
 START_UP = 60.0
 """Seconds that a container may take to start and stop."""
@@ -39,12 +40,12 @@ class ContainerCodeExecutor(BaseCodeExecutor):
     """Name or path of the interpreter in the image."""
     user: str = "65534:65534"
     """User and group in the container; the default is ``nobody``."""
-    cpus: float = Field(default=1.0, gt=0)
+    cpus: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     processes: int = Field(default=64, gt=0)
     """Maximum number of processes and threads."""
     stateful: Stateless = False
     """Always False: each execution uses a new container."""
-    timeout_seconds: float | None = Field(default=30.0, gt=0)
+    timeout_seconds: FiniteSeconds | None = Field(default=30.0, gt=0)
     """Time limit in seconds, excluding the container's startup; None means 300."""
     limits: CodeLimits = CodeLimits()
 

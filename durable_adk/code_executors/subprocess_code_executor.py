@@ -17,6 +17,7 @@ from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, 
 from durable_adk.code_executors.code_limits import CodeLimits
 from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.settings import FiniteSeconds
 
 
 class SubprocessCodeExecutor(BaseCodeExecutor):
@@ -37,7 +38,7 @@ class SubprocessCodeExecutor(BaseCodeExecutor):
     """Must be True, to confirm that you have read the warning above."""
     stateful: Stateless = False
     """Always False: each execution uses a new process."""
-    timeout_seconds: float | None = Field(default=30.0, gt=0)
+    timeout_seconds: FiniteSeconds | None = Field(default=30.0, gt=0)
     """Time limit in seconds; None means 300."""
     limits: CodeLimits = CodeLimits()
 

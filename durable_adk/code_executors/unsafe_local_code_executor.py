@@ -3,11 +3,12 @@
 from pydantic import Field
 
 from durable_adk.code_executors.subprocess_code_executor import SubprocessCodeExecutor
+from durable_adk.settings import FiniteSeconds
 
 
 class UnsafeLocalCodeExecutor(SubprocessCodeExecutor):
     """A `SubprocessCodeExecutor` whose name says what `allow_unsafe` has to confirm."""
 
     allow_unsafe: bool = Field(default=True, exclude=True)
-    timeout_seconds: float | None = Field(default=300, gt=0)
+    timeout_seconds: FiniteSeconds | None = Field(default=300, gt=0)
     """Time limit in seconds; None means 300."""

@@ -11,6 +11,7 @@ from durable_adk import calling
 from durable_adk.errors import NotInLoopError
 from durable_adk.events.event import Event
 from durable_adk.sessions.session import SessionKey
+from durable_adk.settings import checked_seconds
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.run_config import RunConfig
 
@@ -280,9 +281,11 @@ class InvocationContext:
         Raises:
             Exception: What the function raised (DUR-10).
             StateValueError: An argument is not JSON.
-            AgentDefinitionError: Other workers could not find the function.
+            AgentDefinitionError: Other workers could not find the function, or the timeout is not a
+                positive, finite number.
         """
-        return await self.loop.run_function(self, function, FunctionCall(args, kwargs, timeout))
+        limit = checked_seconds(timeout, "timeout of ctx.step")
+        return await self.loop.run_function(self, function, FunctionCall(args, kwargs, limit))
 
     async def events(self) -> list[Event]:
         """Return the session's events, those committed in this invocation included.

@@ -91,7 +91,7 @@ class AccessSettings(BaseSettings):
     """Maximum size of other requests: JSON may escape what it holds."""
     max_body_values: int = Field(default=50_000, ge=100)
     """Maximum of texts, items and fields in a request; objects a tenth. For A2A a fifth of it."""
-    requests_per_second: float = Field(default=50.0, gt=0)
+    requests_per_second: float = Field(default=50.0, gt=0, allow_inf_nan=False)
     """Requests of one user per second, on average, to this process. Streams count once."""
     burst: int = Field(default=200, ge=1)
     """Requests that a user may send at once, after a pause."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from durable_adk.server.access import AccessSettings
-from durable_adk.settings import PushHost
+from durable_adk.settings import FiniteSeconds, PushHost
 
 
 class ServerSettings(AccessSettings):
@@ -33,9 +33,9 @@ class ServerSettings(AccessSettings):
     """Size of the states with which a page of a list of sessions ends."""
     max_session_bytes: int = Field(default=50_000_000, ge=1)
     """Most bytes of events of a session that is read as a whole."""
-    ping_seconds: float = Field(default=15.0, gt=0)
+    ping_seconds: FiniteSeconds = Field(default=15.0, gt=0)
     """Seconds between two comments in a stream, which keep its connection open."""
     retry_milliseconds: int = Field(default=1000, ge=0)
     """How long a reader waits before it connects again."""
-    drain_seconds: float = Field(default=10.0, ge=0)
+    drain_seconds: FiniteSeconds = Field(default=10.0, ge=0)
     """Seconds for responses to complete when the server is stopped."""

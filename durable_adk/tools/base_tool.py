@@ -7,11 +7,11 @@ from google.genai import types
 
 from durable_adk.context.activity import ToolContext
 from durable_adk.models.llm_request import LlmRequest
+from durable_adk.settings import checked_seconds
 from durable_adk.tools.tool_options import (
     checked_contract,
     checked_on_deadline,
     checked_retry,
-    checked_seconds,
     checked_task_queue,
 )
 from durable_adk.wire.manifest import OnDeadline

@@ -1,7 +1,5 @@
 """The options that every tool has, and their validation."""
 
-import math
-from datetime import timedelta
 from typing import TypedDict, get_args
 
 from durable_adk.errors import AgentDefinitionError
@@ -66,22 +64,6 @@ def checked_task_queue(task_queue: str | None, name: str) -> str | None:
             f"task_queue of tool {name!r} has more than {MAX_NAME} bytes; shorten it."
         )
     return task_queue
-
-
-def checked_seconds(value: float | timedelta | None, option: str) -> float | None:
-    """Return a duration in seconds.
-
-    Args:
-        value: Seconds or a timedelta.
-        option: The option it comes from, for the error.
-
-    Raises:
-        AgentDefinitionError: It is not a positive, finite number.
-    """
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-        raise AgentDefinitionError(f"The {option} is {value!r}; pass seconds above 0, or None.")
-    return seconds
 
 
 def checked_on_deadline(policy: OnDeadline, name: str, *, is_long_running: bool) -> OnDeadline:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from durable_adk.json_values import JsonModel, check_json
 from durable_adk.sessions.records import GetSessionConfig
+from durable_adk.settings import FiniteSeconds
 
 _PER_CALL = {"headers", "extra_body", "timeout", "retry_options"}
 
@@ -39,7 +40,7 @@ class Budget(JsonModel):
     tool_calls: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
     """Tokens as reported by the models. No further call is made once they are used up."""
-    seconds: float | None = Field(default=None, ge=0)
+    seconds: FiniteSeconds | None = Field(default=None, ge=0)
     """Wall time from the opening to the end, including the time spent waiting for answers."""
 
     def within(self, other: "Budget | None") -> "Budget":

@@ -7,6 +7,7 @@ from typing import Any, cast
 from pydantic import ConfigDict, Field, field_validator
 
 from durable_adk.json_values import JsonModel
+from durable_adk.settings import FiniteSeconds
 
 
 class ToolContract(StrEnum):
@@ -33,11 +34,11 @@ class RetryConfig(JsonModel):
 
     max_attempts: int = Field(default=5, ge=2)
     """Maximum number of runs, including those that were lost with their worker."""
-    initial_delay: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    initial_delay: FiniteSeconds = Field(default=1.0, ge=0)
     """Seconds before the second run."""
     backoff_factor: float = Field(default=2.0, ge=1, allow_inf_nan=False)
     """Factor by which each delay is longer than the previous one."""
-    max_delay: float = Field(default=60.0, ge=0, allow_inf_nan=False)
+    max_delay: FiniteSeconds = Field(default=60.0, ge=0)
     """Maximum delay in seconds."""
     exceptions: tuple[str, ...] | None = None
     """Exception classes, or their names; subclasses match too. None: all exceptions."""

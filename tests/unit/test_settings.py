@@ -1,16 +1,28 @@
 """Settings from the environment."""
 
 import json
+import math
+from functools import partial
 from itertools import chain
 
 import pytest
 from pydantic import ValidationError
 
 from durable_adk.activities.webhook.address import addresses_of
+from durable_adk.code_executors import ContainerCodeExecutor, SubprocessCodeExecutor
 from durable_adk.embedded.stores import folder_stores
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import AgentDefinitionError, InvalidRequestError
 from durable_adk.server.settings import ServerSettings
-from durable_adk.settings import Settings, WebhookEndpoint, read_settings
+from durable_adk.settings import (
+    MAX_SECONDS,
+    Limits,
+    Settings,
+    WebhookEndpoint,
+    checked_seconds,
+    read_settings,
+)
+from durable_adk.wire.run_config import Budget
+from durable_adk.wire.tool_contract import RetryConfig
 
 
 async def test_the_environment_says_where_things_are_kept(tmp_path, monkeypatch):
@@ -92,3 +104,36 @@ def test_an_error_of_a_setting_names_its_variable(monkeypatch, kind, name, text,
     assert refused.value.message.startswith(f"{name}{told}")
     for word in ("s3cret", "pydantic", "\n"):
         assert word not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Budget, "seconds"),
+        (RetryConfig, "initial_delay"),
+        (RetryConfig, "max_delay"),
+        (ServerSettings, "ping_seconds"),
+        (ServerSettings, "drain_seconds"),
+        (partial(SubprocessCodeExecutor, allow_unsafe=True), "timeout_seconds"),
+        (partial(ContainerCodeExecutor, image="i"), "timeout_seconds"),
+        *(
+            (Limits, name)
+            for name, field in Limits.model_fields.items()
+            if field.annotation is float
+        ),
+    ],
+)
+def test_times_are_finite(kind, name):
+    """D11: an infinite one is refused by name; one of ages is cut to what timers can be set to."""
+    for wrong in (math.inf, math.nan):
+        with pytest.raises(ValidationError, match=name.split("_")[0]):
+            kind(**{name: wrong})
+    assert getattr(kind(**{name: 1e300}), name) == MAX_SECONDS
+
+
+def test_a_tools_time_of_ages_is_cut():
+    """D11: the same for options that are no fields."""
+    assert checked_seconds(1e300, "timeout") == MAX_SECONDS
+    for wrong in (math.inf, math.nan, 0.0):
+        with pytest.raises(AgentDefinitionError, match="timeout"):
+            checked_seconds(wrong, "timeout")

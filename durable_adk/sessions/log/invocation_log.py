@@ -38,28 +38,27 @@ class InvocationLog(Transactions):
         bounds: QueueBounds | None = None,
         caller: SessionKey | None = None,
     ) -> InvocationRecord:
-        """Take the session's lease and append the user's event (D7).
-
-        If the session is busy, the transaction takes a ticket: callers that retry are served in the
-        order of their first attempts. A repeat changes nothing and returns the current record.
+        """Take the session's lease and append the user's event, or take a ticket; once (D7).
 
         Args:
             key: The session.
-            invocation_id: The invocation, also of its user event.
+            invocation_id: The invocation, which `user_event` names, too.
             lease_owner: The workflow or process that will run it.
             user_event: An event with an id and a timestamp; its state delta is applied.
             create_session: Whether to create a missing session.
             ttl: Seconds without a commit or `renew` until lease and ticket expire; None: never.
             place: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
-            steers: Whether the active invocation may `hear` the message while it is queued.
+            steers: Whether the active invocation may get the queued message; see `hear`.
             bounds: Limits of the queue; None: no limit.
-            caller: The session that has to exist, too, if this is a child session of its calls.
+            caller: The session without which this one, a child, is not created.
 
         Raises:
             QueueFullError: The queue is full, and the invocation has no ticket yet.
             SessionBusyError: Another invocation holds the lease, or others are first in the queue.
+            SessionNotFoundError: It is missing and `create_session` is False, or `caller` is.
             EventConflictError: The invocation id is taken, or the message was delivered already.
-            CallerError: A session is missing, or an id, the event or its delta is invalid.
+            InvalidRequestError: An id is invalid, or the event belongs to another invocation.
+            StateValueError: The delta is not JSON.
         """
         work = partial(
             invocations.open_invocation,

@@ -91,16 +91,16 @@ def open_invocation(
 
     SessionBusyError is returned instead of raised, because the ticket must be committed.
     """
-    now, invocation_id = time.time(), entry.invocation_id
-    if caller is not None:  # else nothing would delete the session
-        sessions.existing(tables, caller)
+    now = time.time()
     if create_session:
-        sessions.create_if_missing(tables, key)
-    head = sessions.existing(tables, key)  # again: another may have created it first
+        sessions.create_if_missing(tables, key, caller)
+    # Read again after adding: with row locks, another transaction may have created it first.
+    head = sessions.existing(tables, key)
     opened = tables.invocation(key, entry.invocation_id)
     if opened is not None:
         _require_opened_by(tables, key, opened, entry)
         return opened
+    invocation_id = entry.invocation_id
     _require_openable(tables, key, invocation_id, lease_owner)
     reason = queue.held(head, now) or queue.behind(
         tables, key, head, invocation_id=invocation_id, place=place, now=now

@@ -34,8 +34,14 @@ def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
     return View(head, tables.state(key), [])
 
 
-def create_if_missing(tables: Tables, key: SessionKey) -> None:
-    """Create the session unless it exists."""
+def create_if_missing(tables: Tables, key: SessionKey, caller: SessionKey | None = None) -> None:
+    """Create the session unless it exists; a child session only if its caller's session does.
+
+    Raises:
+        SessionNotFoundError: The caller's session is gone, and would not take this one with it.
+    """
+    if caller is not None:
+        existing(tables, caller)
     if tables.head(key) is None:
         now = time.time()
         add(tables, key, Head(create_time=now, update_time=now))
