@@ -18,8 +18,9 @@ from tests.scenarios.ledger import Entry, Ledger
 from tests.scenarios.scenario import Scenario, Turn
 from tests.support.scripts import gist, shape
 
-_ANSWER = re.compile(r"(?<=\.answer\.)[0-9a-f]{32}")
-"""In the id of an answer's event: drawn by the client, so it differs between two runs."""
+_DRAWN = re.compile(r'(?:(?<=\.answer\.)|(?<=&state=)|(?<="state": "))[0-9a-f]{32}')
+"""In the id of an answer's event: drawn by the client, so it differs between two runs. What OAuth
+calls the state differs, too: it is made of the call's key, and that of the user's name."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Outcome:
         """A session's events without timestamps, the clients' own ids numbered."""
         text = json.dumps([shape(item.event) for item in self.stored[place]])
         numbers: dict[str, str] = {}
-        named = _ANSWER.sub(lambda found: numbers.setdefault(found[0], str(len(numbers))), text)
+        named = _DRAWN.sub(lambda found: numbers.setdefault(found[0], str(len(numbers))), text)
         return json.loads(named)
 
     def branches(self, place: str) -> dict[str, list[dict[str, Any]]]:
