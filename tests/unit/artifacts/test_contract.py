@@ -503,7 +503,7 @@ async def test_a_service_with_adks_save_serves() -> None:
     for service in (Plain(), Keyed()):
         told = InvocationContext(invocation_id="i", session=session, artifact_service=service)
         await ToolContext(told, function_call_id="c").save_artifact("f", text("x"))
-    assert kept == ["f", "i//c/1"]
+    assert kept == ["f", '["i","","c","",1]']
     keyed = {"filename": "g", "chunks": pieces(), "save_key": "k"}
     await BaseArtifactService.save_artifact_stream(Plain(), **SCOPE, **keyed)
     assert kept[2:] == ["g"]
