@@ -94,7 +94,7 @@ def _by_hook(*lines: tuple[str, str]) -> list[Turn]:
     """For each hook a session of its own: the message that names it, and what comes of the next."""
     turns: list[Turn] = []
     for number, (message, gets) in enumerate(lines):
-        place = f"u/{number}"
+        place = f"u/{number or 's'}"
         first, _, then = gets.partition(" || ")
         turns.append(says(message, *first.split(" | "), place=place))
         if then:
