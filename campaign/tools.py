@@ -114,7 +114,7 @@ class Tools:
         decided = context.tool_confirmation
         line: Line = {
             "tool": tool,
-            "key": context.idempotency_key,
+            "key": f"{context.invocation_id}:{context.function_call_id}",
             "nonce": nonce,
             "app": context.app_name,
             "user": context.user_id,
