@@ -179,7 +179,7 @@ def load(folder: RunFolder) -> Evidence:
         meta=meta,
         rows=rows,
         restored=json.loads(folder.restored.read_text()) if folder.restored.exists() else None,
-        state=rows["state"],
+        state=[line for line in rows["state"] if line["app_name"]],  # others are the store's own
         journal=sorted(
             (line for path in folder.journals for line in notes(path)), key=lambda line: line["at"]
         ),

@@ -185,7 +185,7 @@ class PoisonTools(Tools):
         name = tool_context.invocation_id
         kind = Turn.of(tool_context.app_name, tool_context.user_id, name).poison
         async with self._noted(tool_context, "poison", nonce) as line:
-            if kind is Poison.EXIT and self._is_first(name, tool_context.idempotency_key):
+            if kind is Poison.EXIT and self._is_first(name, line["key"]):
                 note(self.folder.ledger, phase="exit", **line)
                 os._exit(EXIT_CODE)
             if kind is Poison.BLOCK:
