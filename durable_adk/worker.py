@@ -27,7 +27,7 @@ from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-from durable_adk.calling import keep_running
+from durable_adk.calling.code_scope import keep_running
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, WorkerStuckError

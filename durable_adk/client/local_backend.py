@@ -11,7 +11,7 @@ from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.invocation.request import require_no_tool_run
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.calling import keep_running
+from durable_adk.calling.code_scope import keep_running
 from durable_adk.client.feed import not_in_store
 from durable_adk.client.local_runtime import LocalRuntime
 from durable_adk.context.activity import Services

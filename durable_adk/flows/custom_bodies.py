@@ -8,7 +8,7 @@ from typing import Any, cast
 from durable_adk.agents import determinism
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.step_function import READ_EVENTS, name_of
-from durable_adk.calling import CodeScope
+from durable_adk.calling.code_scope import CodeScope
 from durable_adk.closing import abandoned, closing
 from durable_adk.context.journal import Journal
 from durable_adk.context.loop import (

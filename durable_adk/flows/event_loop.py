@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from durable_adk.calling import CodeScope
+from durable_adk.calling.code_scope import CodeScope
 from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.errors import (
     AgentError,

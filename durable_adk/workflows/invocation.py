@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.workflow import HandlerUnfinishedPolicy
 
 with workflow.unsafe.imports_passed_through():
-    from durable_adk.calling import keep_running
+    from durable_adk.calling.code_scope import keep_running
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
     from durable_adk.flows.event_loop import run_invocation
     from durable_adk.flows.invocation import Invocation

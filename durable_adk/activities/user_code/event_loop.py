@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.activities.user_code.watchdog import Watchdog
-from durable_adk.calling import keep_running
+from durable_adk.calling.code_scope import keep_running
 from durable_adk.errors import WorkerStuckError, text_of
 from durable_adk.log import get_logger
 from durable_adk.settings import Limits

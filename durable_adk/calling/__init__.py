@@ -1,25 +1,19 @@
-"""Calls user code, sync or async, so that it neither blocks nor ends the event loop."""
+"""Calls user code, sync or async, without blocking the event loop."""
 
 import asyncio
 import inspect
-import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar, cast
+from typing import Any, TypeVar
 
-from durable_adk.errors import DurableAdkError, frames_of, text_of, wrapped
-from durable_adk.log import get_logger
+from durable_adk.calling.code_scope import CodeScope
 
 T = TypeVar("T")
 OBEY = 5.0
 """Seconds that code has to end in when its result is not wanted any more."""
 _limit: ContextVar[asyncio.Timeout | None] = ContextVar("limit", default=None)
-_scope: ContextVar["CodeScope | None"] = ContextVar("scope", default=None)
-
-logger = get_logger(__name__)
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -206,146 +200,3 @@ def _without_stop_iteration(function: Callable[..., Any], *args: Any, **kwargs: 
     except (StopIteration, GeneratorExit) as error:  # no future can carry them
         name = getattr(function, "__name__", type(function).__name__)
         raise RuntimeError(f"{name} raised {type(error).__name__}.") from error
-
-
-class CodeScope:
-    """A context manager for user code: whatever that raises leaves it as an Exception.
-
-    asyncio raises SystemExit and KeyboardInterrupt of any task, timer or callback out of its event
-    loop, where they would end everybody's work. In a loop that `keep_running` knows, they end the
-    innermost open scope in which the task, timer or callback was created: its code is cancelled,
-    and the scope raises them. They are also logged, as nobody waits for what comes later.
-
-    Args:
-        base: Class of the error that the scope raises; None: a RuntimeError.
-        outermost: Whether the scopes around this one are somebody else's.
-        stepped: Whether it is entered for each step of a generator, until `end`. What is raised
-            between two steps is raised by the next one.
-    """
-
-    def __init__(
-        self,
-        base: type[DurableAdkError] | None = None,
-        *,
-        outermost: bool = False,
-        stepped: bool = False,
-    ) -> None:
-        self._base = base
-        self._outer = None if outermost else _scope.get()
-        self._stepped = stepped
-        self._before: CodeScope | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
-        self._failure: BaseException | None = None
-        self._is_open = stepped
-
-    def __enter__(self) -> Self:
-        """Begin some code in the current task."""
-        if self._failure is not None:
-            self._raise(self._failure)
-        self._task = asyncio.current_task()
-        self._cancelling = self._task.cancelling() if self._task else 0
-        self._before, self._is_open = _scope.get(), True
-        _scope.set(self)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        """Raise what the code has raised as an Exception, and what its tasks have if that ended it.
-
-        As with `asyncio.timeout`, a result that is there in spite of the cancellation stands.
-        """
-        task, self._task = self._task, None
-        self._is_open = self._stepped
-        if _scope.get() is self:  # an abandoned coroutine is closed in another context
-            _scope.set(self._before)
-        if isinstance(error, GeneratorExit) and task is not _running():
-            return  # that is how Python closes a coroutine
-        if self._failure is not None and task is not None:
-            others = task.uncancel() > self._cancelling
-            if isinstance(error, asyncio.CancelledError) and not others:
-                self._raise(self._failure)
-        if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
-            self._raise(error)
-
-    def end(self) -> None:
-        """End a `stepped` scope."""
-        self._is_open = False
-
-    def _raise(self, error: BaseException) -> NoReturn:
-        text = f"User code raised {type(error).__name__}: {text_of(error)}"
-        made = RuntimeError(text).with_traceback(error.__traceback__)
-        made.__cause__ = error
-        raise made if self._base is None else wrapped(self._base, made)
-
-    def fail(self, error: BaseException) -> None:
-        """End the innermost open scope with what a task or callback of its code has raised."""
-        if not self._is_open:
-            if self._outer is not None:
-                self._outer.fail(error)
-        elif self._failure is None:
-            self._failure = error
-            if self._task is not None:
-                self._task.cancel()
-
-
-def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
-    """Have an event loop survive SystemExit and KeyboardInterrupt of user code.
-
-    They leave asyncio's loops, and the SDK's for workflows, by `_run_once`, which goes on with the
-    next callback when it is called again. A loop without it (uvloop) is left as it is.
-
-    Args:
-        loop: The event loop, which runs in the current thread.
-        whoever: Whether it survives what no scope's code has raised, too. A loop that belongs to
-            an application raises that: it may be what the application is to end with.
-    """
-    if not hasattr(loop, "_run_once") or "_run_once" in vars(loop):
-        return
-    run_once: Callable[..., None] = getattr(loop, "_run_once")  # noqa: B009 - asyncio's own
-
-    def contained(*args: Any, **kwargs: Any) -> None:
-        while True:
-            try:
-                run_once(*args, **kwargs)
-            except (SystemExit, KeyboardInterrupt) as error:
-                known, scope = _origin(error)
-                if not (known or whoever):
-                    raise
-                loop.call_soon(_fail, scope, error)
-            else:
-                return
-
-    vars(loop)["_run_once"] = contained
-
-
-def _origin(error: BaseException) -> tuple[bool, CodeScope | None]:
-    """Return whether user code has raised an error, and in which scope, if that is known."""
-    path = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if path[-1].f_code.co_filename == asyncio.runners.__file__:  # Ctrl-C in `asyncio.run`
-        return False, None
-    run = asyncio.Handle._run.__code__  # noqa: SLF001 - no other way to the context
-    handle: Any = next((one.f_locals["self"] for one in path if one.f_code is run), None)
-    scope: CodeScope | None = handle and handle._context.get(_scope)  # noqa: SLF001
-    task: Any = getattr(handle and handle._callback, "__self__", None)  # noqa: SLF001
-    if isinstance(task, asyncio.Task) and not hasattr(cast("Any", task).get_coro(), "cr_frame"):
-        return scope is not None, None  # it closes a generator, in the context of who collected it
-    return scope is not None, scope
-
-
-def _fail(scope: CodeScope | None, error: BaseException) -> None:
-    at = frames_of(error)
-    logger.error("user_code.raised", error_type=type(error).__name__, at=at[-1:], stack=at)
-    if scope is not None:
-        scope.fail(error)
-
-
-def _running() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
