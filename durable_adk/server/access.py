@@ -25,16 +25,12 @@ from durable_adk.server.authentication import (
 from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys, discovery_url
 from durable_adk.server.requests import (
     ANSWERS,
-    BodyLimit,
-    BodySize,
     KnownHosts,
     KnownOrigins,
     OneLength,
-    OpenLimit,
-    RateLimit,
-    Rates,
     SecurityHeaders,
 )
+from durable_adk.server.requests.limits import BodyLimit, BodySize, OpenLimit, RateLimit, Rates
 from durable_adk.settings import AnswerKey
 from durable_adk.wire.messages import MAX_BYTES
 

@@ -27,8 +27,8 @@ from durable_adk.flows import invocation
 from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.runtime import Inbox
-from durable_adk.server import requests
 from durable_adk.server.adk import agents, sessions as restored
+from durable_adk.server.requests import limits
 from durable_adk.sessions import state_merge
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.sessions.log import entry, invocations, sessions, steering
@@ -522,17 +522,17 @@ MUTANTS = [
     mutant(
         "a body is read however many values it has",
         "values are counted",
-        replaces(requests._LimitedBody, "_has_many", lambda _self, _chunk: False),
+        replaces(limits._LimitedBody, "_has_many", lambda _self, _chunk: False),
     ),
     mutant(
         "answers that nobody reads are not counted",
         "unread answers",
-        replaces(requests.OpenLimit, "reserve", lambda *_: True),
+        replaces(limits.OpenLimit, "reserve", lambda *_: True),
     ),
     mutant(
         "an invented token takes from a true one",
         "true tokens apart",
-        replaces(requests, "_sender", lambda scope, _key: f"answers at {scope['client'][0]}"),
+        replaces(limits, "_sender", lambda scope, _key: f"answers at {scope['client'][0]}"),
     ),
     # ----- what is lost without a word
     mutant(

@@ -19,17 +19,13 @@ from starlette.testclient import TestClient
 from durable_adk.server.access import AccessSettings
 from durable_adk.server.authentication import Authentication, BearerTokens, Token
 from durable_adk.server.requests import (
-    BodyLimit,
-    BodySize,
     KnownHosts,
     KnownOrigins,
     OneLength,
-    OpenLimit,
-    RateLimit,
-    Rates,
     SecurityHeaders,
     shown_target,
 )
+from durable_adk.server.requests.limits import BodyLimit, BodySize, OpenLimit, RateLimit, Rates
 from durable_adk.wire.answer_token import AnswerToken
 from tests.support.waiting import PATIENCE, until
 
