@@ -111,7 +111,7 @@ def _decided(args: Sequence[Any]) -> str:
 
 
 def _was_given_up() -> bool:
-    """Whether the engine has told the attempt that it held the worker for lost."""
+    """Whether the engine has cancelled the attempt because it took the worker for lost."""
     told = activity.cancellation_details()
     return told is not None and (told.not_found or told.timed_out)
 

@@ -20,7 +20,7 @@ class Task(NamedTuple):
     ended: float
     """`NEVER`: the worker was lost before, or has not ended it."""
     failed: bool
-    """Whether it has ended with an error, other than that the engine had held it for lost."""
+    """Whether it has ended with an error, other than that the engine took it for lost."""
 
 
 class Tasks:
@@ -62,7 +62,7 @@ class Tasks:
         return min(one.taken for one in (task, *self._later(task)))
 
     def was_given_away(self, line: Line) -> bool:
-        """Whether who asked was held for lost, and was not: it has ended the attempt later.
+        """Whether the engine gave up the attempt that asked, although its worker ended it later.
 
         An attempt that did not fail is followed by another only then, however late that is taken.
         """

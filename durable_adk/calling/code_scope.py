@@ -21,7 +21,7 @@ class CodeScope:
     asyncio raises SystemExit and KeyboardInterrupt of any task, timer or callback out of its event
     loop, where they would end everybody's work. In a loop that `keep_running` knows, they end the
     innermost open scope in which the task, timer or callback was created: its code is cancelled,
-    and the scope raises them. They are also logged, as nobody waits for what comes later.
+    and the scope raises them. They are also logged, because the code may have ended before.
 
     Args:
         base: Class of the error that the scope raises; None: a RuntimeError.
@@ -103,7 +103,7 @@ class CodeScope:
 def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
     """Have an event loop survive SystemExit and KeyboardInterrupt of user code.
 
-    They leave asyncio's loops, and the SDK's for workflows, by `_run_once`, which goes on with the
+    They leave asyncio's loops, and the SDK's for workflows, by `_run_once`, which continues with the
     next callback when it is called again. A loop without it (uvloop) is left as it is.
 
     Args:
@@ -140,7 +140,7 @@ def _origin(error: BaseException) -> tuple[bool, CodeScope | None]:
     scope: CodeScope | None = handle and handle._context.get(_scope)  # noqa: SLF001
     task: Any = getattr(handle and handle._callback, "__self__", None)  # noqa: SLF001
     if isinstance(task, asyncio.Task) and not hasattr(cast("Any", task).get_coro(), "cr_frame"):
-        return scope is not None, None  # it closes a generator, in the context of who collected it
+        return scope is not None, None  # it closes a generator, in another context
     return scope is not None, scope
 
 

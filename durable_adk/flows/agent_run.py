@@ -268,7 +268,7 @@ def _is_llm(agent: BaseAgent | None) -> bool:
 
 
 def _own_hand_over(scope: AgentScope, event: Event) -> HandOver | None:
-    """Whom the body of a custom agent hands over to by an event of its own."""
+    """Return the agent that a custom body hands over to by an event of its own."""
     if scope.node.kind != "custom" or scope.agent is None or event.author != scope.node.name:
         return None
     return hand_over_by_event(scope.agent, event)

@@ -146,7 +146,7 @@ class ToolTurn:
     async def _responses(self, results: Sequence[StepResult]) -> AsyncGenerator[Event, None]:
         """Yield the event of the results, and requests to the user, in ADK's order (FLW-51, 17.1).
 
-        Whom the calls hand over to is in `RunPosition.transfer` afterwards.
+        The agent that the calls hand over to is in `RunPosition.transfer` afterwards.
         """
         turn = self._turn
         turn.final = False

@@ -141,7 +141,7 @@ class AccessSettings(BaseSettings):
     def body_size(self, path: str) -> BodySize:
         """Return the size that the body of a request of a path may have."""
         if path.startswith(ANSWERS):
-            most = 2 * MAX_BYTES  # who has a URL needs nothing else
+            most = 2 * MAX_BYTES  # an answer by URL needs no more
         else:
             most = self.max_body_bytes if _LARGE.fullmatch(path) else self.max_message_bytes
         # The messages of A2A are read in Python.

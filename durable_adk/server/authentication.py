@@ -215,7 +215,7 @@ class Authentication:
     is_public: Callable[[str], bool] = lambda _: False
     """Whether a path is open to everybody, such as those of the page's files."""
     failures: Rates | None = None
-    """How often an address may fail. Who is known costs nothing, and is not refused for others."""
+    """How often an address may fail. Authenticated requests do not count and are not refused."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""

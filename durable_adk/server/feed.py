@@ -70,7 +70,7 @@ class StatusItem(JsonModel):
     error: dict[str, Any] | None = None
     """`type` and `message` of what it failed with."""
     places: list[str] = Field(default_factory=list[str], exclude=True)
-    """Where that came through user code, for those who may know; see `error_of`."""
+    """Where that came through user code, for operators; see `error_of`."""
     seq: int | None = None
     """Sequence number of its last event, once it is closed."""
 
@@ -302,8 +302,8 @@ def error_of(record: InvocationRecord, caller: Caller | None = None) -> dict[str
 
     Args:
         record: The invocation.
-        caller: Who is told. An operator is told where it came through user code, too: ``at``, with
-            file, line and function, innermost last.
+        caller: The reader. For an operator the result has ``at`` too: where the error came through
+            user code, as file, line and function, innermost last.
     """
     if not record.error:
         return None

@@ -60,7 +60,7 @@ class ServerServices:
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once `apps` is complete; `durable-adk web` serves before its worker has loaded them."""
     looked: tuple[float, asyncio.Future[str | None]] | None = None
-    """When somebody has looked last whether store and Temporal answer, and what came of it."""
+    """When store and Temporal were checked last, and the result."""
 
     def __post_init__(self) -> None:
         """Find the channel of chunks."""

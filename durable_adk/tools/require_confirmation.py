@@ -11,7 +11,7 @@ from durable_adk.tools.base_tool import BaseTool
 
 NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."
 REJECTED = "This tool call is rejected."
-NOT_AS_SHOWN = "This tool call was not run: other arguments were shown to who approved it."
+NOT_AS_SHOWN = "This tool call was not run: it was approved with other arguments."
 
 ConfirmationRule = bool | Callable[..., Any]
 """Always, never, or a sync or async predicate of the call's arguments."""

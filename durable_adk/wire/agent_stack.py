@@ -89,7 +89,7 @@ class RunPosition(StackPosition):
     run: int | None = None
     """Number of the run, for telemetry; None: it has not begun."""
     transfer: HandOver | None = None
-    """Whom its code has handed over to: that agent runs next."""
+    """The agent that its code has handed over to, which runs next."""
     unfinished: list[HandedOver] = Field(default_factory=list[HandedOver])
 
 
@@ -136,7 +136,7 @@ class TurnPosition(BaseModel):
 
     event: Event
     transfer: HandOver | None = None
-    """Whom the callbacks round the model hand over to: the calls do not run then."""
+    """The agent that a callback of the model hands over to: the calls do not run then."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
     """Deadline and its effect, by the id of a long-running call."""
     requests: dict[str, str] = Field(default_factory=dict[str, str])

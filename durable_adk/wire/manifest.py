@@ -82,9 +82,9 @@ class AgentNode(JsonModel):
 
 
 class HandOver(JsonModel):
-    """Whom the code of a step hands over to, by `EventActions.transfer_to_agent` (AGT-50)."""
+    """The agent that a step's code hands over to by `EventActions.transfer_to_agent` (AGT-50)."""
 
     name: str
     node: AgentNode | None = None
     """The agent as the step's worker has it: one that a deploy has added since the opening is in
-    no manifest (design D6). None: the agent may not hand over to it, or it does not exist."""
+    no manifest (design D6). None: it does not exist, or the agent may not hand over to it."""

@@ -303,7 +303,7 @@ class StepResult(JsonModel):
     end_invocation: bool = False
     """Whether the step's code asks the agent to end (CTX-11)."""
     transfer: HandOver | None = None
-    """Whom the step's code hands over to; what a plugin makes of its event changes that no more."""
+    """The agent that the step's code hands over to, whatever plugins make of its event."""
     value: Any = None
     """The return value of a custom agent's function."""
     child: ChildRun | None = None

@@ -28,7 +28,7 @@ _TELLING = STEPS | {
     "close_invocation",
     "read_checkpoint",
 }
-"""Activities whose results tell what was stored."""
+"""Activities whose results say what was stored."""
 
 logger = get_logger(__name__)
 

@@ -69,7 +69,7 @@ class _LimitedBody:
     values: int = 0
     objects: int = 0
     text: bytes = b""
-    """The beginning of a text that goes on in the next chunk."""
+    """The beginning of a text that continues in the next chunk."""
     exceeded: bool = False
     more: bool = True
     started: bool = False
@@ -170,7 +170,7 @@ async def refuse_for(send: Send, seconds: float, problem: str = "") -> None:
 
 @dataclass
 class RateLimit:
-    """Refuses requests of a caller who sends too many."""
+    """Refuses the requests of a caller above its rate."""
 
     app: ASGIApp
     rates: Rates
@@ -195,8 +195,8 @@ def _sender(scope: Scope, answer_key: str | None) -> str:
         return f"user {user}"
     path, what = path_of(scope), "other"
     if path.startswith(ANSWERS):
-        # Whoever answers by a true URL is no worse off for what others invent behind the same
-        # proxy, so the token is verified first.
+        # Invented tokens behind the same proxy must take nothing from a valid URL, so the
+        # token is verified first.
         token, what = path.removeprefix(ANSWERS), "answers"
         with suppress(AuthenticationError):
             if answer_key is not None:
@@ -209,8 +209,8 @@ def _sender(scope: Scope, answer_key: str | None) -> str:
 class OpenLimit:
     """Bounds what a caller has open: requests, streams among them, and answers that are not read.
 
-    Large answers are sent in pieces, so that one that nobody reads waits here, where it counts, and
-    not in the connection.
+    Large answers are sent in pieces, so that an unread one waits here, where it counts, and not in
+    the connection.
     """
 
     app: ASGIApp

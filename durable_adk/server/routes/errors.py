@@ -170,7 +170,7 @@ def error_response(
         detail: What ADK's clients read; None: the message.
         field: The field of the request that is wrong.
         invocation_id: The invocation that goes on: the request should not be sent again as it is.
-        places: Where it came through user code, for those who may know.
+        places: Where it came through user code, for operators.
     """
     more = {"field": field, "invocationId": invocation_id, "at": places}
     known = {name: text for name, text in more.items() if text}

@@ -10,7 +10,7 @@ router = APIRouter(tags=["health"])
 _TIMEOUT = 2.0
 """Seconds for store and Temporal to answer."""
 _SHARED = 1.0
-"""Seconds for which all who ask share one look, as anybody may ask."""
+"""Seconds for which requests share one check, because anybody may send them."""
 
 
 @router.head("/health", include_in_schema=False)

@@ -350,7 +350,7 @@ def _reported() -> Generator[None]:
         raise TaskNotFoundError(error.message) from error
     except (CallerError, EventConflictError) as error:
         raise InvalidParamsError(error.message) from error
-    except NoWorkerError as error:  # which goes on, so it must not be sent again
+    except NoWorkerError as error:  # the invocation continues, so the request must not be repeated
         raise InternalError(error.message) from error
     except TransientError as error:
         raise TaskUnavailableError(error.message) from error
