@@ -103,8 +103,8 @@ class CodeScope:
 def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
     """Have an event loop survive SystemExit and KeyboardInterrupt of user code.
 
-    They leave asyncio's loops, and the SDK's for workflows, by `_run_once`, which continues with the
-    next callback when it is called again. A loop without it (uvloop) is left as it is.
+    They leave asyncio's loops, and the SDK's for workflows, by `_run_once`. Called again, it
+    continues with the next callback. A loop without it (uvloop) is left as it is.
 
     Args:
         loop: The event loop, which runs in the current thread.
