@@ -23,7 +23,7 @@ from durable_adk.embedded.server import DYNAMIC_CONFIG
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
-from tests.support import s3 as s3_support, sampling, seeds
+from tests.support import bounds, s3 as s3_support, sampling, seeds
 from tests.support.made_tables import tables_copied
 from tests.support.postgres import Databases, running
 from tests.support.redis import RedisServer, running as redis_running
@@ -122,6 +122,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     """Say it below what failed: the first lines may be far away."""
     if exitstatus == pytest.ExitCode.TESTS_FAILED:
         terminalreporter.write_line(f"To draw the same again: {_drawn()}")
+    if bounds.ASKED:
+        terminalreporter.write_line("\n".join(bounds.report()))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

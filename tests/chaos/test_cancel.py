@@ -11,6 +11,7 @@ from temporalio.service import RPCError
 from durable_adk.conversation.tool_responses import ABORTED
 from durable_adk.errors import InvocationCancelledError
 from durable_adk.sessions import Status
+from tests.support.bounds import bounded, within
 from tests.support.processes import INVOCATION, Control, Workplace
 from tests.support.scripts import gist, shape
 from tests.support.waiting import PATIENCE, until
@@ -22,6 +23,7 @@ EXPECTED = {
 }
 
 
+@bounded
 @pytest.mark.parametrize("app", EXPECTED)
 async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
     app: str, place: Workplace
@@ -34,8 +36,9 @@ async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
         run = asyncio.create_task(place.all_of(app))
         await until(place.traces.runs)
         committed = await place.log(app)
-        await place.workflow(app).cancel()
-        events = await asyncio.wait_for(run, PATIENCE)
+        with within(3, "a cancelled invocation ends"):
+            await place.workflow(app).cancel()
+            events = await asyncio.wait_for(run, PATIENCE)
         log = await place.log(app)
         record = await place.sessions.get_invocation(place.key(app), INVOCATION)
         place.traces.open_gate()

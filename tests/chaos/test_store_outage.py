@@ -18,6 +18,7 @@ from durable_adk.conversation.tool_responses import ABORTED
 from durable_adk.events import Event
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService, Status
+from tests.support.bounds import bounded, within
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.processes import INVOCATION, Control, Workplace
 from tests.support.scripts import USER, ensure_session, shape
@@ -75,6 +76,7 @@ async def _pending(workflow: WorkflowHandle[Any, Any]) -> list[PendingActivityIn
     return list((await workflow.describe()).raw_description.pending_activities)
 
 
+@bounded
 async def test_a_locked_store_delays_the_run_and_leaves_the_workflow_answering(
     place: Workplace, controls: dict[str, Control]
 ) -> None:
@@ -91,7 +93,8 @@ async def test_a_locked_store_delays_the_run_and_leaves_the_workflow_answering(
             place.traces.open_gate()
 
             async def outlasts() -> bool:
-                await workflow.query("__stack_trace")
+                with within(2.5, "a workflow answers while its store is locked"):
+                    await workflow.query("__stack_trace")
                 return any(one.attempt >= ATTEMPTS for one in await _pending(workflow))
 
             await until(outlasts)

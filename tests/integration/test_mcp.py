@@ -24,6 +24,7 @@ from durable_adk.tools.mcp_tool import (
     mcp_toolset,
 )
 from durable_adk.tools.mcp_tool._connection import McpConnectionError
+from tests.support.bounds import bounded, within
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.thorough
@@ -296,6 +297,7 @@ async def test_a_call_that_kills_its_server_is_tried_once_more(
     assert len(log("exit_now")) == 2
 
 
+@bounded
 async def test_a_cancelled_call_frees_the_caller(
     stdio: Callable[..., McpToolset], log: Log
 ) -> None:
@@ -304,7 +306,10 @@ async def test_a_cancelled_call_frees_the_caller(
     waiting, other = [asyncio.create_task(call(toolset, "wait", seconds=3600)) for _ in range(2)]
     await log.wait_for("wait", 2)
     waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with (
+        within(1.5, "a cancelled MCP call frees its caller"),
+        pytest.raises(asyncio.CancelledError),
+    ):
         await asyncio.wait_for(waiting, PATIENCE)
     await log.wait_for("wait cancelled")
     assert (await call(toolset, "add", a=1))["structuredContent"] == {"result": 3}
@@ -314,6 +319,7 @@ async def test_a_cancelled_call_frees_the_caller(
     await asyncio.gather(other, return_exceptions=True)
 
 
+@bounded
 @pytest.mark.parametrize("hang", ["connect", "list"])
 async def test_a_hanging_server_is_skipped(
     stdio: Callable[..., McpToolset], log: Log, caplog: pytest.LogCaptureFixture, hang: str
@@ -324,13 +330,15 @@ async def test_a_hanging_server_is_skipped(
     if hang == "list":
         await toolset._sessions.call(lambda session: session.send_ping())
     toolset._sessions.connection_params.timeout = 0.5
-    assert await load_tools(toolset, timeout=PATIENCE) is None
+    with within(9, "an MCP server that hangs for 0.5 s is left out"):
+        assert await load_tools(toolset, timeout=PATIENCE) is None
     assert bool(log("list")) is (hang == "list")
     record = next(record for record in caplog.records if record.message == "toolset.skipped")
     assert "no answer in 0.5 s" in record.error
     assert record.toolset == repr(toolset)
 
 
+@bounded
 async def test_a_silent_port_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     """AGT-24: so is an HTTP server that accepts the connection and says nothing."""
 
@@ -341,7 +349,8 @@ async def test_a_silent_port_is_skipped(caplog: pytest.LogCaptureFixture) -> Non
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     toolset = McpToolset(connection_params=StreamableHTTPConnectionParams(url=url, timeout=0.3))
-    assert await load_tools(toolset, timeout=PATIENCE) is None
+    with within(4, "a silent port is left out after 0.3 s"):
+        assert await load_tools(toolset, timeout=PATIENCE) is None
     (record,) = [record for record in caplog.records if record.message == "toolset.skipped"]
     assert "no answer in 0.3 s" in record.error
     await toolset.close()
@@ -355,6 +364,7 @@ async def test_a_missing_command_is_skipped() -> None:
     assert await load_tools(McpToolset(connection_params=server)) is None
 
 
+@bounded
 async def test_closing_is_bounded(stdio: Callable[..., McpToolset], tmp_path: Path) -> None:
     """RUN-11: a server that ignores its end is not waited for."""
     ready = tmp_path / "ready"
@@ -365,7 +375,8 @@ async def test_closing_is_bounded(stdio: Callable[..., McpToolset], tmp_path: Pa
     toolset = stdio("-c", deaf)
     asking = asyncio.create_task(toolset.get_tools())
     await until(ready.exists)
-    await asyncio.wait_for(toolset.close(), PATIENCE)
+    with within(10, "an MCP server that ignores its end is left"):
+        await asyncio.wait_for(toolset.close(), PATIENCE)
     with pytest.raises(McpConnectionError, match="it was closed"):
         await asking
 

@@ -11,6 +11,7 @@ from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
+from tests.support.bounds import bounded, within
 from tests.support.scripts import call, gist, send, state, stored
 from tests.support.waiting import PATIENCE, forever, until
 
@@ -65,6 +66,7 @@ async def test_a_child_does_not_see_its_siblings_but_who_comes_after_sees_all(
     assert "report of ab" in synthesis
 
 
+@bounded
 async def test_a_child_that_fails_cancels_the_others_and_leaves_no_call_open(
     make_runner: MakeRunner,
 ) -> None:
@@ -87,7 +89,10 @@ async def test_a_child_that_fails_cancels_the_others_and_leaves_no_call_open(
         ],
     )
     runner = await make_runner(agent)
-    with pytest.raises(ValueError, match="broken"):
+    with (
+        within(20, "a child that fails ends the others"),
+        pytest.raises(ValueError, match="broken"),
+    ):
         await send(runner)
     events = await stored(runner)
     asked = {c.id for event in events for c in event.get_function_calls()}

@@ -15,6 +15,7 @@ from durable_adk.tools import AgentTool, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.conftest import MakeRunner
 from tests.integration.test_pausing import answer, attached, closed, order, reply, status
+from tests.support.bounds import bounded, within
 from tests.support.gates import until_set
 from tests.support.scripts import USER, call, ensure_session, gist, send, state, stored
 from tests.support.streams import StreamingModel
@@ -49,14 +50,16 @@ class Poller(BaseAgent):
             await ctx.step(tick)
 
 
+@bounded
 async def test_a_cancellation_reaches_a_body_that_only_makes_steps(make_runner: MakeRunner) -> None:
     """CAN-3: a step that is shorter than the heartbeat swallows it, the next one heeds it."""
     runner = await make_runner(Poller(name="p"))
     await ensure_session(runner)
     events = runner.run_async(**USER, new_message="hello")
     first = await anext(events)
-    assert await runner.cancel(**USER, invocation_id=first.invocation_id)
-    await closed(runner, first.invocation_id)
+    with within(15, "a cancellation reaches a body that only makes steps"):
+        assert await runner.cancel(**USER, invocation_id=first.invocation_id)
+        await closed(runner, first.invocation_id)
     assert await status(runner, first.invocation_id) is Status.CANCELLED
     await events.aclose()
 

@@ -22,6 +22,7 @@ from redis.asyncio.client import PubSub
 from campaign.proxy import FaultProxy
 from durable_adk.partials import RedisPartials, Subscription, redis
 from durable_adk.partials.redis import connected
+from tests.support.bounds import bounded, within
 from tests.support.chunks import INVOCATION, KEY, chunk
 from tests.support.redis import PASSWORD, Open, RedisServer, channels, running
 from tests.support.waiting import PATIENCE, forever, until
@@ -99,6 +100,7 @@ async def test_many_viewers_are_told_over_one_connection(
         assert not any(viewer.drain() for viewer in viewers)
 
 
+@bounded
 async def test_a_redis_that_comes_back_is_used_again(
     redis_server: RedisServer, opened: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,8 +115,9 @@ async def test_a_redis_that_comes_back_is_used_again(
         async with asyncio.timeout(PATIENCE):
             await viewer.get()
         await redis_server.kill()
-        for index in range(100):
-            publishing.publish(chunk("meanwhile", index))  # which waits for no Redis
+        with within(5, "a hundred chunks are published without a Redis"):
+            for index in range(100):
+                publishing.publish(chunk("meanwhile", index))  # which waits for no Redis
         await until(lambda: caplog.text.count("partials.lost") == 2)
         await redis_server.start()
         await heard_again(viewer, publishing)
