@@ -54,27 +54,22 @@ FIRST = (
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
 ELSEWHERE = ("adk", "interop", "samples")
 """Folders whose tests need google-adk's environment, too: `make test` leaves them to the others."""
-HALVED = {
-    "adk": ("test_catalogue.py",),
-    "e2e": ("test_examples.py",),
-    "integration": (
-        *("artifacts", "cli", "code_executors", "memory", "partials", "test_activity_tools.py"),
-        *("test_bad_input.py", "test_payload_matrix.py", "test_payload_matrix_agents.py"),
-        *("test_cli.py", "test_cli_answers.py", "test_codec_server.py", "test_deploys.py"),
-        *("test_doctor.py", "test_embedded_runtime.py", "test_encryption.py", "test_erasure.py"),
-        *("test_external_storage.py", "test_mcp.py", "test_plugins.py", "test_rolling.py"),
-        "test_worker_versioning.py",
-    ),
-    "interop": ("test_copied_sessions.py",),
-    "server": ("test_a2a.py", "test_a2a_push.py", "test_agui.py"),
-}
+RUNNERS = {"local": 3, "temporal-uncached": 12}
+"""Of so many tests run in process, or with the cache at zero, CI takes one, `make test` none."""
 SAMPLED = {
-    **{f"{folder}/{name}": 2 for folder, names in HALVED.items() for name in names},
+    "adk/test_catalogue.py": 2,
+    "e2e/test_examples.py": 2,
     "integration/sessions": 3,
+    "integration/test_activity_tools.py": 2,
+    "integration/test_bad_input.py": 2,
+    "integration/test_plugins.py": 2,
     "interop/test_conversations.py": 4,
+    "interop/test_copied_sessions.py": 2,
 }
 """Of so many tests of a folder or a file the gate takes one: what they show, others show, too."""
-REPLAYED = 3
+HALVED = ("integration", "server", "simulation")
+"""Folders of whose `thorough` tests it takes one in two, unless a mark gives another share."""
+REPLAYED = 6
 """A run replays at its end what one in so many tests began: all take a twelfth of its CPU time."""
 REPLAYING = 900.0
 """Seconds for them."""
@@ -136,15 +131,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.thorough)
         callspec = getattr(item, "callspec", None)
         runner = callspec and callspec.params.get("make_runner")
-        if runner in ("local", "temporal-uncached"):
+        if runner in RUNNERS:
             item.add_marker(pytest.mark.thorough)
-        if runner == "local":
-            item.add_marker(pytest.mark.sampled(3))
-        if runner == "temporal-uncached":
-            item.add_marker(pytest.mark.sampled(12))
+            item.add_marker(pytest.mark.sampled(RUNNERS[runner]))
         for place, of in SAMPLED.items():
             if item.path.is_relative_to(Path(__file__).parent / place):
                 item.add_marker(pytest.mark.sampled(of))
+        if _is_halved(item):
+            item.add_marker(pytest.mark.sampled(2))
     if any("::" in argument for argument in config.args):
         return  # what is named is taken
     spared = {item for item in items if not _is_taken(item)}
@@ -158,6 +152,15 @@ def _is_slow(item: pytest.Item) -> bool:
     return folder in ELSEWHERE or (folder == "integration" and bool(inner))
 
 
+def _is_halved(item: pytest.Item) -> bool:
+    alone = item.get_closest_marker("sampled") is None
+    return alone and _folder(item) in HALVED and item.get_closest_marker("thorough") is not None
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
 def _is_taken(item: pytest.Item) -> bool:
     shares = (mark.args[0] for mark in item.iter_markers("sampled"))
     taken = all(sampling.is_taken(item.name, share) for share in shares)
@@ -166,7 +169,7 @@ def _is_taken(item: pytest.Item) -> bool:
 
 def _place_in_line(item: pytest.Item) -> int:
     """The number of its folder in `FIRST`; the others, unit tests above all, come last."""
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    folder = _folder(item)
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 

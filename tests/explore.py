@@ -79,7 +79,7 @@ Run = Callable[[Step, float], int | None]
 def steps(seed: int) -> Iterator[Step]:
     """The steps that a seed draws, without end: the same ones in the same tree of files."""
     dice = random.Random(seed)
-    sampled = _slices(dice, SAMPLED, ("sampled(", "make_runner", "replayed"))
+    sampled = _slices(dice, SAMPLED, ("sampled(", "thorough", "make_runner", "replayed"))
     properties = _slices(dice, PROPERTIES, ("hypothesis",))
     while True:
         makers: list[Callable[[int], Step]] = [

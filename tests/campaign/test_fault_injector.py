@@ -56,6 +56,7 @@ async def done(cluster: Cluster, kind: Kind, *, seconds: float) -> dict:
     return notes(cluster.folder.faults)[-1]
 
 
+@pytest.mark.thorough
 async def test_a_stopped_worker_ends_in_order_and_is_replaced(cluster: Cluster) -> None:
     """F43: with its exit code it says that it was not killed."""
     worker = cluster.workers[0]

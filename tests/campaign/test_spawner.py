@@ -24,6 +24,7 @@ async def spawner(tmp_path: Path) -> AsyncIterator[Path]:
         yield path
 
 
+@pytest.mark.thorough
 async def test_forked_processes_can_be_killed_and_end_with_who_asked_for_them(
     spawner: Path, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ async def test_forked_processes_can_be_killed_and_end_with_who_asked_for_them(
     await until(lambda: not Path(f"/proc/{left.pid}").exists())
 
 
+@pytest.mark.thorough
 async def test_a_process_may_die_in_the_moment_in_which_who_asked_for_it_goes(
     spawner: Path, tmp_path: Path
 ) -> None:

@@ -531,6 +531,7 @@ async def test_it_runs_once_it_is_confirmed(shop: Shop, make_desk: MakeDesk) -> 
     assert told == [{"result": "charged 2 EUR"}]
 
 
+@pytest.mark.thorough
 async def test_a_new_run_of_the_workflow_runs_nothing_twice(
     client: Client, shop: Shop, make_desk: MakeDesk
 ) -> None:
@@ -629,6 +630,7 @@ async def now() -> str:
     return "noon"
 
 
+@pytest.mark.thorough
 async def test_where_payloads_are_encrypted_their_worker_needs_the_keys(tmp_path: Path) -> None:
     """D16: with them it reads and writes as ours; without, the model is told, and nothing hangs.
 

@@ -332,6 +332,7 @@ def documented_program(words: str) -> str:
     return found
 
 
+@pytest.mark.thorough
 async def test_the_documented_program_approves_a_call(
     server: TemporalServer, task_queue: str
 ) -> None:
@@ -598,6 +599,7 @@ async def test_a_result_comes_by_call_or_as_a_message(
     assert await handle.query("answers") == {"unnamed-1": None}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm")
 async def test_a_client_in_another_language_approves_a_call(
     server: TemporalServer, task_queue: str, tmp_path: Path

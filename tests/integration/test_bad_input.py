@@ -316,6 +316,7 @@ async def test_code_that_cancels_its_task_ends_its_run_once(
     assert CANCELLED == [1]
 
 
+@pytest.mark.thorough
 async def test_a_model_callback_that_hangs_ends_the_run(make_runner: MakeRunner) -> None:
     """D11, F11: it is given up in time, and the model is not asked again for it."""
     runs: list[int] = []
@@ -395,6 +396,7 @@ async def test_one_failing_call_keeps_the_others_results(
     assert "late" in str(responses[2].response)
 
 
+@pytest.mark.thorough
 async def test_a_tool_that_takes_too_long_is_ended(make_runner: MakeRunner) -> None:
     """F11: a hanging tool ends by its own timeout, and is not run again."""
     runs: list[int] = []
@@ -615,6 +617,7 @@ async def test_an_unknown_invocation_is_refused(make_runner: MakeRunner) -> None
         await anext(runner.run_async(**USER, invocation_id="e-none"))
 
 
+@pytest.mark.thorough
 async def test_without_a_worker_the_message_is_kept(
     client: Client, sessions: SqliteSessionService
 ) -> None:
@@ -708,6 +711,7 @@ async def test_limits_can_be_set_in_process() -> None:
         await fails(runner, ToolTimeoutError)
 
 
+@pytest.mark.thorough
 async def test_attaching_to_a_run_whose_process_is_gone_says_so() -> None:
     """D7, D11: nobody will ever end it here, and whoever waits is told."""
     sessions = InMemorySessionService()

@@ -121,6 +121,7 @@ async def test_a_tools_own_timeout_is_not_taken_for_the_end_of_the_time(
         await send(runner, run_config=RunConfig(budget=Budget(seconds=600)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
 async def test_a_new_run_of_the_workflow_does_not_renew_the_budget(
     make_runner: MakeRunner,

@@ -3,6 +3,7 @@
 import uuid
 from contextlib import AsyncExitStack
 
+import pytest
 from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
@@ -56,6 +57,7 @@ async def test_a_start_over_http_is_eager(client, tmp_path):
         assert not await started(elsewhere, place.queue)
 
 
+@pytest.mark.thorough
 async def test_a_build_that_is_not_current_gets_no_eager_start(
     client: Client, sessions: SqliteSessionService
 ) -> None:

@@ -64,6 +64,7 @@ def run(code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.thorough
 def test_what_needs_an_extra_names_it() -> None:
     """All modules can be imported without extras; what needs one says how to install it."""
     extras = ["codec", "encryption", "encryption", "mcp", "mcp", "objects", "redis", "webhooks"]
@@ -75,11 +76,13 @@ def test_what_needs_an_extra_names_it() -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_the_server_does_without_a2a() -> None:
     """It has all its other routes then."""
     assert run(NO_A2A) == ["True False"]
 
 
+@pytest.mark.thorough
 def test_mcp_is_loaded_by_those_who_use_it() -> None:
     """Importing it takes as long as all of this package; nobody else pays for that."""
     assert run(NOT_LOADED) == ["False"]

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from durable_adk import failpoints
 from tests.support.waiting import PATIENCE
 
@@ -25,6 +27,7 @@ thread.join()
 """
 
 
+@pytest.mark.thorough
 def test_a_stopped_process_is_woken(tmp_path: Path) -> None:
     """`stop3s` sends SIGCONT as well, from a child that it does not leave behind."""
     process = subprocess.run(

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.thorough
 STUB = Path(__file__).parents[1] / "stubs" / "mcp_stub.py"
 
 
+@pytest.mark.thorough
 async def test_an_agent_uses_a_servers_tools(make_runner: MakeRunner, tmp_path: Path) -> None:
     """TOL-29: two calls of one turn, one of which fails, over one session that is listed once."""
     log = tmp_path / "server.log"
@@ -44,6 +45,7 @@ async def test_an_agent_uses_a_servers_tools(make_runner: MakeRunner, tmp_path: 
     ]
 
 
+@pytest.mark.thorough
 async def test_a_call_waits_for_a_server_that_this_worker_has_not_reached_yet(
     make_runner: MakeRunner, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

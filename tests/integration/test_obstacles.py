@@ -65,6 +65,7 @@ def test_it_is_said_soon() -> None:
     assert temporal_backend.FIRST_LOOK < SOON
 
 
+@pytest.mark.thorough
 async def test_a_queue_without_workers_is_said_first(
     client: Client, sessions: SqliteSessionService, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -83,6 +84,7 @@ async def test_a_queue_without_workers_is_said_first(
     assert lines(caplog, "invocation.waits") == before
 
 
+@pytest.mark.thorough
 async def test_an_answer_to_a_queue_without_workers_is_said_first(
     client: Client,
     sessions: SqliteSessionService,
@@ -113,6 +115,7 @@ async def test_an_answer_to_a_queue_without_workers_is_said_first(
     assert said in before
 
 
+@pytest.mark.thorough
 async def test_versions_without_a_current_one_are_said(
     client: Client, sessions: SqliteSessionService, queue: str
 ) -> None:
@@ -150,6 +153,7 @@ def quota(gemini_stub: GeminiStub) -> Gemini:
     return Gemini(base_url=gemini_stub.url, api_key=SecretStr("key"), timeout=PATIENCE)
 
 
+@pytest.mark.thorough
 async def test_a_quota_is_said_in_process(quota: Gemini, caplog: pytest.LogCaptureFixture) -> None:
     """I19: each refusal is a warning with its kind, the wait and the remedy, without its text."""
     async with InMemoryRunner(app=app_of(quota)) as runner:
@@ -163,6 +167,7 @@ async def test_a_quota_is_said_in_process(quota: Gemini, caplog: pytest.LogCaptu
     assert "Ada" not in caplog.text
 
 
+@pytest.mark.thorough
 async def test_a_quota_is_said_by_workers_and_clients(
     client: Client,
     sessions: SqliteSessionService,
@@ -189,6 +194,7 @@ async def test_a_quota_is_said_by_workers_and_clients(
     assert "durable-adk show e-4" in said
 
 
+@pytest.mark.thorough
 async def test_an_mcp_server_that_is_away_is_said(
     unused_tcp_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -546,6 +546,7 @@ async def test_no_answers_name_switches_a_deadline_off(make_runner: MakeRunner) 
     assert refunds.made == []
 
 
+@pytest.mark.thorough
 async def test_no_message_waits_for_an_invocation_of_a_deleted_session(
     make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

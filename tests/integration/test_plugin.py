@@ -200,6 +200,7 @@ async def test_what_they_have_chosen_stays(
     assert "durable_adk.workflows" not in runner.restrictions.passthrough_modules
 
 
+@pytest.mark.thorough
 async def test_their_storage_of_large_payloads_is_used(
     plugin: DurableAdkPlugin, task_queue: str, tmp_path: Path
 ) -> None:

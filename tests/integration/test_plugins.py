@@ -878,6 +878,7 @@ async def test_a_hook_that_hangs_is_given_up(make_runner: MakeRunner) -> None:
         assert "did not finish in 0.2 s" in str(error)
 
 
+@pytest.mark.thorough
 async def test_a_notice_that_fails_changes_no_outcome(make_runner: MakeRunner) -> None:
     """PLG-2: nobody waits for it for ever, and the caller gets the error it was about."""
 

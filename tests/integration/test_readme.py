@@ -62,6 +62,7 @@ def test_what_the_readme_shows_of_a_check_is_printed(monkeypatch: pytest.MonkeyP
     assert "\n".join(line.rstrip() for line in told.splitlines()) + "\n" in blocks("text")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("code", blocks("python"))
 async def test_the_readmes_python_runs_as_it_stands(code: str, tmp_path: Path) -> None:
     """In an empty folder, with nothing but the package, it prints what the README says."""

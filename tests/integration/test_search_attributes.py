@@ -186,6 +186,7 @@ async def test_a_namespace_without_them_is_no_hindrance(
     forget(client)
 
 
+@pytest.mark.thorough
 async def test_one_who_may_not_register_them_is_told_the_commands(
     nobody_has_them: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

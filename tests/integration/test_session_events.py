@@ -117,6 +117,7 @@ async def test_a_page_has_no_more_bytes_than_asked_for(client: Client, task_queu
     assert page["events"][0]["event"]["content"]["parts"] == [{"text": "x" * 9_000}]
 
 
+@pytest.mark.thorough
 async def test_a_page_waits_for_events_and_follows_an_invocation(
     client: Client, task_queue: str
 ) -> None:
@@ -148,6 +149,7 @@ async def test_few_pages_of_a_worker_wait(client: Client, task_queue: str) -> No
     assert sorted(map(bool, found)) == [False, False, True]  # who waits has the next event
 
 
+@pytest.mark.thorough
 async def test_encrypted_pages_are_for_holders_of_the_key(
     tmp_path: Path, sessions: SqliteSessionService
 ) -> None:
@@ -187,6 +189,7 @@ async def test_a_bad_request_fails_with_its_reason(
     assert says in error.message
 
 
+@pytest.mark.thorough
 async def test_erasing_a_user_finds_what_was_read_of_them(client: Client, task_queue: str) -> None:
     """S6: the history of a read has the user's events, and is the user's."""
     await (await send(client, task_queue, "one")).result()

@@ -233,6 +233,7 @@ async def ask(who: str, tool_context: ToolContext) -> None:
     await gate(who, tool_context)
 
 
+@pytest.mark.thorough
 async def test_a_body_that_goes_on_from_a_pause_may_hear(make_runner: MakeRunner) -> None:
     """D9, I6: the lease was given back, and is taken again before anything is stored."""
     name = uuid.uuid4().hex

@@ -25,6 +25,7 @@ MANY = 6
 pytestmark = pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
 
 
+@pytest.mark.thorough
 async def test_large_messages_are_heard_one_after_the_other(make_runner: MakeRunner) -> None:
     """1c, I11: together they are more than a workflow task may report."""
     name = uuid.uuid4().hex

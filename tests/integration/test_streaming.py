@@ -421,6 +421,7 @@ async def test_who_comes_amid_a_text_gets_it_from_the_first_word(make_runner: Ma
     assert second == ["hello", *first]
 
 
+@pytest.mark.thorough
 async def test_a_viewer_in_another_process_sees_the_chunks(
     client: Client, sessions: SqliteSessionService, tmp_path: Path
 ) -> None:
@@ -496,6 +497,7 @@ async def test_gemini_streams(make_runner: MakeRunner, gemini_stub: GeminiStub) 
 # --- the command line -------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_command_line_streams(tmp_path: Path) -> None:
     """`run --stream` shows the chunks of the worker that it starts."""
     terminal = Terminal(tmp_path)

@@ -222,6 +222,7 @@ async def test_a_process_that_is_kept_from_running_at_all_ends(place: Place) -> 
     assert f'File "{stuck_app.__file__}", line {line} in freezes' in log
 
 
+@pytest.mark.thorough
 async def test_a_worker_of_a_program_raises_and_ends_no_process(place: Place) -> None:
     """F41: the body is cancelled, and whoever has opened the worker gets the reason."""
     options = WorkerOptions(task_queue=place.queue, limits=Limits(blocked_timeout=5.0))
@@ -248,6 +249,7 @@ async def test_a_worker_of_a_program_raises_and_ends_no_process(place: Place) ->
     stuck_app.LET_GO.clear()
 
 
+@pytest.mark.thorough
 async def test_a_worker_with_the_plugin_fails(place: Place) -> None:
     """F41, D18: as the SDK's own does when it cannot go on."""
     plugin = DurableAdkPlugin(

@@ -241,6 +241,7 @@ async def test_an_approval_later_is_in_the_same_trace(
     assert root.start <= wait.start <= wait.end <= root.end
 
 
+@pytest.mark.thorough
 async def test_new_runs_of_the_workflow_are_in_the_same_trace(
     make_runner: MakeRunner, spans: Watched
 ) -> None:
@@ -399,6 +400,7 @@ LABELS = {
 }
 
 
+@pytest.mark.thorough
 async def test_metrics_count_what_happens_under_few_labels(make_runner: MakeRunner) -> None:
     """S8: ten invocations in ten sessions make no more series than one: labels hold no ids."""
     reader()

@@ -12,6 +12,7 @@ from tests.support.required import ROOT
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 async def test_the_pages_tests_pass(number: int, tmp_path: Path) -> None:
     """Each piece is a test module by itself, as a reader may copy it."""

@@ -150,6 +150,7 @@ def decide(tool_context: ToolContext) -> str:
     return "decided"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("answered", [None, 12], ids=["to the end", "until it is given"])
 async def test_somebody_is_reminded_every_day(
     environment: WorkflowEnvironment, place: Place, answered: int | None

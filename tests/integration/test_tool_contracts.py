@@ -216,6 +216,7 @@ async def test_a_tool_runs_where_its_task_queue_is(client: Client, tmp_path: Pat
     assert places == ["special", "main"]
 
 
+@pytest.mark.thorough
 async def test_the_command_lists_attempts(tmp_path: Path) -> None:
     """I10: for people and for programs, from the store alone."""
     sessions = SqliteSessionService(tmp_path / "sessions.db")

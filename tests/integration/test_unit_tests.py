@@ -79,6 +79,7 @@ def test_it():
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_unit_test_that_starts_a_process_fails(phase: str, tmp_path: Path) -> None:
     """Whenever it does, with its name and the remedy, also if its code handles the refusal."""
@@ -88,6 +89,7 @@ def test_a_unit_test_that_starts_a_process_fails(phase: str, tmp_path: Path) -> 
     assert "1 failed" in said or "1 error" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fixture", ["server", "client"])
 def test_a_unit_test_that_asks_for_a_server_is_not_collected(fixture: str, tmp_path: Path) -> None:
     """Another folder's test may have started it, so that no process would."""
@@ -97,6 +99,7 @@ def test_a_unit_test_that_asks_for_a_server_is_not_collected(fixture: str, tmp_p
     assert "it must not start" not in said
 
 
+@pytest.mark.thorough
 def test_a_unit_test_that_asks_for_a_server_by_its_name_fails(tmp_path: Path) -> None:
     """`request.getfixturevalue` is seen only when it is called."""
     said = outcome(tmp_path, "def test_it(request):\n    request.getfixturevalue('client')\n")
@@ -104,6 +107,7 @@ def test_a_unit_test_that_asks_for_a_server_by_its_name_fails(tmp_path: Path) ->
     assert "1 failed" in said
 
 
+@pytest.mark.thorough
 def test_a_unit_test_may_have_a_fixture_of_that_name(tmp_path: Path) -> None:
     """What is made in the process is no server."""
     own = "@pytest.fixture\ndef client():\n    return 1\n\ndef test_it(client):\n    pass\n"

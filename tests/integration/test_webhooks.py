@@ -233,6 +233,7 @@ async def test_nothing_is_started_without_endpoints(
     assert started == []
 
 
+@pytest.mark.thorough
 async def test_a_receiver_that_is_down_gets_it_when_it_is_up(serve: Serve) -> None:
     """Also if it is busy: then it says when; each time it is the same message."""
     with receiving() as receiver:

@@ -156,6 +156,7 @@ async def test_a_waiter_that_is_cancelled_holds_up_nobody(queue: Queue) -> None:
     assert all(isinstance(queue.outcomes[number], ended) for number in (1, 3))
 
 
+@pytest.mark.thorough
 async def test_a_terminated_waiter_holds_up_nobody(queue: Queue, client: Client) -> None:
     """D7: whoever finds itself behind it learns from Temporal that it is gone."""
     for name in "abcd":
@@ -215,6 +216,7 @@ async def test_an_interrupt_ends_the_active_one_and_goes_before_those_that_wait(
         )
 
 
+@pytest.mark.thorough
 async def test_the_latest_interrupt_wins(queue: Queue) -> None:
     """An interrupt ends whatever is active when it comes, another interrupt's message too."""
     await queue.send("a")

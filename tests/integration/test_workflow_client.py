@@ -75,6 +75,7 @@ async def place(
         yield client, task_queue
 
 
+@pytest.mark.thorough
 async def test_a_workflow_gets_a_typed_answer(place: tuple[Client, str]) -> None:
     """D18, I13: in the sandbox, with one call; and its history replays."""
     client, queue = place

@@ -220,6 +220,7 @@ async def test_a_client_that_goes_away_in_its_body_is_no_error(
     assert sent[0]["status"] == 499
 
 
+@pytest.mark.thorough
 async def test_another_users_session_is_reached_by_no_route(app: FastAPI) -> None:
     """By path, body, query or invocation; a route that names none must be listed here."""
     tried = 0
@@ -343,6 +344,7 @@ async def test_a_page_of_a_listed_origin_may_send_all_headers(app: FastAPI) -> N
         assert foreign.status_code == 400
 
 
+@pytest.mark.thorough
 async def test_the_description_says_what_is_sent(app: FastAPI) -> None:
     """Streams are no JSON, and an error has the form that all of them have."""
     paths, streams = app.openapi()["paths"], set[str]()
@@ -368,6 +370,7 @@ async def test_the_description_says_what_is_sent(app: FastAPI) -> None:
     assert ErrorResponse.model_validate(refused).error.field == "appName"
 
 
+@pytest.mark.thorough
 def test_the_description_says_how_to_authenticate() -> None:
     """By each way that is set, and for each route but the public ones; by none if none is."""
 
@@ -529,6 +532,7 @@ def lose(order: str) -> None:
     raise KeyError(order)
 
 
+@pytest.mark.thorough
 async def test_prompts_places_and_links_are_for_operators(client: Client, tmp_path: Path) -> None:
     """For everybody where no users are configured; a user is told what happened, and no more."""
     model = ScriptedModel(replies=lambda _: call("lose", order="7"))

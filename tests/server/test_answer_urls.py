@@ -69,6 +69,7 @@ async def answers(place: Place) -> list:
     return [one.custom_metadata for one in given if one.author == "user"]
 
 
+@pytest.mark.thorough
 async def test_a_url_answers_its_call_once(place):
     """S28: whoever has it needs nothing else; the event says by which message it came."""
     known = settings_for().model_dump(include={"tokens", "operators"})
@@ -107,6 +108,7 @@ async def test_any_other_url_answers_nothing(place):
     assert await answers(place) == []
 
 
+@pytest.mark.thorough
 async def test_an_approval_says_whose_it_is(place):
     """S11: by our route and by ADK's, as the server knows them, whatever the request says."""
     known = settings_for().model_dump(include={"tokens", "operators"})

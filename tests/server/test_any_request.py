@@ -33,6 +33,7 @@ async def place(client, tmp_path) -> AsyncIterator[Place]:
         yield made
 
 
+@pytest.mark.thorough
 async def test_no_request_breaks_the_server(place):
     """Whatever a request has in its path, query and body, its response is described and no 5xx."""
     http = await place.server(apps=["app"])

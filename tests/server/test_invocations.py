@@ -254,6 +254,7 @@ async def is_empty(http: httpx.AsyncClient, path: str) -> bool:
     return not await queue(http, path)
 
 
+@pytest.mark.thorough
 async def test_an_update_starts_one_run_however_often_it_is_sent(client, tmp_path, monkeypatch):
     """Also while it waits for its session; once it was cancelled there, it may be sent again.
 
@@ -475,6 +476,7 @@ async def test_attempts_and_tokens_are_told(client, tmp_path):
         assert set(workers) == {client.identity}
 
 
+@pytest.mark.thorough
 async def test_the_runs_of_agents_as_tools_are_told(client, tmp_path):
     """Each with its call, its tokens by model and its own children; other routes find it by them.
 
@@ -561,6 +563,7 @@ async def is_missing(http: httpx.AsyncClient, path: str) -> bool:
     return (await http.get(path)).status_code == 404
 
 
+@pytest.mark.thorough
 async def test_a_message_that_waits_is_found_and_cancelled(client, tmp_path, monkeypatch):
     """It is in the store only once it has begun, so the query has to name its session.
 

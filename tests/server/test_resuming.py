@@ -98,6 +98,7 @@ async def test_who_comes_late_sees_the_text_so_far(client, tmp_path):
         assert "".join(chunks).replace("~", "") == whole
 
 
+@pytest.mark.thorough
 async def test_who_comes_after_thousands_of_chunks_has_all(client, tmp_path):
     """On every stream the text so far, or what is behind the reader's chunk, and then the rest."""
     gates = [asyncio.Event(), asyncio.Event()]

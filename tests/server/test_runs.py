@@ -315,6 +315,7 @@ async def queued(http: httpx.AsyncClient) -> list:
     return (await http.get(f"{USERS}/s/queue")).json()
 
 
+@pytest.mark.thorough
 async def test_a_message_that_waits_keeps_its_key(client, tmp_path):
     """Another one under it is refused before the stream begins, although neither has begun."""
     gate = asyncio.Event()

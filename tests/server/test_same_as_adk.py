@@ -109,6 +109,7 @@ async def asked(
     return found
 
 
+@pytest.mark.thorough
 async def test_sessions_are_the_same(both):
     """Created, found, changed, listed and deleted; and each refusal."""
     one = f"{USERS}/one"

@@ -105,6 +105,7 @@ async def test_a_look_that_finds_a_worker_begins_anew(waited: Waited) -> None:
     assert await waited(Temporal(*looks, ends=True)) == "done"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("said", [[MISSING], [AWAY, MISSING]])
 async def test_a_worker_that_stays_away_is_an_error(waited: Waited, said: list[Exception]) -> None:
     """I11: also after Temporal was away; who waits for one waits."""

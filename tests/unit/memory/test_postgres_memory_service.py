@@ -42,6 +42,7 @@ async def test_what_postgresql_refuses_never_reaches_it() -> None:
     await nowhere.close()
 
 
+@pytest.mark.thorough
 def test_a_file_is_no_postgresql_database() -> None:
     """The error says what is needed."""
     with pytest.raises(InvalidRequestError, match="postgresql"):

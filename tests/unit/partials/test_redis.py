@@ -21,6 +21,7 @@ async def opened() -> AsyncIterator[Open]:
         yield make
 
 
+@pytest.mark.thorough
 async def test_publishing_never_waits(opened: Open) -> None:
     """D8: from any thread, with a Redis that is away: what is too much is lost, and no error."""
     away = opened(f"redis://127.0.0.1:{free_port()}")

@@ -184,6 +184,7 @@ async def test_what_a_client_wrote_is_no_call() -> None:
     assert [item.seq for item in await sessions.read_from_calls(KEY, {"one"})] == [1, 2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call_of", ["read_events", "get_session"])
 async def test_many_events_are_not_decoded_in_the_callers_loop(
     call_of: str, monkeypatch: pytest.MonkeyPatch

@@ -46,6 +46,7 @@ async def test_the_model_gets_what_was_said():
     assert await search(memory, "coffee") == LoadMemoryResponse()
 
 
+@pytest.mark.thorough
 async def test_the_result_fits_into_an_event():
     """Ten memories of any length are JSON and smaller than one event may be."""
     memory = InMemoryMemoryService()
@@ -68,6 +69,7 @@ async def test_the_model_is_told_that_it_has_a_memory():
     assert list(schema["properties"]) == ["query"]
 
 
+@pytest.mark.thorough
 async def test_without_a_service_the_call_fails():
     """No memory service is the developer's mistake, and a ValueError (MEM-5)."""
     with pytest.raises(InvalidRequestError, match="memory_service"):

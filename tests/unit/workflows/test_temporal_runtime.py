@@ -28,6 +28,7 @@ class History:
         return 100
 
 
+@pytest.mark.thorough
 def test_the_history_is_as_long_as_it_was_at_the_last_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """D10, I13: a task that is completed beside a local activity makes it no longer.
 

@@ -107,6 +107,7 @@ async def looked(looks: list[Watchdog], times: int) -> None:
     await until(lambda: len(looks) >= seen)
 
 
+@pytest.mark.thorough
 async def test_code_that_blocks_is_named(told: Told) -> None:
     """I22, F41: once, with the line; the work of others waits for it and is not lost."""
     loop = UserCodeLoop()
@@ -127,6 +128,7 @@ async def test_code_that_blocks_is_named(told: Told) -> None:
     assert told[0]["at"] == f"{__file__}:{line} in blocks"
 
 
+@pytest.mark.thorough
 async def test_an_import_is_not_taken_for_a_sync_call(told: Told, tmp_path, monkeypatch) -> None:
     """A library that imports another one at the first call: the remedy is to import it before."""
     loop = UserCodeLoop()
@@ -147,6 +149,7 @@ async def test_an_import_is_not_taken_for_a_sync_call(told: Told, tmp_path, monk
     assert "sync function" not in line["hint"]
 
 
+@pytest.mark.thorough
 async def test_a_loop_that_waits_is_not_blocked(told: Told, looks: list[Watchdog]) -> None:
     """Nobody is told of code that waits as it should."""
     loop = UserCodeLoop()
@@ -158,6 +161,7 @@ async def test_a_loop_that_waits_is_not_blocked(told: Told, looks: list[Watchdog
     assert told == []
 
 
+@pytest.mark.thorough
 async def test_code_with_a_selector_of_its_own_is_named(told: Told) -> None:
     """F41: `subprocess` has one, as the event loop has that has nothing to do."""
     loop = UserCodeLoop()
@@ -215,6 +219,7 @@ async def waits() -> str:
     await forever()
 
 
+@pytest.mark.thorough
 async def test_a_blocked_loop_gives_its_steps_back() -> None:
     """F41, I22: after its time, with the code's line; only the step that blocks is suspected."""
     blocked = Blocked(blocked_timeout=4.0)
@@ -233,6 +238,7 @@ async def test_a_blocked_loop_gives_its_steps_back() -> None:
     await blocked.end()
 
 
+@pytest.mark.thorough
 async def test_steps_of_a_blocked_loop_end_when_it_goes_on() -> None:
     """I22: what was given back is not done a second time here."""
     blocked = Blocked(blocked_timeout=2.0)
@@ -254,6 +260,7 @@ async def test_steps_of_a_blocked_loop_end_when_it_goes_on() -> None:
     assert [type(task.exception()) for task in tasks] == [WorkerStuckError] * 2
 
 
+@pytest.mark.thorough
 async def test_a_loop_that_is_blocked_for_a_while_takes_no_steps() -> None:
     """I22: those that have not begun go to other workers; those that have wait, and end well."""
     blocked = Blocked()
@@ -274,6 +281,7 @@ def _is_blocked(loop: UserCodeLoop) -> bool:
     return loop._watch is not None and loop._watch.is_blocked
 
 
+@pytest.mark.thorough
 async def test_threads_that_outlive_their_steps_are_replaced_and_named(
     told: Told, looks: list[Watchdog]
 ) -> None:
@@ -320,6 +328,7 @@ async def test_threads_that_outlive_their_steps_are_replaced_and_named(
     await loop.close()
 
 
+@pytest.mark.thorough
 async def test_blocked_workflows_leave_no_worker_without_places(
     told: Told, looks: list[Watchdog]
 ) -> None:
@@ -403,6 +412,7 @@ async def test_user_code_that_ends_the_loop_ends_nobody_s_work(where: str) -> No
     await loop.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # at its close
 @pytest.mark.parametrize("what", ["event loop", "watchdog"])
 async def test_a_part_that_ends_all_the_same_gives_the_steps_back(

@@ -172,6 +172,7 @@ async def test_prints_and_logs_are_kept_in_the_log_and_steps_are_not(feed, scree
     assert log == 'printed\n{"event": "worker.started", "level": "info"}\n'
 
 
+@pytest.mark.thorough
 async def test_an_end_comes_after_the_last_event_with_its_tokens(screen, tmp_path):
     """The end of an invocation is one line: how, after how long, and what it cost."""
     model = ScriptedModel(replies=["Hello."])

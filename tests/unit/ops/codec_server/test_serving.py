@@ -68,6 +68,7 @@ async def ended(streams: Streams, *, dripping: bytes = b"") -> None:
                 await asyncio.wait_for(reader.read(1_000), 0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sent", "dripping"),
     [(b"", b""), (HEAD[:-2], b""), (HEAD[:-2], b"x"), (OTHER, b""), (OTHER, b"x")],
