@@ -479,13 +479,15 @@ async def test_log_lines_name_their_invocation_and_trace(
     events = await send(runner)
     (root,) = named(await ended(spans), "invoke_agent reporter")
     lines = [vars(r) for r in caplog.records if r.message.startswith("invocation.")]
-    assert [line["message"] for line in lines] == ["invocation.started", "invocation.ended"]
+    *started, last = [line["message"] for line in lines]
+    assert set(started) == {"invocation.started"}  # again if an attempt came too late
+    assert last == "invocation.ended"
     for line in lines:
         assert line["invocation_id"] == events[0].invocation_id
         assert (line["app"], line["session"]) == ("app", "s")
         assert f"0x{line['trace_id']}" == root.trace
         assert "user" not in line
-    told = {name: lines[1][name] for name in ("status", "events", "model_calls", "tool_calls")}
+    told = {name: lines[-1][name] for name in ("status", "events", "model_calls", "tool_calls")}
     assert told == {"status": "completed", "events": 4, "model_calls": 2, "tool_calls": 1}
     assert workflow_id(KEY, events[0].invocation_id) not in str(lines)
 
