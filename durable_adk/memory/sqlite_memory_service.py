@@ -13,7 +13,8 @@ from durable_adk.json_values import canonical
 from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT, switch_to_wal
+from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT, FilesAtPaths, switch_to_wal
+from durable_adk.sql.unavailable import translated
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class _SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._ready = False
+        self._found: FilesAtPaths | None = None
 
     async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -117,25 +118,26 @@ class _SqliteStore:
 
     async def _in_thread(self, work: Callable[[sqlite3.Connection], T], *, begin: str) -> T:
         def transaction() -> T:
-            self._prepare()
+            found = self._prepare()
             with _open(self._path) as connection:
                 connection.execute(begin)
                 with connection:  # commits, or rolls back on failure
-                    return work(connection)
+                    result = work(connection)
+            found.check()
+            return result
 
         return await self._trip(transaction)
 
     async def _trip(self, work: Callable[[], T]) -> T:
         # If the caller is cancelled, the thread still finishes; the transaction is atomic anyway.
-        try:
+        with translated(f"memory store {self._path}"):
             return await asyncio.to_thread(work)
-        except (sqlite3.OperationalError, OSError) as error:
-            raise StoreUnavailableError(f"The memory store does not answer: {error}") from error
 
-    def _prepare(self) -> None:
-        """Create the file and its tables, once per process."""
-        if self._ready:
-            return
+    def _prepare(self) -> FilesAtPaths:
+        """Create the file and its tables, once per process; then check that it is still there."""
+        if self._found is not None:
+            self._found.check()
+            return self._found
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with _open(self._path) as connection:
             switch_to_wal(connection)
@@ -147,7 +149,8 @@ class _SqliteStore:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;"
             )
-        self._ready = True
+        self._found = FilesAtPaths(self._path)
+        return self._found
 
 
 def _add(connection: sqlite3.Connection, owner: Owner, memory: Memory) -> None:

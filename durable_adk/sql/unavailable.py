@@ -32,21 +32,25 @@ _BROKEN = ("InterfaceError", "InternalClientError")
 
 
 @contextmanager
-def translated() -> Generator[None]:
-    """Raise transient database errors as StoreUnavailableError; other errors pass."""
+def translated(store: str = "session store") -> Generator[None]:
+    """Raise errors that retries or an operator can end as StoreUnavailableError; others pass.
+
+    Args:
+        store: What the message says does not answer.
+    """
     try:
         yield
     except DBAPIError as error:
         if not _passes(error):
             raise
         # Omit the statement and its values: they are user data, and errors may be shown anywhere.
-        raise unavailable(error.orig) from error
+        raise unavailable(error.orig, store) from error
     except (sqlite3.OperationalError, PoolTimeout, OSError) as error:
-        raise unavailable(error) from error
+        raise unavailable(error, store) from error
     except Exception as error:
-        if not _breaks_off(error):
+        if not _breaks_off(error) and not _is_damaged(error):
             raise
-        raise unavailable(error) from error
+        raise unavailable(error, store) from error
 
 
 @contextmanager
@@ -69,9 +73,9 @@ def misconfigured(store: str) -> Generator[None]:
         raise InvalidRequestError(f"{store}: {said}. {remedy}") from error
 
 
-def unavailable(cause: object) -> StoreUnavailableError:
+def unavailable(cause: object, store: str = "session store") -> StoreUnavailableError:
     """Build the error for a store that does not respond."""
-    return StoreUnavailableError(f"The session store does not answer: {cause}")
+    return StoreUnavailableError(f"The {store} does not answer: {cause}")
 
 
 def _state_of(error: Exception) -> str:
@@ -88,7 +92,16 @@ def _passes(error: DBAPIError) -> bool:
         or state.startswith(_SQLSTATES)
         # The driver's internal error when a connection breaks in the middle of a message.
         or (isinstance(error, InternalError) and not state)
+        or _is_damaged(error.orig)
     )
+
+
+def _is_damaged(error: object) -> bool:
+    """Return whether SQLite says that the file is damaged, or no database at all.
+
+    Such an error has the class itself: every other one has a derived class.
+    """
+    return type(error) is sqlite3.DatabaseError
 
 
 def _breaks_off(error: Exception) -> bool:

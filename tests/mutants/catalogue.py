@@ -35,6 +35,7 @@ from durable_adk.sessions.log import entry, invocations, sessions, steering
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.listing import InvocationRecords
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.sql.sqlite import FilesAtPaths
 from durable_adk.wire import converter
 from durable_adk.wire.checkpoint import SaveCheckpointStep
 from durable_adk.workflows import invocation as workflows, temporal_runtime
@@ -535,6 +536,11 @@ MUTANTS = [
         replaces(limits, "_sender", lambda scope, _key: f"answers at {scope['client'][0]}"),
     ),
     # ----- what is lost without a word
+    mutant(
+        "a file that was deleted is written on",
+        "file at its path",
+        replaces(FilesAtPaths, "check", ignored),
+    ),
     mutant(
         "equal elements of a list are taken for replaced ones",
         "insertions kept",

@@ -41,6 +41,7 @@ from tests.unit.sessions import (
     test_contract_creation,
     test_contract_people,
     test_contract_queue,
+    test_database_session_service,
 )
 
 Check = Callable[[], str]
@@ -243,6 +244,12 @@ PROOFS: dict[str, Check] = {
     "true tokens apart": proven(test_requests.test_the_page_and_answers_cost_others_nothing),
     "children of a deleted session": proven(
         test_contract_people.test_child_sessions_go_with_their_session
+    ),
+    # ----- which file it is
+    "file at its path": proven(
+        test_database_session_service.test_a_file_that_is_not_at_its_path_is_unavailable,
+        deleted=("",),
+        replaced=False,
     ),
     # ----- whose cancellation it is
     "code cancels itself": proven(

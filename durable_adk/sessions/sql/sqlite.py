@@ -1,6 +1,7 @@
 """The session store in a SQLite file."""
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, create_engine, event
 
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.log import get_logger
 from durable_adk.retrying import Deadline
 from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.sql._tables import SqlTables
@@ -18,6 +21,8 @@ from durable_adk.sql import migrate
 from durable_adk.sql.forks import FirstUse
 from durable_adk.sql.migrate import SchemaVersion
 from durable_adk.sql.unavailable import translated, unavailable
+
+logger = get_logger(__name__)
 
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process's write or in this process's queue (reliability 10)."""
@@ -54,12 +59,12 @@ class SqliteStore:
         self._writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
         self._writes = ThreadPoolExecutor(1, "session-writer")
         self._reads = ThreadPoolExecutor(_READERS, "session-reader")
-        self._ready = False
+        self._opened: _OpenedFile | None = None
         self._use = FirstUse()
 
     async def prepare(self) -> None:
         """Create the file and its tables, or upgrade them to this package's version, once."""
-        if not self._ready:
+        if self._opened is None:
             await self._in(self._writes, self._prepare)
 
     async def schema(self) -> SchemaVersion:
@@ -107,7 +112,10 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Close the file; the next call opens it again."""
+        opened, self._opened = self._opened, None
         await asyncio.to_thread(self._engine.dispose)
+        if opened is not None:
+            opened.close()
 
     def version(self) -> "DataVersion":
         """Open a reader of the file's change counter."""
@@ -116,11 +124,21 @@ class SqliteStore:
     async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         # If the caller is cancelled, the thread still finishes, so a commit is never partial.
         self._use.check(str(self.path))
-        with translated():
-            return await asyncio.get_running_loop().run_in_executor(executor, work)
+        with translated(f"session store {self.path}"):
+            return await asyncio.get_running_loop().run_in_executor(executor, self._at_path, work)
+
+    def _at_path(self, work: Callable[[], T]) -> T:
+        """Run `work`, and return its result only if it used the file that is at the path."""
+        opened = self._opened
+        if opened is not None:
+            opened.files.check()
+        result = work()
+        if opened is not None and opened is self._opened:  # else it was closed, with its log
+            opened.files.check()
+        return result
 
     def _prepare(self) -> None:
-        if self._ready:
+        if self._opened is not None:
             return
         _create(self.path)
         with self._engine.begin() as connection:
@@ -128,7 +146,52 @@ class SqliteStore:
         if not found.current:
             with self._writer.begin() as connection:
                 migrate.migrate(connection)
-        self._ready = True
+        self._opened = _OpenedFile(self.path)
+
+
+class FilesAtPaths:
+    """Notices when files are deleted or replaced.
+
+    What is written to a file that is not at its path any more is lost when it is closed, and no
+    other process sees it.
+    """
+
+    def __init__(self, *paths: Path) -> None:
+        self._known = {path: _identity(path) for path in paths}
+        self._logged = False
+
+    def check(self) -> None:
+        """Compare the files with those that were there; takes some microseconds.
+
+        Raises:
+            StoreUnavailableError: A file was deleted or replaced.
+        """
+        for path, known in self._known.items():
+            if _identity(path) != known:
+                if not self._logged:
+                    logger.error("store.file_replaced", file=str(path))
+                self._logged = True
+                raise StoreUnavailableError(
+                    f"The file {path} was deleted or replaced while this process was using it, so "
+                    "the process reads and writes nothing more. Stop all processes that use it, "
+                    "put back the right file, and start them again."
+                )
+
+
+class _OpenedFile:
+    """A connection that keeps SQLite from deleting and making anew the files of the log."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+        )
+        self._connection.execute("PRAGMA schema_version").fetchone()  # reading opens the log
+        real = os.path.realpath(path)  # whose name the log's files have
+        self.files = FilesAtPaths(path, Path(f"{real}-wal"), Path(f"{real}-shm"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
 
 class DataVersion:
@@ -150,6 +213,15 @@ class DataVersion:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one that has its path later; None if it is missing."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _create(path: Path) -> None:

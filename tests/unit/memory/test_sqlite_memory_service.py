@@ -65,3 +65,19 @@ async def test_a_locked_file_is_worth_waiting_for(service, path, monkeypatch):
         assert await texts(service, "tea") == [], "readers do not wait for writers"
     await service.add_memory(**OWNER, memories=[MemoryEntry(content=content("tea"))])
     assert await texts(service, "tea") == ["tea"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_not_at_its_path_is_unavailable(service, path, replaced):
+    """It is not made anew without a word; what is in it counts again when it is back."""
+    tea = [MemoryEntry(content=content("tea"))]
+    await service.add_memory(**OWNER, memories=tea)
+    path.rename(f"{path}.away")
+    if replaced:
+        path.touch()
+    for work in (lambda: service.add_memory(**OWNER, memories=tea), lambda: texts(service, "tea")):
+        with pytest.raises(StoreUnavailableError, match=f"{path} was deleted or replaced"):
+            await work()
+    assert path.exists() is replaced
+    path.with_name(f"{path.name}.away").replace(path)
+    assert await texts(service, "tea") == ["tea"]

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import gc
+import os
+import shutil
 import sqlite3
 from itertools import product
 from pathlib import Path
@@ -124,6 +126,55 @@ async def test_unreachable_file_is_unavailable(tmp_path):
     with pytest.raises(StoreUnavailableError):
         await service.list_sessions(app_name="app")
     await service.close()
+
+
+@pytest.mark.parametrize("intact", [0, 4096])
+async def test_a_damaged_file_is_unavailable(service, path, intact):
+    """It waits for an operator, as a lost file does; no invocation fails for it."""
+    await service.create_session(**NAMES, state={"long": "x" * 100_000})
+    for _ in range(2):
+        await service.close()
+        kept = path.read_bytes()
+        path.write_bytes(kept[:intact] + b"garbage" * 20_000)
+        with pytest.raises(StoreUnavailableError, match=f"{path} does not answer"):
+            await service.get_session(**NAMES)
+    path.write_bytes(kept)
+
+
+@pytest.mark.parametrize("deleted", [("",), ("", "-wal", "-shm"), ("-wal",), ("-shm",)])
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_not_at_its_path_is_unavailable(tmp_path, deleted, replaced):
+    """Nothing is read, acknowledged or made anew until the file is back or is opened again."""
+    files = [tmp_path / f"sessions.db{one}" for one in deleted]
+    async with SqliteSessionService(tmp_path / "sessions.db") as service:
+        await opened(service)
+        for one in files:
+            one.rename(f"{one}.away")
+            if replaced:
+                shutil.copyfile(f"{one}.away", one)
+        for work in (lambda: commit(service, "lost"), lambda: service.read_events(KEY)):
+            with pytest.raises(StoreUnavailableError, match=f"{files[0]} was deleted or replaced"):
+                await work()
+        assert [one.exists() for one in files] == [replaced] * len(files)
+        for one in files:
+            os.replace(f"{one}.away", one)
+        assert await commit(service, "kept") == 2
+        assert await check(service) == {"user": 1, "kept": 2}
+
+
+async def test_what_is_committed_to_a_replaced_file_is_not_acknowledged(service, path):
+    """The file is compared after the commit, too: another process may replace it meanwhile."""
+    await opened(service)
+
+    def work(tables):
+        for one in path.parent.iterdir():
+            one.unlink()
+        return tables.head(KEY)
+
+    with pytest.raises(StoreUnavailableError, match="was deleted or replaced"):
+        await service._sql.write(work)
+    await service.close()
+    assert await service.read_events(KEY) == [], "another file, which has the tables"
 
 
 @pytest.mark.parametrize("step", ["save_head", "put_state", "put_invocation"])
