@@ -17,7 +17,7 @@ from durable_adk.events.copies import own_copy
 from durable_adk.events.event import Event
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.retrying import STORE_TIMEOUT, Deadline, retrying
+from durable_adk.retrying import SERVICE_TIMEOUT, STORE_TIMEOUT, Deadline, retrying
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -26,7 +26,7 @@ from durable_adk.sessions.state_merge import MISSING, base_of
 from durable_adk.settings import Limits, Webhooks
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
-from durable_adk.wire.steps import Step
+from durable_adk.wire.steps import HookStep, Step
 from durable_adk.wire.webhook import DeliverStep
 
 
@@ -170,7 +170,21 @@ class Dependencies:
             },
             plugins=lambda: self.plugins(step).plugins,
             has_call=known.has_call,
+            fence=retrying(partial(self._require_open, step), SERVICE_TIMEOUT),
         )
+
+    async def _require_open(self, step: Step) -> None:
+        """Refuse what a step would save after its invocation, or that of its caller, has ended."""
+        if step.run_epoch is None:
+            return  # no invocation is open yet
+        await self.sessions.require_open(
+            step.key,
+            invocation_id=step.invocation_id,
+            epoch=step.run_epoch,
+            ended=isinstance(step, HookStep),  # plugins see an end, too
+        )
+        if step.artifact_owner is not None:
+            await self.sessions.require_open(step.artifact_owner, invocation_id=step.invocation_id)
 
     async def _read(self, step: Step) -> tuple[int, dict[str, Any], KnownEvents]:
         """Return the session's revision, and its state and events as the step may see them.

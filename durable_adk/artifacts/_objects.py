@@ -37,8 +37,8 @@ from google.genai import types
 
 from durable_adk.artifacts._key import ArtifactKey, ArtifactScope, component
 from durable_adk.artifacts._record import Content, Draft, Record, fields_of
-from durable_adk.artifacts.base_artifact_service import ArtifactVersion
-from durable_adk.errors import StoreUnavailableError
+from durable_adk.artifacts.base_artifact_service import ArtifactVersion, check_fence
+from durable_adk.errors import StoreUnavailableError, TransientError
 from durable_adk.failpoints import failpoint
 from durable_adk.storage.objects import Objects, StoredObject, each
 
@@ -113,6 +113,14 @@ class ObjectVersions:
                     return number
         record = await self._write(name, key.filename, draft)
         failpoint("save.written")
+        try:
+            await check_fence()
+        except TransientError:
+            raise  # the save is tried again
+        except Exception:
+            entries = [record.path, *([_claim(draft.save_key)] if draft.save_key else [])]
+            await self._objects.delete([name.path(one) for one in entries])
+            raise
         return await self._publish(name, record)
 
     async def numbers(self, key: ArtifactKey) -> list[int]:
@@ -176,8 +184,7 @@ class ObjectVersions:
 
     async def _claim(self, name: _Name, save_key: str) -> bool:
         """Whether this is the first save with a key; the claim is stored before the version."""
-        claim = name.path(_KEY + sha256(save_key.encode()).hexdigest())
-        return await self._objects.create(claim, b"")
+        return await self._objects.create(name.path(_claim(save_key)), b"")
 
     async def _write(self, name: _Name, filename: str, draft: Draft) -> Record:
         """Store the content, which no record names yet."""
@@ -231,6 +238,10 @@ class ObjectVersions:
     async def _record(self, name: _Name, version: int) -> Record | None:
         text = await self._objects.get(name.path(version))
         return None if text is None else Record.model_validate_json(text, extra="ignore")
+
+
+def _claim(save_key: str) -> str:
+    return _KEY + sha256(save_key.encode()).hexdigest()
 
 
 def _by_name(entries: Iterable[StoredObject]) -> list[_Name]:

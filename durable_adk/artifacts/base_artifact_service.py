@@ -13,7 +13,16 @@ while the store does not respond.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+)
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -23,6 +32,10 @@ from pydantic import Field
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import JsonModel
+
+Fence = Callable[[], Awaitable[None]]
+"""Raises an error if what is being saved may not be stored any more."""
+_FENCE = ContextVar[Fence | None]("fence", default=None)
 
 _REMOVED = "application/vnd.durable-adk.removed"
 """MIME type of a version that says that there is no artifact any more."""
@@ -36,6 +49,27 @@ def removal() -> types.Part:
 def is_removed(part: types.Part) -> bool:
     """Return whether the version says that there is no artifact; it is loaded as None (REW-3)."""
     return part.inline_data is not None and part.inline_data.mime_type == _REMOVED
+
+
+@contextmanager
+def fenced(fence: Fence) -> Generator[None]:
+    """Have saves in the block call `fence` right before they store a version.
+
+    Not an argument of `save_artifact`, so that it passes through an application's own service that
+    wraps one of this package.
+    """
+    token = _FENCE.set(fence)
+    try:
+        yield
+    finally:
+        _FENCE.reset(token)
+
+
+async def check_fence() -> None:
+    """Call the fence of the save under way, if it has one."""
+    fence = _FENCE.get()
+    if fence is not None:
+        await fence()
 
 
 class ArtifactVersion(JsonModel):

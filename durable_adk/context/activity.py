@@ -19,6 +19,8 @@ from durable_adk.artifacts.base_artifact_service import (
     ArtifactReader,
     ArtifactVersion,
     BaseArtifactService,
+    Fence,
+    fenced,
 )
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
@@ -87,6 +89,10 @@ def _with_events(events: Sequence[Event]) -> Session:
     return Session.model_construct(events=lazy_models(Event, own_copy, events))
 
 
+async def _pass() -> None:
+    """The fence of a context that belongs to no invocation."""
+
+
 @dataclass(kw_only=True)
 class StepScope:
     """The step that a context belongs to."""
@@ -118,6 +124,9 @@ class StepScope:
     """Returns the plugins that see the step."""
     has_call: Callable[[str], bool] = frozenset[str]().__contains__
     """Returns whether an earlier function call of the invocation has this id."""
+
+    fence: Fence = _pass
+    """Raises LeaseLostError or SessionNotFoundError if the invocation may save nothing more."""
 
     @classmethod
     def of(cls, context: InvocationContext) -> "StepScope":
@@ -309,14 +318,17 @@ class Context(ReadonlyContext):
 
         Raises:
             InvalidRequestError: There is no artifact service, or the name is invalid.
+            LeaseLostError: The invocation has ended meanwhile; nothing is stored.
         """
-        version = await self._artifacts.save_artifact(
-            **self._owner(),
-            filename=filename,
-            artifact=artifact,
-            custom_metadata=custom_metadata,
-            save_key=self._next_save_key(filename),
-        )
+        await self._scope.fence()
+        with fenced(self._scope.fence):
+            version = await self._artifacts.save_artifact(
+                **self._owner(),
+                filename=filename,
+                artifact=artifact,
+                custom_metadata=custom_metadata,
+                save_key=self._next_save_key(filename),
+            )
         self.actions.artifact_delta[filename] = version
         return version
 
@@ -334,15 +346,18 @@ class Context(ReadonlyContext):
 
         Raises:
             InvalidRequestError: There is no artifact service, or the name is invalid.
+            LeaseLostError: The invocation has ended meanwhile; nothing is stored.
         """
-        version = await self._artifacts.save_artifact_stream(
-            **self._owner(),
-            filename=filename,
-            chunks=chunks,
-            mime_type=mime_type,
-            custom_metadata=custom_metadata,
-            save_key=self._next_save_key(filename),
-        )
+        await self._scope.fence()
+        with fenced(self._scope.fence):
+            version = await self._artifacts.save_artifact_stream(
+                **self._owner(),
+                filename=filename,
+                chunks=chunks,
+                mime_type=mime_type,
+                custom_metadata=custom_metadata,
+                save_key=self._next_save_key(filename),
+            )
         self.actions.artifact_delta[filename] = version
         return version
 
@@ -406,12 +421,14 @@ class Context(ReadonlyContext):
 
     async def add_session_to_memory(self) -> None:
         """Add or replace this session, as committed, in the user's memory (MEM-3)."""
+        await self._scope.fence()
         await self._memory.add_session_to_memory(self._scope.session)
 
     async def add_events_to_memory(
         self, *, events: Sequence[Event], custom_metadata: Mapping[str, object] | None = None
     ) -> None:
         """Add events to the user's memory (MEM-6)."""
+        await self._scope.fence()
         await self._memory.add_events_to_memory(
             app_name=self.app_name,
             user_id=self.user_id,
@@ -427,6 +444,7 @@ class Context(ReadonlyContext):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Add entries to the user's memory (MEM-6)."""
+        await self._scope.fence()
         await self._memory.add_memory(
             app_name=self.app_name,
             user_id=self.user_id,
@@ -446,6 +464,7 @@ class Context(ReadonlyContext):
 
     async def save_credential(self, auth_config: AuthConfig) -> None:
         """Store the configuration's exchanged credential for the user, outside of all events."""
+        await self._scope.fence()
         await self._credentials.save_credential(auth_config, self)
 
     @property

@@ -23,7 +23,7 @@ from google.adk.memory.memory_entry import MemoryEntry as AdkMemoryEntry
 from google.adk.sessions.base_session_service import BaseSessionService as AdkBaseSessionService
 from google.genai import types
 
-from durable_adk.artifacts.base_artifact_service import ArtifactVersion
+from durable_adk.artifacts.base_artifact_service import ArtifactVersion, fenced
 from durable_adk.context.activity import Context
 from durable_adk.errors import InvalidRequestError
 from durable_adk.interop.values import adk_credential, our_auth_config, our_event
@@ -50,14 +50,17 @@ class StepArtifacts(AdkBaseArtifactService):
         part, session = ensure_part(artifact), self._context.session
         if (app_name, user_id, session_id) == (session.app_name, session.user_id, session.id):
             return await self._context.save_artifact(filename, part, custom_metadata)
-        return await self._service.save_artifact(
-            app_name=app_name,
-            user_id=user_id,
-            session_id=session_id,
-            filename=filename,
-            artifact=part,
-            custom_metadata=custom_metadata,
-        )
+        fence = self._context._scope.fence
+        await fence()
+        with fenced(fence):
+            return await self._service.save_artifact(
+                app_name=app_name,
+                user_id=user_id,
+                session_id=session_id,
+                filename=filename,
+                artifact=part,
+                custom_metadata=custom_metadata,
+            )
 
     async def load_artifact(
         self, *, filename: str, version: int | None = None, **owner: Any

@@ -270,6 +270,11 @@ MUTANTS = [
         "one writer",
         replaces(definitions, "transient_or_busy", definitions.transient),
     ),
+    mutant(
+        "an attempt saves files after its invocation has ended",
+        "saves are fenced",
+        replaces(invocations, "require_open", ignored),
+    ),
     mutant("the lease is not given back", "lease", replaces(Head, "released", lambda self: self)),
     mutant(
         "nobody takes over from an invocation that was terminated",

@@ -32,6 +32,7 @@ from tests.integration import (
 )
 from tests.server import test_requests
 from tests.unit import test_versions
+from tests.unit.activities import test_dependencies
 from tests.unit.activities.commit import test_session_cache, test_staleness
 from tests.unit.activities.invocation import test_open, test_pause, test_queue
 from tests.unit.conversation import test_denied
@@ -244,6 +245,11 @@ PROOFS: dict[str, Check] = {
     "true tokens apart": proven(test_requests.test_the_page_and_answers_cost_others_nothing),
     "children of a deleted session": proven(
         test_contract_people.test_child_sessions_go_with_their_session
+    ),
+    "saves are fenced": proven(
+        test_dependencies.test_what_comes_after_the_end_is_not_saved,
+        key=test_dependencies.KEY,
+        how="abandoned",
     ),
     # ----- which file it is
     "file at its path": proven(

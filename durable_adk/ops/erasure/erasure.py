@@ -123,18 +123,25 @@ async def erase(erasure: Erasure) -> Holdings:
     if blobs := blobs_of(erasure.client.data_converter):
         for owner in found.payloads:
             await blobs.remove(owner)
-    await _others(erasure, found.sessions, dry_run=False)
-    if erasure.memory_service:
-        await erasure.memory_service.delete_memory(app_name=app, user_id=user)
-        await erasure.memory_service.scrub()
+    await _remove_others(erasure, found.sessions)
     for key in found.sessions:
         await erasure.session_service.delete_session(
             app_name=app, user_id=user, session_id=key.session_id
         )
     await erasure.session_service.delete_user_state(app_name=app, user_id=user)
+    # Again: code that resists its cancellation may have saved more until its session was deleted.
+    await _remove_others(erasure, found.sessions)
+    if erasure.memory_service:
+        await erasure.memory_service.scrub()
     await erasure.session_service.scrub()
     await wait_until_deleted(erasure.client, found.runs)
     return found
+
+
+async def _remove_others(erasure: Erasure, sessions: Sequence[SessionKey]) -> None:
+    await _others(erasure, sessions, dry_run=False)
+    if erasure.memory_service:
+        await erasure.memory_service.delete_memory(app_name=erasure.app, user_id=erasure.user)
 
 
 async def _others(

@@ -232,6 +232,29 @@ class InvocationLog(Transactions):
             )
         )
 
+    async def require_open(
+        self, key: SessionKey, *, invocation_id: str, epoch: int | None = None, ended: bool = False
+    ) -> None:
+        """Check that an invocation may still store something outside of the log, as a file (I6).
+
+        It need not hold the lease: a custom agent's body may run while the invocation is paused.
+
+        Args:
+            key: The session.
+            invocation_id: The invocation.
+            epoch: An epoch that it had.
+            ended: Whether it may have ended, unless another one has taken over from it.
+
+        Raises:
+            SessionNotFoundError: The session was deleted.
+            LeaseLostError: The invocation has ended, or the session was created after `epoch`.
+        """
+        await self._store.read(
+            lambda tables: invocations.require_open(
+                tables, key, invocation_id, epoch=epoch, ended=ended
+            )
+        )
+
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
         """Restart the lease's `ttl`; does nothing if the lease is not held."""
         await self._store.write(

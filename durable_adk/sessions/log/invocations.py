@@ -15,6 +15,7 @@ from durable_adk.errors import (
     InvocationCancelledError,
     InvocationNotFoundError,
     InvocationTerminatedError,
+    LeaseLostError,
     SessionBusyError,
     as_detail,
 )
@@ -165,6 +166,19 @@ def withdraw(
         tables.put_note(key, NoteKey(invocation_id, WITHDRAWN, lease_owner), str(now), replace=True)
         queue.drop(tables, key, invocation_id, lease_owner, time.time())
     return record
+
+
+def require_open(
+    tables: Tables, key: SessionKey, invocation_id: str, *, epoch: int | None, ended: bool
+) -> None:
+    """Fence off what is stored outside of the log; see `InvocationLog.require_open`."""
+    sessions.existing(tables, key, epoch=epoch)
+    record = tables.invocation(key, invocation_id)
+    if record is None or record.status is Status.ABANDONED or (record.status.closed and not ended):
+        raise LeaseLostError(
+            f"The invocation {invocation_id!r} has ended without this attempt of its step, so "
+            "nothing is saved for it."
+        )
 
 
 def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> None:

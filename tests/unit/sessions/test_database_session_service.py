@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import os
 import shutil
 import sqlite3
 from itertools import product
@@ -157,7 +156,7 @@ async def test_a_file_that_is_not_at_its_path_is_unavailable(tmp_path, deleted, 
                 await work()
         assert [one.exists() for one in files] == [replaced] * len(files)
         for one in files:
-            os.replace(f"{one}.away", one)
+            shutil.move(f"{one}.away", one)
         assert await commit(service, "kept") == 2
         assert await check(service) == {"user": 1, "kept": 2}
 
