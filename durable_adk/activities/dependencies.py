@@ -170,6 +170,7 @@ class Dependencies:
             },
             plugins=lambda: self.plugins(step).plugins,
             has_call=known.has_call,
+            created_epoch=known.created_epoch,
             fence=retrying(partial(self._require_open, step), SERVICE_TIMEOUT),
         )
 

@@ -185,13 +185,20 @@ async def _recipient(
             raise
         raise LeaseLostError(
             f"The session {key.session_id!r} was deleted while invocation {invocation_id!r} was "
-            "running, and its events with it. Send the message again under another invocation id, "
-            "to a session that exists."
+            "running, and its events with it. Send the message again to a session that exists."
         ) from error
     name = result.steered if isinstance(result, InvocationResult) else None
     if name is None:
         raise not_in_store(invocation_id, "has ended")
     return name
+
+
+def deleted_paused(invocation_id: str) -> InvocationNotFoundError:
+    """Build the error for an invocation that was paused and is cancelled: its session is gone."""
+    return InvocationNotFoundError(
+        f"Invocation {invocation_id!r} was paused when its session was deleted. It is cancelled "
+        "now: send the message again."
+    )
 
 
 def not_in_store(invocation_id: str, what: str) -> InvocationNotFoundError:

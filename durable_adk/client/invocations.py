@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -198,13 +198,20 @@ class Invocations:
     client: Client
     task_queue: str = DEFAULT_TASK_QUEUE
 
-    async def start(self, request: InvocationRequest) -> InvocationHandle:
+    async def start(
+        self,
+        request: InvocationRequest,
+        *,
+        was_deleted: Callable[[SessionKey, str], Awaitable[bool]] | None = None,
+    ) -> InvocationHandle:
         """Start an invocation, or attach to the one with the same ids.
 
-        One that was refused since its session was busy has stored nothing, and is started again.
+        One that was refused since its session was busy has stored nothing, and is started again;
+        and so is one that has ended, and whose session was deleted.
 
         Args:
             request: A checked request, with `session` and `invocation_id`.
+            was_deleted: Whether the store knows that an invocation's session was deleted since.
 
         Raises:
             PayloadTooLargeError: The server refuses a request of this size.
@@ -218,10 +225,13 @@ class Invocations:
             try:
                 return replace(found, workflow=await self._start(request, reuse))
             except WorkflowAlreadyStartedError:
-                if not await self._was_refused(found):
+                # If another client is faster and its run has ended, the store runs nothing again.
+                if await self._was_refused(found):
+                    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+                elif was_deleted is not None and await was_deleted(key, found.invocation_id):
+                    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+                else:
                     return found  # it has ended; its events are in the store
-            # If another client was faster and its run has failed, the store runs nothing again.
-            reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
             return replace(found, workflow=await self._start(request, reuse))
         except WorkflowAlreadyStartedError:
             return found

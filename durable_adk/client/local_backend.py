@@ -12,7 +12,7 @@ from durable_adk.activities.invocation.request import require_no_tool_run
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.code_scope import keep_running
-from durable_adk.client.feed import not_in_store
+from durable_adk.client.feed import deleted_paused
 from durable_adk.client.local_runtime import LocalRuntime
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
@@ -96,7 +96,8 @@ class LocalBackend:
             self._tasks[name], self._inboxes[name] = task, runtime.inbox
             task.add_done_callback(lambda done: self._forget(name, done))
         elif self._inboxes[name].state.paused and await self._lacks(*name):
-            raise not_in_store(name[1], "is paused")
+            await _in_loop_of(task, task.cancel)
+            raise deleted_paused(name[1])
         return _here(task)
 
     async def attach(

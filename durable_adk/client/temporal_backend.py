@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.client.feed import not_in_store
+from durable_adk.client.feed import deleted_paused, not_in_store
 from durable_adk.client.invocations import InvocationHandle, Invocations
 from durable_adk.errors import (
     InvocationNotFoundError,
@@ -78,7 +78,18 @@ class TemporalBackend:
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
         """Start the workflow, or attach to the one with the same ids."""
-        return self._watch(await self._invocations.start(request))
+        started = await self._invocations.start(request, was_deleted=self._was_deleted)
+        return self._watch(started)
+
+    async def _was_deleted(self, key: SessionKey, invocation_id: str) -> bool:
+        """Whether an invocation that has run is gone because its session was deleted.
+
+        A store that has lost it otherwise knows of no deletion, or refuses the opening.
+        """
+        if await self._sessions.get_invocation(key, invocation_id) is not None:
+            return False
+        creation = await self._sessions.read_creation(key)
+        return creation is not None and creation.epoch > 0
 
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
@@ -327,6 +338,9 @@ class TemporalBackend:
             missing = await self._missing_worker(handle)
             # What is paused has been opened. Read the record again, after that was known.
             if await handle.waits() and await self._lacks(handle):
+                if await self._was_deleted(handle.key, handle.invocation_id):
+                    await handle.cancel()
+                    raise deleted_paused(handle.invocation_id)
                 raise not_in_store(handle.invocation_id, "is paused")
             if missing is not None:
                 raise missing

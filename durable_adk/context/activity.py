@@ -125,8 +125,15 @@ class StepScope:
     has_call: Callable[[str], bool] = frozenset[str]().__contains__
     """Returns whether an earlier function call of the invocation has this id."""
 
+    created_epoch: int = 0
+    """Tells the session from deleted ones of its name; see `Head.created_epoch`."""
     fence: Fence = _pass
     """Raises LeaseLostError or SessionNotFoundError if the invocation may save nothing more."""
+
+    @property
+    def incarnation(self) -> list[int]:
+        """What keys have besides names, which an earlier session may have had as well."""
+        return [self.created_epoch] if self.created_epoch else []
 
     @classmethod
     def of(cls, context: InvocationContext) -> "StepScope":
@@ -283,7 +290,8 @@ class Context(ReadonlyContext):
             stored=scope.stored,
         )
         # Not joined: models choose the ids of calls, and clients those of invocations.
-        self._save_key = [scope.invocation_id, scope.event_id, function_call_id, save_key]
+        names = [scope.invocation_id, scope.event_id, function_call_id, save_key]
+        self._save_key = [*names, *scope.incarnation]
         self._saves: dict[str, int] = {}
 
     @property
@@ -482,7 +490,7 @@ class Context(ReadonlyContext):
         """
         scope, call_id = self._scope, self._call_id()
         # In other sessions, other users' too, there may be an invocation and a call of these ids.
-        names = [*scope.session.key, scope.invocation_id, call_id]
+        names = [*scope.session.key, scope.invocation_id, call_id, *scope.incarnation]
         digest = hashlib.sha256(canonical(names).encode()).hexdigest()
         key = f"{scope.invocation_id}:{digest[:32]}:{call_id}"
         # Providers may put anything into a call's id, even whole thoughts.

@@ -34,6 +34,8 @@ class DeliverStep(NamesSession, Effect[Delivered]):
     """Id of the endpoint; its URL and secret are in the workers' settings only."""
     timestamp: float
     """When it happened, in seconds since the epoch."""
+    created_epoch: int = 0
+    """Tells the session from deleted ones of its name; see `Creation`."""
 
     @property
     def message_id(self) -> str:
@@ -42,6 +44,7 @@ class DeliverStep(NamesSession, Effect[Delivered]):
         An invocation ends once, and pauses once with the same last event.
         """
         what = ["ended"] if self.status.closed else [self.status.value, self.revision]
+        what += [self.created_epoch] if self.created_epoch else []
         named = canonical([self.app, self.user, self.session, self.invocation_id, *what])
         return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"
 

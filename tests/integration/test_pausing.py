@@ -4,18 +4,22 @@ import asyncio
 import time
 import uuid
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.genai import types
 
 from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from durable_adk.artifacts import FileArtifactService
 from durable_adk.cli.terminal import gist as shown_as
 from durable_adk.client import temporal_backend
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
+    InvocationCancelledError,
     InvocationNotFoundError,
+    LeaseLostError,
     ToolTimeoutError,
 )
 from durable_adk.events import Event
@@ -552,7 +556,7 @@ async def test_no_message_waits_for_an_invocation_of_a_deleted_session(
 ) -> None:
     """I11, I24: under the id of one that is paused, where its session was deleted and made anew.
 
-    An answer to the old call could not end it either; a message under an id of its own is answered.
+    An answer to the old call could not end it either. It is cancelled, so its id can be used again.
     """
     runner = await make_runner(buyer(LongRunningFunctionTool(order)))
     one = f"one-{uuid.uuid4()}"  # workflows of other tests are still open
@@ -564,7 +568,44 @@ async def test_no_message_waits_for_an_invocation_of_a_deleted_session(
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(InvocationNotFoundError, match="session was deleted"):
             await send(runner, "buy", invocation_id=one)
-    assert list(map(gist, await send(runner, "hi"))) == ["buyer call order"]
+
+        async def answered() -> list[str] | None:
+            with suppress(InvocationCancelledError, InvocationNotFoundError, LeaseLostError):
+                return list(map(gist, await send(runner, "buy", invocation_id=one)))
+            return None
+
+        assert await until(answered) == ["buyer call order"]
+
+
+async def test_an_id_is_used_again_once_its_session_is_deleted(
+    make_runner: MakeRunner, tmp_path: Path
+) -> None:
+    """It is another invocation: nothing is taken for a repeat of the first, not even a file.
+
+    Clients may number their messages, and begin anew with each conversation.
+    """
+    keys: list[str] = []
+
+    async def pay(tool_context: ToolContext) -> int:
+        keys.append(tool_context.idempotency_key)
+        return await tool_context.save_artifact("user:receipt", types.Part(text=str(len(keys))))
+
+    agent = LlmAgent(name="buyer", model=ScriptedModel(replies=[call("pay"), "paid"]), tools=[pay])
+    runner = await make_runner(agent, artifact_service=FileArtifactService(tmp_path / "files"))
+    name, named = f"one-{uuid.uuid4()}", {"app_name": "app", "user_id": "u", "session_id": "s"}
+    for _ in range(2):
+        for _ in ("first", "repeat"):
+            events = await send(runner, "buy", invocation_id=name)
+            assert gist(events[-1]) == "buyer text paid"
+        await runner.session_service.delete_session(**named)
+        await runner.session_service.create_session(**named)
+    assert len(keys) == len(set(keys)) == 2
+    assert runner.artifact_service is not None
+    found = await runner.artifact_service.load_artifact(
+        app_name="app", user_id="u", filename="user:receipt"
+    )
+    assert found is not None
+    assert found.text == "2"
 
 
 async def test_the_event_of_an_answer_says_who_gave_it(make_runner: MakeRunner) -> None:

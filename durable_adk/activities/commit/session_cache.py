@@ -65,6 +65,8 @@ class KnownEvents(NamedTuple):
     """Positions of the invocation's function calls by id, including those of later events."""
     revision: int
     """The number of events."""
+    created_epoch: int = 0
+    """The lease's epoch when the session was created: 0 unless one of its name was deleted."""
 
     @classmethod
     def of(cls, events: list[Event], invocation_id: str) -> "KnownEvents":
@@ -126,9 +128,17 @@ class SessionCache:
         self._keep(key, entry)
         return entry.known(revision, invocation_id)
 
-    def begin(self, key: SessionKey, event: Event) -> None:
-        """Cache the first event of a new session, replacing any entry under the same key."""
-        self._keep(key, _Entry.of([_stored(key, event)], event.invocation_id))
+    def begin(self, key: SessionKey, event: Event, *, epoch: int) -> None:
+        """Cache the first event of a new session, replacing any entry under the same key.
+
+        Args:
+            key: The session.
+            event: The event.
+            epoch: The epoch of its invocation, whose lease is the session's first.
+        """
+        entry = _Entry.of([_stored(key, event)], event.invocation_id)
+        entry.creation = Creation(epoch - 1, 0.0)  # read by the next invocation, with the time
+        self._keep(key, entry)
 
     def add(self, key: SessionKey, seq: int, event: Event) -> None:
         """Cache an event that was just committed, if it is the next one.
@@ -215,7 +225,9 @@ class _Entry:
     def known(self, revision: int, invocation_id: str) -> KnownEvents:
         events = self.events[:revision]
         start = min(self.starts.get(invocation_id, len(events)), len(events))
-        return KnownEvents(events, start, self.calls.get(invocation_id, {}), len(events))
+        calls = self.calls.get(invocation_id, {})
+        created = self.creation.epoch if self.creation else 0
+        return KnownEvents(events, start, calls, len(events), created)
 
     def copy(self) -> "_Entry":
         """Return an independent entry with the same events, without indexing them again."""

@@ -273,5 +273,5 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         caller=step.tool_run.caller if step.tool_run else None,
     )
     if record.start_seq == 1 and not record.status.closed:
-        deps.cache.begin(step.key, user_event)
+        deps.cache.begin(step.key, user_event, epoch=record.epoch)
     return record

@@ -59,6 +59,7 @@ async def announce(
     known = deps.webhooks.endpoints if deps.webhooks else ()
     endpoints = [one.id for one in known if is_wanted(one, key.app_name, status)]
     configs = await push_configs(deps.sessions, key, invocation_id)
+    creation = await deps.sessions.read_creation(key) if endpoints or configs else None
     for endpoint in (*endpoints, *(one.endpoint for one in configs)):
         step = DeliverStep(
             app=key.app_name,
@@ -69,6 +70,7 @@ async def announce(
             revision=revision,
             endpoint=endpoint,
             timestamp=time.time(),
+            created_epoch=creation.epoch if creation else 0,
         )
         await deps.start_delivery(step)
 
