@@ -18,7 +18,12 @@ from typing import Any, Self, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
-from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
+from pydantic_core import (
+    InitErrorDetails,
+    PydanticCustomError,
+    PydanticSerializationError,
+    to_jsonable_python,
+)
 
 from durable_adk.errors import InvalidRequestError, StateValueError
 
@@ -59,8 +64,12 @@ class JsonModel(BaseModel):
     )
 
     def to_json(self) -> str:
-        """Return the value as one line of JSON."""
-        return self.model_dump_json(by_alias=True, exclude_none=True)
+        """Return the value as one line of JSON.
+
+        Raises:
+            StateValueError: It has a text or a depth that JSON cannot hold.
+        """
+        return dumped(self, f"The {type(self).__name__}", by_alias=True)
 
     def to_value(self) -> dict[str, Any]:
         """Return the object that `to_json` writes."""
@@ -85,6 +94,14 @@ class JsonModel(BaseModel):
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
         """Parse JSON; unknown fields are ignored unless `extra` says otherwise."""
         return super().model_validate_json(json_data, **_lenient(cls, options))
+
+
+def dumped(model: BaseModel, what: str, *, by_alias: bool = False) -> str:
+    """Return a model as one line of JSON, or raise StateValueError naming `what` it is."""
+    try:
+        return model.model_dump_json(by_alias=by_alias, exclude_none=True)
+    except PydanticSerializationError as error:  # a lone surrogate, or more than 255 levels
+        raise StateValueError(f"{what} is not JSON: {error}") from error
 
 
 def _lenient(model: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from durable_adk.json_values import (
     check_id,
     check_json,
     check_state_key,
+    dumped,
     validated,
 )
 from durable_adk.sessions.records import Status
@@ -244,11 +245,27 @@ def user_content(message: str | types.Content) -> types.Content:
         raise InvalidRequestError("message is empty: No parts in the new_message.")
     if any(part.function_call for part in message.parts):
         raise InvalidRequestError("message cannot contain function calls; only a model makes them.")
-    for index, part in enumerate(message.parts):
-        check_json(part.text, f"message.parts[{index}].text")
+    check_parts(message, "message")
     content = types.Content(role="user", parts=message.parts)
-    check_size(content.model_dump_json(exclude_none=True), "message")
+    check_size(dumped(content, "message"), "message")
     return content
+
+
+def check_parts(content: types.Content, path: str) -> None:
+    """Raise StateValueError unless what the parts have of any type is JSON that every store keeps.
+
+    Args:
+        content: Content, as somebody has sent it.
+        path: Its name in the error message.
+    """
+    for index, part in enumerate(content.parts or ()):
+        place = f"{path}.parts[{index}]"
+        check_json(part.text, f"{place}.text")
+        check_json(part.part_metadata, f"{place}.part_metadata")
+        for name in ("function_call", "function_response", "tool_call", "tool_response"):
+            held: Any = getattr(part, name)
+            for kind in ("args", "response"):
+                check_json(getattr(held, kind, None), f"{place}.{name}.{kind}")
 
 
 MAX_BYTES = 1_000_000

@@ -20,6 +20,7 @@ from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.json_values import MAX_PROBLEMS
@@ -35,7 +36,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.wire.messages import MAX_BYTES
 from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
 from tests.support.http_server import message as body_of_run, placed
-from tests.support.malformed import wrong_enumerations
+from tests.support.malformed import HOSTILE, OLGAS, bodies, wrong_enumerations
 from tests.support.scripts import call
 from tests.support.waiting import PATIENCE, stays, until
 
@@ -157,14 +158,24 @@ def queries(route: Any) -> set[str]:
     return {one.alias for one in found}
 
 
-async def send(
-    app: FastAPI, method: str, path: str, token: str | None, body: Any = None
+async def send(  # noqa: PLR0917 - the first four are those of any request
+    app: FastAPI,
+    method: str,
+    path: str,
+    token: str | None,
+    body: Any = None,
+    text: str | None = None,
 ) -> httpx.Response:
-    """Send a request; one that would be answered by a stream is refused before."""
+    """Send a request; one that would be answered by a stream is refused before.
+
+    Its body is a value, or the text of one.
+    """
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        more = {} if body is None or method == "GET" else {"json": body}
+        more: dict[str, Any] = {} if body is None or method == "GET" else {"json": body}
         headers = {"A2A-Version": "1.0"} | (bearer(token) if token else {})
+        if text is not None:
+            more, headers = {"content": text}, {**headers, "Content-Type": "application/json"}
         return await client.request(method, path, headers=headers, **more)
 
 
@@ -735,3 +746,35 @@ async def test_what_does_not_answer_may_be_asked_again(
         response = await send(app, method, path, OTHER, body)
         assert response.status_code == 503, (path, response.text)
         assert response.headers["retry-after"] == "1", path
+
+
+UNKEPT = {"not a number", "not finite", "lone surrogate", "object with a lone surrogate"}
+"""Those of which some store would lose something."""
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+async def test_what_no_store_keeps_is_refused_in_every_place(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """Each place of a body either takes a value as text, or refuses it; none fails for it."""
+
+    async def reached(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailableError("A message was taken.")
+
+    monkeypatch.setattr(TemporalBackend, "start", reached)
+    monkeypatch.setattr(TemporalBackend, "answer", reached)
+    assert (await send(app, "POST", OLGAS, OTHER, {"sessionId": "s"})).status_code == 200
+    refusals = range(400, 500)
+    for method, path, body in bodies(INVOCATION):
+        text = json.dumps(body).replace('"?"', HOSTILE[value])
+        response = await send(app, method, path, OTHER, text=text)
+        said = f"{path} {body}: {response.status_code} {response.text[:300]}"
+        if "A message was taken" in response.text:
+            assert value not in UNKEPT, said
+        elif path.startswith("/agui") and response.status_code == 200:
+            assert "RUN_ERROR" in response.text, said
+        elif path == "/a2a/app" and response.status_code == 200:
+            assert "error" in response.json(), said
+        else:
+            assert response.status_code in refusals or value not in UNKEPT, said
+            assert response.status_code < 500, said

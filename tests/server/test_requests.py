@@ -369,3 +369,4 @@ def test_a_log_has_no_secret() -> None:
         assert shown("/x", f"{name}=s3cret&user_id=a") == f"/x?{name}=***&user_id=a"
     assert shown("/x", "page_token=p&after=3:e:1:0") == "/x?page_token=p&after=3:e:1:0"
     assert shown("/a\nb\x1b", "q=1%0A2") == "/a%0Ab%1B?q=1%0A2"
+    assert len(shown("/" + "a" * 60_000, "b=" + "c" * 60_000)) < 5_000, "a stranger writes it"

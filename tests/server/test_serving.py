@@ -119,3 +119,37 @@ async def test_an_offer_of_http_2_is_passed_over(connection: Streams) -> None:
         length = response.partition("content-length: ")[2].partition("\r")[0]
         said = json.loads(await reader.readexactly(int(length)))
         assert said["error"]["type"] == "UnknownAppError"
+
+
+@pytest.mark.parametrize("size", [1, 40])
+async def test_a_body_in_many_small_pieces_is_refused(connection: Streams, size: int) -> None:
+    """Each costs as much as a large one: thousands that arrive at once would hold up all others."""
+    reader, writer = connection
+    head = upload(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    piece = f"{size:x}\r\n".encode() + b" " * size + b"\r\n"
+    whole = head + piece * 900 + b"0\r\n\r\n"
+    for _ in range(3):  # few pieces of each are no reason
+        writer.write(whole)
+        response = await reader.readuntil(b"\r\n\r\n")
+        assert response.startswith(b"HTTP/1.1 422"), response
+        length = response.lower().partition(b"content-length: ")[2].partition(b"\r")[0]
+        await reader.readexactly(int(length))
+    writer.write(head + piece * 20_000)
+    with contextlib.suppress(ConnectionError):  # what it does not read resets the connection
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+
+
+async def test_what_comes_behind_a_refusal_is_no_failure(
+    connection: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes that are no request, of a connection that has its response, leave no traceback."""
+    failures = list[Any]()
+    monkeypatch.setattr(serving.QuietServer, "_report", lambda *context: failures.append(context))
+    reader, writer = connection
+    head = upload(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    writer.write(head.replace(b"localhost", b"elsewhere"))
+    assert (await reader.readline()).startswith(b"HTTP/1.1 403")
+    writer.write(b"no length\r\n")
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    assert failures == []

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from durable_adk.extras import Absent
 
 try:
+    from h11 import SERVER, Connection, Data, RemoteProtocolError, Request as RequestHead
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
@@ -20,17 +21,23 @@ except ImportError:
         raise
     Starlette = Middleware = CORSMiddleware = TrustedHostMiddleware = Route = Config = Absent
     Request = JSONResponse = Response = HTTPException = ClientDisconnect = Absent
-    Server = H11Protocol = Absent
+    Server = H11Protocol = Connection = SERVER = Absent
+    Data = RemoteProtocolError = RequestHead = Absent
 
 __all__ = [
+    "SERVER",
     "CORSMiddleware",
     "ClientDisconnect",
     "Config",
+    "Connection",
+    "Data",
     "H11Protocol",
     "HTTPException",
     "JSONResponse",
     "Middleware",
+    "RemoteProtocolError",
     "Request",
+    "RequestHead",
     "Response",
     "Route",
     "Server",

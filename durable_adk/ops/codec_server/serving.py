@@ -12,7 +12,16 @@ from weakref import WeakKeyDictionary
 from durable_adk.errors import InvalidRequestError
 from durable_adk.extras import require
 from durable_adk.log import get_logger
-from durable_adk.ops.codec_server._library import Config, H11Protocol, Server
+from durable_adk.ops.codec_server._library import (
+    SERVER,
+    Config,
+    Connection,
+    Data,
+    H11Protocol,
+    RemoteProtocolError,
+    RequestHead,
+    Server,
+)
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -25,6 +34,8 @@ _HEAD_TIMEOUT = 5.0
 _BODY_TIMEOUT = 60.0
 """Seconds in which a body must end, or `_BODY_PART` more bytes of it arrive."""
 _BODY_PART = 200_000
+_PIECES, _PIECE = 1_000, 64
+"""Pieces that a body may have, and one more for each so many bytes."""
 _READ_TIMEOUT = 60.0
 """Seconds in which a client must take what it is sent; a full buffer of 64 kB, at least."""
 BACKLOG = 100
@@ -84,6 +95,24 @@ class QuietServer(Server):
             logger.warning("server.no_more_files", remedy="raise the limit, ulimit -n")
 
 
+class WholeBodies(Connection):
+    """Refuses a body in many small pieces: reading each takes as long as reading a large one."""
+
+    _pieces = _bytes = 0
+
+    def next_event(self) -> Any:
+        """See base class."""
+        event = super().next_event()
+        if isinstance(event, RequestHead):
+            self._pieces = self._bytes = 0
+        elif isinstance(event, Data):
+            self._pieces += 1
+            self._bytes += len(event.data)
+            if self._pieces > _PIECES + self._bytes // _PIECE:
+                raise RemoteProtocolError("The body has too many pieces.")
+        return event
+
+
 class Protocol(H11Protocol):
     """uvicorn's connection, closed if it does not send a request or take a response in time.
 
@@ -104,6 +133,7 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """See base class."""
         super().connection_made(transport)
+        self.conn = WholeBodies(SERVER)
         self._set_idle()
         if len(self.connections) >= (self.limit_concurrency or max_connections()):
             self._make_room()
@@ -173,6 +203,13 @@ class Protocol(H11Protocol):
         elif self._of_body is not self.cycle:
             self._of_body = self.cycle
             self._start_body_timeout()
+
+    def send_400_response(self, msg: str) -> None:
+        """See base class, which fails if the request has a response already."""
+        if self.cycle and self.cycle.response_started:
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         """See base class."""

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from google.genai import types
 from starlette.responses import Response
 
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
@@ -16,13 +17,13 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event, runtime_marks
 from durable_adk.events.event_actions import EventActions
-from durable_adk.json_values import canonical
+from durable_adk.json_values import canonical, check_json
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession, RequestBody, as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import USER_PREFIX, without_temp
-from durable_adk.wire.messages import check_size
+from durable_adk.wire.messages import check_parts, check_size
 
 _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
 """Starts of the ids of sessions that ADK's evaluations make, which no list shows."""
@@ -200,3 +201,5 @@ def _check_restorable(place: int, event: Event) -> None:
         wrong = "NUL characters in ids"
     if wrong:
         raise InvalidRequestError(f"Session initialization event {place} cannot include {wrong}.")
+    check_json(event.custom_metadata, f"events.{place}.customMetadata")
+    check_parts(event.content or types.Content(), f"events.{place}.content")

@@ -26,6 +26,8 @@ ANSWERS = "/answers/"
 _SECRET_WORDS = ("token", "key", "secret", "code", "signature", "password", "jwt", "pass")
 _SECRET_NAMES = ("auth", "authorization", "credential", "credentials", "sig", "pwd")
 HIDDEN = "***"
+_SHOWN = 2_000
+"""Most characters of a path, and of a query, in the log."""
 CLOSE = {"connection": "close"}
 """Header of a response after which nothing more is read from the connection."""
 
@@ -53,9 +55,10 @@ def shown_target(scope: Mapping[str, Any]) -> str:
     path: str = scope["path"].replace(SLASH, "/")
     if (start := path.find(ANSWERS)) >= 0:
         path = path[: start + len(ANSWERS)] + HIDDEN
-    given = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-    shown = [f"{quote(name)}={_shown(name, text)}" for name, text in given]
-    return quote(path, safe="/*:@") + ("?" + "&".join(shown) if shown else "")
+    text: str = scope.get("query_string", b"")[:_SHOWN].decode("latin-1")
+    given = parse_qsl(text, keep_blank_values=True)
+    shown = [f"{quote(name)}={_shown(name, value)}" for name, value in given]
+    return quote(path[:_SHOWN], safe="/*:@") + ("?" + "&".join(shown) if shown else "")
 
 
 def _shown(name: str, text: str) -> str:

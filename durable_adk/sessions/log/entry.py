@@ -5,13 +5,10 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic_core import PydanticSerializationError
-
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
     StateConflictError,
-    StateValueError,
 )
 from durable_adk.events.event import Event
 from durable_adk.json_values import MAX_KEY, canonical, check_json, check_state_key
@@ -111,10 +108,7 @@ def _writer(event: Event) -> str:
 
 def _body(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> str:
     actions = event.actions.model_copy(update={"state_delta": delta, "state_read": read})
-    try:
-        return event.model_copy(update={"actions": actions}).to_json()
-    except PydanticSerializationError as error:
-        raise StateValueError(f"The event {event.id!r} is not JSON: {error}") from error
+    return event.model_copy(update={"actions": actions}).to_json()
 
 
 def _digest(body: str) -> str:

@@ -22,6 +22,8 @@ from durable_adk.wire.messages import WhenBusy
 router = APIRouter(tags=["a2a"])
 _APP = "/a2a/{app_name}"
 _CARD = "/.well-known/agent-card.json"
+_INVALID = -32600
+"""JSON-RPC's code of a request that is none."""
 MAX_PING_SECONDS = 3.0
 """Between two comments in a stream: the official client gives up after 5 s without a byte."""
 _PUSH_CONFIG = "/tasks/{id}/pushNotificationConfigs/{push_id}"
@@ -51,7 +53,11 @@ async def handle(
     """Handle a request of A2A, in JSON-RPC."""
     handler = await _handler(services, caller, app_name, request, when_busy)
     dispatcher = JsonRpcDispatcher(handler, enable_v0_3_compat=True)
-    return _kept_alive(await dispatcher.handle_requests(request), services)
+    try:
+        return _kept_alive(await dispatcher.handle_requests(request), services)
+    except UnicodeEncodeError:  # it would have been in the response
+        error = {"code": _INVALID, "message": "id has a lone surrogate, which is no character."}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
 
 
 def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Callable[..., Any]:

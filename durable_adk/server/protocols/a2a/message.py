@@ -161,7 +161,10 @@ def _response(call: PendingCall, data: dict[str, Any]) -> types.FunctionResponse
 
 
 def _value(part: Part) -> Any:
-    return _whole(MessageToDict(part.data))
+    try:
+        return _whole(MessageToDict(part.data))
+    except ValueError:
+        raise InvalidParamsError("A data part has a number that JSON cannot hold.") from None
 
 
 def _whole(value: Any) -> Any:
