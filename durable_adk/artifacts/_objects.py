@@ -46,6 +46,8 @@ LEFT_BEHIND = 86_400.0
 """Age in seconds, by the store's clock, of content without a record that is removed."""
 LONGEST_SAVE = LEFT_BEHIND / 2
 """Seconds after which a save gives up, because its content might be removed already."""
+_RECORD = 1_000
+"""Bytes that an object takes beside its content."""
 _DIGITS = 10  # of a number in a path
 _CONTENT, _DELETED, _KEY = "content-", "deleted", "key-"
 
@@ -166,6 +168,10 @@ class ObjectVersions:
             await self._objects.create(name.path(_DELETED), b"")
             name = await self._name(key)
         await self._objects.delete(name.garbage)
+
+    async def size_of_user(self, scope: ArtifactScope) -> int:
+        """Return the bytes of a user's objects, each with those that a record takes."""
+        return sum(one.size + _RECORD for one in await self._objects.list(_user(scope)))
 
     async def remove_user(self, scope: ArtifactScope, *, dry_run: bool) -> int:
         """Remove all objects of a user, including marks, and return the number of names.

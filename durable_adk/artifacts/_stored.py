@@ -162,6 +162,10 @@ class StoredArtifactService(BaseArtifactService):
         found = [] if number is None else await self._store.describe(key, [number])
         return next(iter(found), None)
 
+    async def stored_size(self, *, app_name: str, user_id: str) -> int:
+        """See the base class."""
+        return await self._store.size_of_user(scope_of(app_name, user_id, None))
+
     async def delete_user(
         self, *, app_name: str, user_id: str, session_ids: Iterable[str], dry_run: bool = False
     ) -> int:

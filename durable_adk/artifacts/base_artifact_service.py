@@ -268,6 +268,16 @@ class BaseArtifactService(ABC):
     ) -> ArtifactVersion | None:
         """The description of the latest or the given version; None if there is none."""
 
+    async def stored_size(self, *, app_name: str, user_id: str) -> int:
+        """Return how many bytes a user has stored; 0, this default, for a service that cannot tell.
+
+        Args:
+            app_name: Name of the app.
+            user_id: Id of the user.
+        """
+        del app_name, user_id
+        return 0
+
     async def delete_user(
         self, *, app_name: str, user_id: str, session_ids: Iterable[str], dry_run: bool = False
     ) -> int:

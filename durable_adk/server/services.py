@@ -15,7 +15,7 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.temporal_backend import TemporalBackend
-from durable_adk.errors import UnknownAppError
+from durable_adk.errors import PayloadTooLargeError, UnknownAppError
 from durable_adk.memory import BaseMemoryService
 from durable_adk.ops.app_declaration import AppDescription
 from durable_adk.partials import PartialChannel, partials_of
@@ -146,6 +146,23 @@ class ServerServices:
                     "operator can name it in DURABLE_ADK_SERVER_APPS."
                 )
         return app_name
+
+    async def check_room(self, app_name: str, caller: Caller, *, artifacts: bool = False) -> None:
+        """Check that a user may store more: what is there already counts, not what is to come.
+
+        Raises:
+            PayloadTooLargeError: It may not.
+        """
+        if caller.is_operator or caller.user_id is None:
+            return
+        store, most = self.session_service, self.settings.max_stored_bytes
+        stored = (self.artifact_service if artifacts else store).stored_size
+        if await stored(app_name=app_name, user_id=caller.user_id) >= most:
+            what = "artifacts" if artifacts else "sessions"
+            raise PayloadTooLargeError(
+                f"Your {what} have as many bytes as they may, {most:,} "
+                f"(DURABLE_ADK_SERVER_MAX_STORED_BYTES); delete {what} that you do not need."
+            )
 
     async def close(self) -> None:
         """Stop waiting for invocations, which go on; the services stay open."""

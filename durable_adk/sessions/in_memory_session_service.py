@@ -29,6 +29,7 @@ from durable_adk.sessions.log.storage import (
 )
 from durable_adk.sessions.records import (
     KEPT,
+    SESSION_SIZE,
     WITHDRAWN,
     InvocationRecord,
     ListSessionsResponse,
@@ -332,6 +333,10 @@ class _MemoryTables:
         place = ticket.place, ticket.number
         found = self._logs[key].tickets.values()
         return sum((one.place, one.number) < place and _is_live(one, live_at) for one in found)
+
+    def size_of_user(self, user: SessionKey) -> int:
+        sizes = [SESSION_SIZE + self._logs[key].head.size for key in self.sessions_of(user)]
+        return sum(sizes) + sum(map(len, self._state.get(user, {}).values()))
 
     def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
         return sum(

@@ -19,6 +19,8 @@ HEARD: Final = "heard"
 """Kind of notes that record steering messages; the name is the message's own invocation id."""
 RESERVED: Final = "reserved"
 """Kind of notes that reserve an event for the loop; the name is the event's id."""
+SESSION_SIZE: Final = 1_000
+"""Characters that a session counts beside its events."""
 WITHDRAWN: Final = "withdrawn"
 """Kind of notes that record a withdrawn opening; the name is the lease owner that must not open."""
 

@@ -383,6 +383,15 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         user = _checked_user(app_name, user_id)
         return sorted(await self._store.read(lambda tables: tables.sessions_of(user)))
 
+    async def stored_size(self, *, app_name: str, user_id: str) -> int:
+        """Return how many characters a user has stored: events, state, and 1,000 for each session.
+
+        Raises:
+            InvalidRequestError: An id is invalid.
+        """
+        user = _checked_user(app_name, user_id)
+        return await self._store.read(lambda tables: tables.size_of_user(user))
+
     async def delete_user_state(self, *, app_name: str, user_id: str) -> None:
         """Delete the state shared by a user's sessions, and the tombstones of those sessions.
 

@@ -43,6 +43,7 @@ SESSIONS = Table(
     Column("waiting", BigInteger, nullable=False),
     Column("created_epoch", BigInteger, nullable=False),
     Column("retried", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
     # For pages of listings of an app and of one user.
     Index("sessions_of_app", "app_name", "update_time", "user_id", "session_id"),
     Index("sessions_of_user", "app_name", "user_id", "update_time", "session_id"),

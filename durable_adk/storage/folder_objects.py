@@ -146,7 +146,8 @@ class FolderObjects(Objects):
             if stat.S_ISDIR(found.st_mode):
                 yield from self._walk(path)
             else:
-                yield StoredObject(str(path.relative_to(self._root)), found.st_mtime)
+                place = str(path.relative_to(self._root))
+                yield StoredObject(place, found.st_mtime, found.st_size)
 
     def _entries(self, folder: Path) -> dict[Path, os.stat_result]:
         """What a folder has, with nothing missing that is older than what it misses.

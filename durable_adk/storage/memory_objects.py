@@ -42,7 +42,11 @@ class MemoryObjects(Objects):
         """See `Objects`."""
         below = f"{prefix}/" if prefix else ""
         found = self._objects.copy()
-        return [StoredObject(p, at) for p, (_, at) in found.items() if p.startswith(below)]
+        return [
+            StoredObject(path, at, len(data))
+            for path, (data, at) in found.items()
+            if path.startswith(below)
+        ]
 
     async def delete(self, paths: Sequence[str]) -> None:
         """See `Objects`."""

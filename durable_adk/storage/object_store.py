@@ -155,7 +155,10 @@ class ObjectStore(Objects):
         """See `Objects`."""
         listing: Any = obstore  # its overloads refer to a library that is not installed
         found = await self._call(lambda: listing.list(self._store, prefix or None).collect())
-        return [StoredObject(entry["path"], entry["last_modified"].timestamp()) for entry in found]
+        return [
+            StoredObject(entry["path"], entry["last_modified"].timestamp(), entry["size"])
+            for entry in found
+        ]
 
     async def delete(self, paths: Sequence[str]) -> None:
         """See `Objects`."""

@@ -17,6 +17,8 @@ class StoredObject(NamedTuple):
     path: str
     modified: float
     """Seconds since the epoch, by the store's clock."""
+    size: int
+    """Bytes."""
 
 
 class Objects(ABC):

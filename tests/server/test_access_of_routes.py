@@ -778,3 +778,53 @@ async def test_what_no_store_keeps_is_refused_in_every_place(
         else:
             assert response.status_code in refusals or value not in UNKEPT, said
             assert response.status_code < 500, said
+
+
+async def test_what_a_user_may_store_has_a_bound(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By every route that begins to write; answers are taken, and deleting makes room."""
+    services = app.state.services
+    services.settings.max_stored_bytes = 4_000
+    ids = {"appName": "app", "userId": "alice", "sessionId": "s"}
+    said = {**ids, "newMessage": {"role": "user", "parts": [{"text": "x"}]}}
+    sessions = "/apps/app/users/alice/sessions"
+    files, file = f"{sessions}/s/artifacts", {"filename": "f", "artifact": {"text": "x" * 4_000}}
+    run = {"threadId": "s", "runId": "r", "tools": [], "context": [], "state": {}}
+    a2a = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
+    user = {"id": "1", "role": "user", "content": "x"}
+    starts = [
+        ("POST", sessions, {}),
+        ("POST", f"{sessions}/t", {}),
+        ("PATCH", f"{sessions}/s", {"stateDelta": {"a": 1}}),
+        *(("POST", path, said) for path in ("/run", "/run_sse", "/invocations")),
+        ("POST", "/agui/app", {**run, "messages": [user]}),
+        ("POST", "/a2a/app/message:send", a2a),
+        ("POST", files, file),
+    ]
+
+    async def reached(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailableError("A message was taken.")
+
+    for name in ("start", "answer"):
+        monkeypatch.setattr(TemporalBackend, name, reached)
+    made = await send(app, "POST", sessions, TOKEN, {"sessionId": "s", "state": {"a": "x" * 3_000}})
+    assert made.status_code == 200
+    assert (await send(app, "POST", files, TOKEN, file)).status_code == 200
+    for method, path, body in starts:
+        refused = await send(app, method, path, TOKEN, body)
+        assert refused.status_code == (400 if path.startswith("/a2a") else 413), (
+            path,
+            refused.text,
+        )
+        assert "DURABLE_ADK_SERVER_MAX_STORED_BYTES" in refused.text, path
+        assert (
+            await send(app, method, path.replace("alice", "olga"), OTHER, {})
+        ).status_code != 413
+    answer = [{"functionResponse": {"id": "c", "name": "f", "response": {}}}]
+    given = await send(app, "POST", "/run", TOKEN, {**ids, "newMessage": {"parts": answer}})
+    assert "no pending call" in given.text
+    assert (await send(app, "DELETE", f"{sessions}/s", TOKEN)).status_code == 200
+    assert (await send(app, "POST", sessions, TOKEN, {"sessionId": "s"})).status_code == 200
+    assert (await send(app, "DELETE", f"{files}/f", TOKEN)).status_code == 200
+    assert (await send(app, "POST", files, TOKEN, file)).status_code == 200

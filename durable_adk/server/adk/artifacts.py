@@ -9,6 +9,7 @@ from starlette.responses import Response
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import InvalidRequestError, NotFoundError
 from durable_adk.server.adk.sessions import existing_session
+from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession, RequestBody, as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import SessionKey, checked_key
@@ -57,8 +58,11 @@ async def list_versions_metadata(
 
 
 @router.post(_ARTIFACTS, response_model=ArtifactVersion)
-async def save_artifact(services: CurrentServices, key: InSession, body: NewArtifact) -> Response:
+async def save_artifact(
+    services: CurrentServices, caller: CurrentCaller, key: InSession, body: NewArtifact
+) -> Response:
     """Save an artifact, and return the description of the new version."""
+    await services.check_room(key.app_name, caller, artifacts=True)
     version = await services.artifact_service.save_artifact(
         **key._asdict(),
         filename=body.filename,

@@ -108,7 +108,7 @@ async def run(
 
     It goes on if the client disconnects, or the server stops before its end.
     """
-    await services.check_app(body.app_name, caller)
+    await _check(services, caller, body)
     whole = body.model_copy(update={"streaming": False})
     name = headers.invocation_id(body.key, body.invocation_id) or f"e-{uuid.uuid4()}"
     reading = Reading(_started(services, caller, whole, headers, new_id=name))
@@ -134,6 +134,13 @@ async def run(
             places=_places(caller, failure),
         )
     return Response(f"[{','.join(events)}]", media_type="application/json")
+
+
+async def _check(services: ServerServices, caller: Caller, body: RunBody) -> None:
+    """Check that a caller may use the app, and may send another message."""
+    await services.check_app(body.app_name, caller)
+    if body.new_message is not None and not is_answer(body.new_message):
+        await services.check_room(body.app_name, caller)
 
 
 @asynccontextmanager
@@ -178,7 +185,7 @@ async def run_sse(
     It goes on if the client disconnects. To continue, send the invocation's id, without a message
     or with the same one, and the `id` of the last item as Last-Event-ID.
     """
-    await services.check_app(body.app_name, caller)
+    await _check(services, caller, body)
     splits, continues = not body.function_call_event_id, after != FeedPosition()
     name = headers.invocation_id(body.key, body.invocation_id)
     if continues and not name and not is_answer(body.new_message or ""):

@@ -98,6 +98,7 @@ async def create_session(
 ) -> Response:
     """Create a session, also one with the events of an earlier conversation."""
     await services.check_app(app_name, caller)
+    await services.check_room(app_name, caller)
     new = body or NewSession()
     if new.options:
         raise InvalidRequestError(
@@ -121,6 +122,7 @@ async def create_session_with_id(
 ) -> Response:
     """Create a session with an id."""
     await services.check_app(key.app_name, caller)
+    await services.check_room(key.app_name, caller)
     return as_json(await _create(services, *key, state))
 
 
@@ -131,8 +133,11 @@ async def delete_session(services: CurrentServices, key: InSession) -> None:
 
 
 @router.patch(_ONE, response_model=Session)
-async def update_session(services: CurrentServices, key: InSession, body: SessionPatch) -> Response:
+async def update_session(
+    services: CurrentServices, caller: CurrentCaller, key: InSession, body: SessionPatch
+) -> Response:
     """Change a session's state, without running an agent."""
+    await services.check_room(key.app_name, caller)
     event = Event(
         invocation_id=f"p-{uuid.uuid4()}",
         author="user",

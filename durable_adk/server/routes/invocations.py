@@ -79,6 +79,7 @@ async def start_invocation(
     """
     key = checked_key(body.app_name, body.user_id, body.session_id)
     await services.check_app(key.app_name, caller)
+    await services.check_room(key.app_name, caller)
     _refuse_answers(body.new_message)
     name = headers.invocation_id(key) or f"e-{uuid.uuid4()}"
     request = InvocationRequest.parse(
@@ -184,12 +185,17 @@ async def cancel(services: CurrentServices, this: ThisMessage) -> Response:
 
 @router.post("/{invocation_id}/steer", status_code=202)
 async def steer(
-    services: CurrentServices, this: ThisInvocation, body: SteeringMessage, headers: Starting
+    services: CurrentServices,
+    caller: CurrentCaller,
+    this: ThisInvocation,
+    body: SteeringMessage,
+    headers: Starting,
 ) -> dict[str, Any]:
     """Hand a message to an invocation that runs, before its next model call.
 
     With an Idempotency-Key the message is delivered once, and accepted again also later.
     """
+    await services.check_room(this.key.app_name, caller)
     _refuse_answers(body.message)
     given = headers.invocation_id(this.key)
     is_known = given is not None and await recipient(services, this.key, given) is not None

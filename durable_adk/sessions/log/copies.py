@@ -211,7 +211,8 @@ def _put(tables: Tables, part: CopiedPart, entries: list[Entry]) -> None:
         tables.put_state(key, encode(session.state))
     revision = part.after + len(entries)
     updated = max(head.update_time, session.update_time)
-    tables.save_head(key, replace(head, revision=revision, update_time=updated))
+    size = head.size + sum(len(entry.body) for entry in entries)
+    tables.save_head(key, replace(head, revision=revision, update_time=updated, size=size))
 
 
 def _append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> CopiedSession:

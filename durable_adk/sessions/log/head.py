@@ -32,6 +32,8 @@ class Head:
     retried: int = 0
     """Number of the active invocation's event ids that are reserved for the loop; 0 saves a query.
     See `notes.reserve`."""
+    size: int = 0
+    """Characters of the events, and of the state that the session was created with."""
 
     def active(self, now: float) -> str | None:
         """Return the invocation that holds an unexpired lease."""
@@ -94,11 +96,12 @@ class Head:
                 "run `durable-adk doctor --fix` to put back what is missing."
             )
 
-    def appended(self, timestamp: float, now: float) -> "Head":
+    def appended(self, timestamp: float, now: float, size: int) -> "Head":
         """Return the head after one more event; the commit also renews the lease."""
         return replace(
             self.renewed(now),
             revision=self.revision + 1,
+            size=self.size + size,
             update_time=max(self.update_time, timestamp or now),
         )
 

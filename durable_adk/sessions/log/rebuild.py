@@ -92,6 +92,7 @@ def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
             head,
             revision=head.revision + 1,
             update_time=max(head.update_time, entry.timestamp),
+            size=head.size + len(entry.body),
         )
         tables.add_event(one.key, head.revision, entry)
         own = {k: v for k, v in entry.delta.items() if is_own(one.key, k)}

@@ -27,7 +27,8 @@ class View(NamedTuple):
 def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
     """Create a session; see `SessionLog.create_session`."""
     now = time.time()
-    head = add(tables, key, Head(create_time=now, update_time=now))
+    size = sum(map(len, state.values()))
+    head = add(tables, key, Head(create_time=now, update_time=now, size=size))
     if head is None:
         raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
     tables.put_state(key, state, initial=True)
@@ -147,7 +148,7 @@ def merged(tables: Tables, key: SessionKey, entry: Entry) -> Entry:
 
 def advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
     """Update the session's row and state for an event that was added."""
-    head = head.appended(entry.timestamp, time.time())
+    head = head.appended(entry.timestamp, time.time(), len(entry.body))
     tables.save_head(key, head)
     tables.put_state(key, entry.delta)
     return head

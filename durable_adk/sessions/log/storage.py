@@ -286,6 +286,10 @@ class Tables(Protocol):
         """Count the session's unexpired tickets before this one."""
         ...
 
+    def size_of_user(self, user: SessionKey) -> int:
+        """Sum up the sizes of a user's sessions, and of the state that they share."""
+        ...
+
     def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
         """Count the unexpired tickets of the session's user in all sessions of the app."""
         ...

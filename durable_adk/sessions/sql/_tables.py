@@ -272,6 +272,11 @@ class SqlTables:
         place = {"place": ticket.place, "number": ticket.number, "now": live_at}
         return self._connection.scalar(sql.TICKETS_BEFORE, {**_params(key), **place}) or 0
 
+    def size_of_user(self, user: SessionKey) -> int:
+        whose = {"k_app": user.app_name, "k_user": user.user_id}
+        sizes = [self._connection.scalar(one, whose) for one in sql.SIZES_OF_USER]
+        return sum(int(size or 0) for size in sizes)
+
     def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
         whose = {"k_app": key.app_name, "k_user": key.user_id, "now": live_at}
         return self._connection.scalar(sql.TICKETS_OF_USER, whose) or 0

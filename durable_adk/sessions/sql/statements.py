@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from durable_adk.sessions.log.storage import InvocationPage, InvocationsByTime, NoteKey
-from durable_adk.sessions.records import KEPT, WITHDRAWN
+from durable_adk.sessions.records import KEPT, SESSION_SIZE, WITHDRAWN
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sql.schema import (
     EVENTS,
@@ -131,6 +131,14 @@ TICKETS_BEFORE = select(func.count()).where(
 )
 TICKETS_OF_USER = select(func.count()).where(
     TICKETS.c.app_name == _APP, TICKETS.c.user_id == _USER, _LIVE
+)
+SIZES_OF_USER = (
+    select(func.sum(SESSIONS.c.size + SESSION_SIZE)).where(
+        SESSIONS.c.app_name == _APP, SESSIONS.c.user_id == _USER
+    ),
+    select(func.sum(func.length(STATE.c.value))).where(
+        STATE.c.app_name == _APP, STATE.c.user_id == _USER, STATE.c.session_id == ""
+    ),
 )
 TICKET_COUNT = select(func.count(), func.coalesce(func.max(TICKETS.c.number), 0)).where(
     _is(TICKETS)

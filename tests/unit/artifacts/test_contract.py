@@ -85,6 +85,20 @@ async def test_a_part_is_read_back_equal(service, part):
     assert await service.load_artifact(**SCOPE, filename="as dict") == part
 
 
+async def test_what_a_user_has_stored_is_known(service):
+    """The bytes of all versions of all sessions; deleting gives them back but for a mark."""
+    user = {"app_name": "app", "user_id": "u"}
+    assert await service.stored_size(**user) == 0
+    for session in ("a", "a", "b"):
+        saved = {**user, "session_id": session, "filename": "f", "artifact": {"text": "x" * 9_000}}
+        await service.save_artifact(**saved)
+    await service.save_artifact(**{**saved, "user_id": "another"})
+    assert 27_000 < await service.stored_size(**user) < 40_000
+    await service.delete_artifact(**user, session_id="a", filename="f")
+    await service.delete_artifact(**user, session_id="b", filename="f")
+    assert await service.stored_size(**user) < 9_000
+
+
 async def test_what_is_missing_is_none(service):
     """An unknown name or version, also a negative one, is None and no error (ART-5)."""
     await save(service, "a")

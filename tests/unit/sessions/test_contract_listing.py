@@ -7,6 +7,7 @@ import pytest
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
 from durable_adk.sessions.log import listing
+from durable_adk.sessions.records import SESSION_SIZE
 from durable_adk.sessions.session import CHILD_PREFIX
 from tests.unit.sessions.contract import event, names, opened
 
@@ -156,3 +157,30 @@ async def test_an_open_invocation_moves_its_session(service, key):
     await service.commit_event(old, event("c", timestamp=6e9), invocation_id="i1", epoch=1)
     listed = await service.list_sessions(app_name=key.app_name, limit=1)
     assert [one.key for one in listed.sessions] == [new]
+
+
+async def test_what_a_user_has_stored_is_known(service, key):
+    """Events, state and the sessions themselves, of one user in one app; deleting gives it back."""
+    user = {"app_name": key.app_name, "user_id": key.user_id}
+
+    async def size():
+        return await service.stored_size(**user)
+
+    assert await size() == 0
+    await opened(service, key)  # an event in an invocation counts, too
+    begun = await size()
+    assert SESSION_SIZE < begun < 2 * SESSION_SIZE
+    session = await service.get_session(**names(key))
+    await service.append_event(session, event("long", text="x" * 5_000))
+    stored = await service.append_event(session, event("last"))
+    await service.append_event(session, stored)  # a repeat
+    grown = await size()
+    assert begun + 5_000 < grown < begun + 6_000
+    second = key._replace(session_id="second")
+    await service.create_session(**names(second), state={"a": "x" * 700, "user:b": "y" * 800})
+    assert grown + SESSION_SIZE + 1_500 < await size() < grown + SESSION_SIZE + 2_500
+    other = key._replace(user_id="another")
+    await service.create_session(**names(other), state={"a": "x" * 9_000})
+    await service.delete_session(**names(key))
+    await service.delete_session(**names(second))
+    assert 800 < await size() < 1_000, "what sessions share stays"

@@ -107,6 +107,7 @@ async def resume(
         return Sent(replace(view, task_id=by), feed)
     calls = await pending_calls_of(services.session_service, key, task_id)
     if not calls and record and record.status is Status.RUNNING:
+        await services.check_room(key.app_name, caller)
         said = _request(key, name, content_of(message), when_busy=WhenBusy.STEER)
         client = services.invocations(key.app_name, waits_for_worker=follows)
         return Sent(view, entries_of(key, client.start(said)), own_id=name)

@@ -241,6 +241,7 @@ class TaskHandler(RequestHandler):
         if notifies:
             self._require_notifications()
         if not message.task_id:
+            await self.services.check_room(self.app_name, self.caller)
             sent = await start(
                 self.services,
                 self.caller,

@@ -17,6 +17,7 @@ from ag_ui.core import (
     RunAgentInput,
     RunStartedEvent,
     StateSnapshotEvent,
+    ToolMessage,
 )
 from fastapi import APIRouter
 from sse_starlette import ServerSentEvent
@@ -69,6 +70,8 @@ async def run_agent(
     """
     user = user_id or caller.user_id or ANONYMOUS
     await services.check_app(app_name, caller)
+    if not (body.resume or (body.messages and isinstance(body.messages[-1], ToolMessage))):
+        await services.check_room(app_name, caller)
     key = checked_key(app_name, user, body.thread_id)
     name = headers.invocation_id(key) or check_id(body.run_id, "runId")
     start = {"invocation_id": name, "when_busy": headers.busy()}
