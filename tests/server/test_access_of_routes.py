@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import httpx
 import pytest
@@ -828,3 +828,27 @@ async def test_what_a_user_may_store_has_a_bound(
     assert (await send(app, "POST", sessions, TOKEN, {"sessionId": "s"})).status_code == 200
     assert (await send(app, "DELETE", f"{files}/f", TOKEN)).status_code == 200
     assert (await send(app, "POST", files, TOKEN, file)).status_code == 200
+
+
+async def test_lists_of_artifacts_have_pages(app: FastAPI) -> None:
+    """Names, versions and their descriptions, whatever characters a name has."""
+    files, names = f"{OLGAS}/s/artifacts", ["a", "b/ä ö", "user:%2B+", "z"]
+    for name in names:
+        body = {"filename": name, "artifact": {"text": "x"}}
+        assert (await send(app, "POST", files, OTHER, body)).status_code == 200
+    for _ in names[1:]:
+        await send(app, "POST", files, OTHER, {"filename": "a", "artifact": {"text": "x"}})
+    large = {**body, "customMetadata": {"a": "x" * 200_000}}
+    assert (await send(app, "POST", files, OTHER, large)).status_code == 413
+    for path in (files, f"{files}/a/versions", f"{files}/a/versions/metadata"):
+        whole = (await send(app, "GET", path, OTHER)).json()
+        assert len(whole) == len(names)
+        found, query = list[Any](), "?limit=3"
+        for size in (3, 1):
+            page = await send(app, "GET", f"{path}{query}", OTHER)
+            assert len(page.json()) == size
+            found += page.json()
+            query = f"?limit=3&page_token={quote(page.headers.get('next-page-token', ''))}"
+        assert found == whole
+        assert "next-page-token" not in page.headers
+        assert (await send(app, "GET", f"{path}?limit=0", OTHER)).status_code == 422

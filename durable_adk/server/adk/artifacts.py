@@ -1,6 +1,9 @@
 """ADK's routes of artifacts and of memory."""
 
-from typing import Annotated, Any, Literal
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Path, Query
 from google.genai import types
@@ -8,17 +11,27 @@ from starlette.responses import Response
 
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import InvalidRequestError, NotFoundError
+from durable_adk.json_values import canonical, check_json
 from durable_adk.server.adk.sessions import existing_session
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession, RequestBody, as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import SessionKey, checked_key
+from durable_adk.storage.objects import each
+from durable_adk.wire.messages import MAX_METADATA_BYTES, check_size
 
 router = APIRouter(tags=["artifacts"])
 _ARTIFACTS = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
 # A name may contain slashes, so the routes with more behind it come first.
 _NAMED = _ARTIFACTS + "/{artifact_name:path}"
 
+T = TypeVar("T", str, int)
+_FEW, _MOST = 100, 1_000
+"""Most descriptions, and most names or numbers, in a page."""
+Few = Annotated[int, Query(ge=1, le=_FEW)]
+Limit = Annotated[int, Query(ge=1, le=_MOST)]
+Behind = Annotated[int | None, Query(alias="page_token", ge=0)]
+"""The type of an argument that is to be the last version of the previous page."""
 Latest = Literal["latest"]
 Version = Annotated[int, Path(ge=0, le=2**31)] | Latest
 Name = Annotated[str, Path(description="The artifact's name.")]
@@ -48,13 +61,22 @@ async def get_version_metadata(
 
 @router.get(_NAMED + "/versions/metadata", response_model=list[ArtifactVersion])
 async def list_versions_metadata(
-    services: CurrentServices, key: InSession, artifact_name: Name
+    services: CurrentServices,
+    key: InSession,
+    artifact_name: Name,
+    *,
+    limit: Few = _FEW,
+    behind: Behind = None,
 ) -> Response:
-    """Return the descriptions of all versions."""
-    found = await services.artifact_service.list_artifact_versions(
-        **key._asdict(), filename=artifact_name
+    """Return the descriptions of a page of versions; see `list_artifacts`."""
+    service, names = services.artifact_service, {**key._asdict(), "filename": artifact_name}
+    numbers, more = _page(await service.list_versions(**names), limit, behind)
+    found = await each(
+        lambda number: service.get_artifact_version(**names, version=number), numbers
     )
-    return as_json(found)
+    response = as_json([one for one in found if one is not None])
+    response.headers.update(more)
+    return response
 
 
 @router.post(_ARTIFACTS, response_model=ArtifactVersion)
@@ -63,6 +85,8 @@ async def save_artifact(
 ) -> Response:
     """Save an artifact, and return the description of the new version."""
     await services.check_room(key.app_name, caller, artifacts=True)
+    check_json(body.custom_metadata, "customMetadata")
+    check_size(canonical(body.custom_metadata), "customMetadata", MAX_METADATA_BYTES)
     version = await services.artifact_service.save_artifact(
         **key._asdict(),
         filename=body.filename,
@@ -81,17 +105,38 @@ async def load_version(
 
 
 @router.get(_ARTIFACTS)
-async def list_artifacts(services: CurrentServices, key: InSession) -> list[str]:
-    """Return the names of the session's and of the user's artifacts."""
-    return await services.artifact_service.list_artifact_keys(**key._asdict())
+async def list_artifacts(
+    services: CurrentServices,
+    key: InSession,
+    response: Response,
+    limit: Limit = _MOST,
+    page_token: str | None = None,
+) -> list[str]:
+    """Return a page of the names of the session's and of the user's artifacts.
+
+    The header `Next-Page-Token` has the `page_token` of the next page, if there is one.
+    """
+    found = await services.artifact_service.list_artifact_keys(**key._asdict())
+    page, more = _page(found, limit, None if page_token is None else unquote(page_token))
+    response.headers.update(more)
+    return page
 
 
 @router.get(_NAMED + "/versions")
 async def list_versions(
-    services: CurrentServices, key: InSession, artifact_name: Name
+    services: CurrentServices,
+    key: InSession,
+    artifact_name: Name,
+    response: Response,
+    *,
+    limit: Limit = _MOST,
+    behind: Behind = None,
 ) -> list[int]:
-    """Return the numbers of all versions."""
-    return await services.artifact_service.list_versions(**key._asdict(), filename=artifact_name)
+    """Return a page of the numbers of versions; see `list_artifacts`."""
+    found = await services.artifact_service.list_versions(**key._asdict(), filename=artifact_name)
+    page, more = _page(found, limit, behind)
+    response.headers.update(more)
+    return page
 
 
 @router.get(_NAMED, response_model=types.Part)
@@ -120,6 +165,14 @@ async def add_to_memory(
         raise InvalidRequestError("Memory service is not configured.")
     key = checked_key(app_name, user_id, body.session_id)
     await services.memory_service.add_session_to_memory(await existing_session(services, key))
+
+
+def _page(found: Sequence[T], limit: int, behind: T | None) -> tuple[list[T], dict[str, str]]:
+    """Return the part of a sorted list behind one of its items, and the header of the next one."""
+    start = 0 if behind is None else bisect_right(found, behind)
+    page = list(found[start : start + limit])
+    more = start + limit < len(found)
+    return page, {"Next-Page-Token": quote(str(page[-1]))} if more else {}
 
 
 def _number(version: int | Latest) -> int | None:

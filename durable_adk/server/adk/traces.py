@@ -47,7 +47,9 @@ async def session_trace(
     spans = list[dict[str, Any]]()
     found = await _sessions(services, caller, app_name, session_id, user_id)
     for key, errors in found.items():
-        stored = await services.session_service.read_events(key)
+        stored = await services.session_service.read_events(
+            key, max_size=services.settings.max_session_bytes
+        )
         spans += _spans(key, stored, errors)
     if len(found) == 1:
         calls = [one["attributes"] for one in spans if one["name"] == _CALL]
