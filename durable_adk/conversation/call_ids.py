@@ -30,6 +30,7 @@ class CallIds:
         *,
         has_call: Callable[[str], bool] = frozenset[str]().__contains__,
         own: bool = False,
+        repeats: bool = False,
     ) -> None:
         """Start with the first call of an event.
 
@@ -39,21 +40,34 @@ class CallIds:
                 numbering with every response.
             own: Whether to replace every id that the provider assigned. On a branch, a sibling may
                 receive the same provider id at the same moment, unseen from here.
+            repeats: Whether an id that the provider sends again is that of the same call: a chunk
+                shows a call as far as it is written.
         """
         self._event_id = event_id
         self._has_call = has_call
         self._own = own
+        self._repeats = repeats
+        self._given: dict[str, str] = {}
         self._taken: list[str] = []
 
     @classmethod
-    def of_step(cls, step: ModelStep, has_call: Callable[[str], bool]) -> "CallIds":
+    def of_step(
+        cls, step: ModelStep, has_call: Callable[[str], bool], *, repeats: bool = False
+    ) -> "CallIds":
         """Return the ids for the event of a model step; see `__init__` for `has_call`."""
-        return cls(step.event_id, has_call=has_call, own=step.branch is not None)
+        own = step.branch is not None
+        return cls(step.event_id, has_call=has_call, own=own, repeats=repeats)
 
     def give(self, calls: list[types.FunctionCall]) -> None:
         """Assign ids to the next calls, in place."""
+        shown = dict(self._given) if self._repeats else {}  # two calls of one chunk are two
         for call in calls:
+            sent = call.id or ""
+            if sent in shown:
+                call.id = shown[sent]
+                continue
             if self._own or not call.id or self._has_call(call.id) or call.id in self._taken:
                 name = f"{self._event_id}/{len(self._taken)}"
                 call.id = f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, name)}"
             self._taken.append(call.id)
+            self._given.setdefault(sent or call.id, call.id)

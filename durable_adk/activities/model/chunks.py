@@ -75,7 +75,7 @@ class Chunks:
             scope, agent=agent, event_actions=context.actions, save_key="on_event_callback/chunks"
         )
         self._metadata = scope.run_config.custom_metadata or {}
-        self._ids = CallIds.of_step(step, scope.has_call)
+        self._ids = CallIds.of_step(step, scope.has_call, repeats=True)
         self._count = 0
         self._published = KeptChunks()
 

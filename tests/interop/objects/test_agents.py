@@ -352,8 +352,9 @@ class Writing(BaseLlm):
         if len(llm_request.contents) > 1:
             yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="done")]))
             return
-        for partial, args in ((True, {}), (False, {"word": "hi"})):
-            content = types.Content(role="model", parts=[call("echo", **args)])
+        for partial, args in ((True, {}), (True, {"word": "h"}), (False, {"word": "hi"})):
+            one = types.FunctionCall(name="echo", args=args, id="call-1")
+            content = types.Content(role="model", parts=[types.Part(function_call=one)])
             yield LlmResponse(content=content, partial=partial)
 
 
@@ -368,8 +369,8 @@ async def test_a_half_call_is_shown_and_not_made() -> None:
     async with InMemoryRunner(agent) as runner:
         streaming: Any = RunConfig(streaming_mode=StreamingMode.SSE)
         events = await runner.run_debug("hi", quiet=True, run_config=streaming)
-    calls = [
-        (bool(event.partial), one.args) for event in events for one in event.get_function_calls()
-    ]
-    assert calls == [(True, {}), (False, {"word": "hi"})]
+    shown = [(event.partial, one) for event in events for one in event.get_function_calls()]
+    assert [bool(partial) for partial, _ in shown] == [True, True, False]
+    assert [one.args for _, one in shown] == [{}, {"word": "h"}, {"word": "hi"}]
+    assert {one.id for _, one in shown} == {"call-1"}
     assert sum(bool(event.get_function_responses()) for event in events) == 1
