@@ -39,7 +39,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.telemetry.clients import following
 from durable_adk.telemetry.tracing import RunningSpan
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
-from durable_adk.wire.run_config import StreamingMode
+from durable_adk.wire.run_config import RunConfig, StreamingMode
 
 Feed = AsyncGenerator[FeedItem, None]
 """What happens in an invocation; `streaming.events_of` yields the events alone."""
@@ -249,18 +249,21 @@ class InvocationClient:
             return self._follow(self._attaching(key, name, record, after=first.seq - 1))
         if refusal is not None:
             raise refusal
-        await save_credentials(self.credentials, key, answers)
         message = answer_message(answers)
         name = answers[0].call.invocation_id
         record = await self.sessions.get_invocation(key, name)
         if answers[0].update or record is None:
+            await save_credentials(self.credentials, key, answers)
             return self.start(request.model_copy(update={"message": message}))
         answer = InvocationAnswer(
             message=message,
             state_delta=request.state_delta,
             answer_id=answer_id,
             answered_by=answered_by,
+            run_config=None if request.run_config == RunConfig() else request.run_config,
         )
+        answer.check_options()
+        await save_credentials(self.credentials, key, answers)
         start = _Start(
             key=key,
             invocation_id=name,

@@ -309,6 +309,7 @@ class PendingCalls:
         if sent:
             self._inbox.take(name)
         self._resumed(taken)
+        self._state.reconfigure(answer.options())
         self._stored(step.event_id, taken)
         stored = taken.heard or step.changed
         delta = stored.actions.state_delta if stored else answer.state_delta

@@ -95,6 +95,7 @@ async def prepare_answer(state: LoopState, step: AnswerStep) -> str | None:
         invocation_id=step.invocation_id,
         author=step.author,
         content=step.answer.content(step.call_name),
+        custom_metadata=step.answer.options().get("custom_metadata"),
         actions=EventActions(state_delta=step.answer.state_delta),
     )
     try:

@@ -175,6 +175,12 @@ class LoopState:
             "ended": self.agent_runs.take_ended(),
         }
 
+    def reconfigure(self, options: dict[str, Any]) -> None:
+        """Let options of an answer take the place of the invocation's, from the next step on."""
+        request = self.checkpoint.request
+        config = request.run_config.model_copy(update=options)
+        self.checkpoint.request = request.model_copy(update={"run_config": config})
+
     @property
     def rules(self) -> int:
         """Version of the rules by which the loop decides; see `wire.steps.LOOP_RULES`."""

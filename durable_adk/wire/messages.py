@@ -9,6 +9,7 @@ from google.genai import types
 from pydantic import Field, StrictBool, ValidationError
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
+from durable_adk.events.event import RUNTIME_METADATA, runtime_marks
 from durable_adk.json_values import (
     JsonModel,
     canonical,
@@ -127,6 +128,19 @@ class InvocationRequest(JsonModel):
         return types.Content(role="user")
 
 
+def check_marks(metadata: dict[str, Any] | None) -> None:
+    """Reject metadata that only the runtime sets, for example to mark a call as decided (S3).
+
+    Raises:
+        InvalidRequestError: A key has the runtime's prefix.
+    """
+    if reserved := runtime_marks(metadata):
+        raise InvalidRequestError(
+            f"custom_metadata has the key {reserved[0]!r}: keys that begin with "
+            f"{RUNTIME_METADATA!r} are set by the runtime; choose another."
+        )
+
+
 def check_follows(state_delta: dict[str, Any] | None, config: RunConfig | None) -> None:
     """Check what is given with an invocation's id and no message: nothing of it could be kept.
 
@@ -173,6 +187,8 @@ class InvocationAnswer(JsonModel):
     answered_by: dict[str, str] | None = None
     """Who answers, as a server knows them: ``{"user": ID}``, or ``{"answerUrl": WEBHOOK ID}``. It
     is in the `custom_metadata` of the answer's event."""
+    run_config: RunConfig | None = None
+    """Options that take the place of the invocation's from here on; others stay as they are."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -190,8 +206,25 @@ class InvocationAnswer(JsonModel):
         check_json(answer.response, "response")
         check_json(answer.state_delta, "state_delta")
         check_json(answer.answered_by, "answered_by")
+        answer.check_options()
         check_size(answer.to_json(), "The answer")
         return answer
+
+    def check_options(self) -> None:
+        """Raise InvalidRequestError if there are options that an open invocation cannot change."""
+        options = self.options()
+        if fixed := sorted({"budget", "priority"} & options.keys()):
+            raise InvalidRequestError(
+                f"run_config.{fixed[0]}: it holds from an invocation's start to its end, so it "
+                "cannot come with an answer; leave it out."
+            )
+        check_marks(options.get("custom_metadata"))
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that are not the default, by name."""
+        given = self.run_config
+        names = given.model_dump(exclude_defaults=True) if given else {}
+        return {name: getattr(given, name) for name in names}
 
     def content(self, call_name: str) -> types.Content:
         """Return the answer as a message; `call_name` is the name of the call `call_id`."""

@@ -31,6 +31,7 @@ from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.tool_context import ToolContext
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
+from durable_adk.wire.run_config import Budget, Priority, RunConfig
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, gist, send, stored
 from tests.support.waiting import PATIENCE, until
@@ -622,3 +623,22 @@ async def test_the_event_of_an_answer_says_who_gave_it(make_runner: MakeRunner) 
     assert given.invocation_id == called.invocation_id
     assert given.custom_metadata == {"adk_answered_by": {"user": "olga"}}
     assert "answered by olga" in [line.plain for line in shown_as(given)]
+
+
+async def test_options_of_an_answer_hold_from_there_on(make_runner: MakeRunner) -> None:
+    """RUN-27: as in ADK; what cannot be changed any more is refused, and nothing is stored."""
+    runner = await make_runner(buyer(LongRunningFunctionTool(order), "it came"))
+    asked = await send(runner, run_config=RunConfig(custom_metadata={"for": "buying"}))
+    (pending,) = await runner.pending(**USER)
+    given: Any = answer(pending, delivered=True)
+    for wrong in (
+        RunConfig(budget=Budget(tokens=9)),
+        RunConfig(priority=Priority(priority_key=1)),
+        RunConfig(custom_metadata={"adk_answered_by": {"user": "olga"}}),
+    ):
+        with pytest.raises(InvalidRequestError, match=r"run_config\.\w+: it holds|adk_answered_by"):
+            await send(runner, given, run_config=wrong)
+    assert len(await stored(runner)) == 2
+    await send(runner, given, run_config=RunConfig(custom_metadata={"for": "paying"}))
+    told = [event.custom_metadata for event in await stored(runner)]
+    assert (len(asked), told) == (1, [{"for": "buying"}] * 2 + [{"for": "paying"}] * 2)

@@ -241,7 +241,9 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
         InvalidRequestError: The answer matches no pending call (TRAP-28).
     """
     changed = step.changed or Event(
-        content=_message(step, events), actions=EventActions(state_delta=step.answer.state_delta)
+        content=_message(step, events),
+        custom_metadata=step.answer.options().get("custom_metadata"),
+        actions=EventActions(state_delta=step.answer.state_delta),
     )
     message = changed.content or types.Content()
     if step.author == "user":

@@ -12,11 +12,10 @@ from durable_adk.conversation.answers import (
     check_answers,
 )
 from durable_adk.errors import InvalidRequestError
-from durable_adk.events.event import RUNTIME_METADATA, runtime_marks
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
-from durable_adk.wire.messages import ToolRun
+from durable_adk.wire.messages import ToolRun, check_marks
 from durable_adk.wire.steps import OpenStep
 
 
@@ -27,7 +26,8 @@ async def check_request(deps: Dependencies, step: OpenStep) -> None:
         InvalidRequestError: It claims to be a tool run, or sets the runtime's metadata.
     """
     await _check_tool_run(deps, step)
-    _check_metadata(step)
+    if step.run_config is not None and step.tool_run is None:  # a tool's caller has been checked
+        check_marks(step.run_config.custom_metadata)
 
 
 async def _check_tool_run(deps: Dependencies, step: OpenStep) -> None:
@@ -81,23 +81,6 @@ async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
         return False
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
     return lease_owner is not None and lease_owner.workflow_id == step.parent
-
-
-def _check_metadata(step: OpenStep) -> None:
-    """Reject metadata that only the runtime sets, for example to mark a call as decided (S3).
-
-    Every event of the invocation would have it. An agent used as a tool passes, because its caller
-    has been checked.
-
-    Raises:
-        InvalidRequestError: A key has the runtime's prefix.
-    """
-    reserved = runtime_marks(step.run_config and step.run_config.custom_metadata)
-    if reserved and step.tool_run is None:
-        raise InvalidRequestError(
-            f"custom_metadata has the key {reserved[0]!r}: keys that begin with "
-            f"{RUNTIME_METADATA!r} are set by the runtime; choose another."
-        )
 
 
 async def check_late_answers(deps: Dependencies, step: OpenStep) -> None:
