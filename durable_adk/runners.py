@@ -176,7 +176,7 @@ class Runner:
             invocation_id: The id of the invocation, or of the answer; None: a new one.
             state_delta: Changes, committed with the user's event. Refused when attaching.
             run_config: Options. When attaching, all but `streaming_mode` are refused. Those of an
-                answer take the place of the invocation's; `budget` and `priority` are refused there.
+                answer hold from there on; `budget` and `priority` are refused.
             yield_user_message: Yield the user's event too (RUN-19).
             when_busy: What to do while another invocation is active in the session.
 
