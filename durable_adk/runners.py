@@ -28,6 +28,7 @@ from durable_adk.client.streaming import events_of
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.context.activity import Services, ToolContext
 from durable_adk.context.loop import InvocationContext
+from durable_adk.conversation.history import is_visible
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
@@ -411,7 +412,8 @@ async def run_in_memory(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenera
     """Run an agent for a context that a test has made, on a copy of its session.
 
     The agent continues on what the session holds, as in ADK, where nothing but a runner stores
-    events. Changes of state are applied to the context's session.
+    events. Changes of state are applied to the context's session. On a branch, the agent sees no
+    event of a sibling's, and its own are on that branch; in its body `ctx.branch` is below it.
     """
     session: Session = ctx.session
     root = agent if agent.parent_agent is None else agent.clone()
@@ -421,8 +423,10 @@ async def run_in_memory(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenera
     state = session.state
     copy = await sessions.create_session(**where, session_id=session.id, state=state)
     for event in session.events:
-        without_delta = event.actions.model_copy(update={"state_delta": {}})
-        await sessions.append_event(copy, event.model_copy(update={"actions": without_delta}))
+        if is_visible(event, ctx.branch):
+            actions = event.actions.model_copy(update={"state_delta": {}})
+            seen = event.model_copy(update={"actions": actions, "branch": None})
+            await sessions.append_event(copy, seen)
     runner = Runner(
         app=App(name=session.app_name, root_agent=root, plugins=plugins),
         session_service=sessions,
@@ -438,7 +442,8 @@ async def run_in_memory(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenera
         async for event in run:
             if not event.partial:
                 session.state.update(event.actions.state_delta)
-            yield event.model_copy(update={"invocation_id": ctx.invocation_id})
+            branch = ".".join(filter(None, (ctx.branch, event.branch))) or None
+            yield event.model_copy(update={"invocation_id": ctx.invocation_id, "branch": branch})
 
 
 async def run_tool_in_memory(tool: AgentTool, message: str, context: ToolContext) -> Any:

@@ -133,6 +133,20 @@ async def test_an_agent_runs_with_a_context_of_a_test() -> None:
     assert len(told.session.events) == 1
 
 
+async def test_an_agent_runs_on_the_branch_of_a_context() -> None:
+    """TRAP-33: it sees no sibling's events, and its own are on the branch."""
+    model = ScriptedModel(replies=lambda _: "hello")
+    agent = LlmAgent(name="a", model=model)
+    told = await context(agent, branch="p.a")
+    for branch in (None, "p.a", "p.b"):
+        content = types.Content(role="user", parts=[types.Part(text=str(branch))])
+        event = Event(author="user", content=content, branch=branch)
+        await told.session_service.append_event(told.session, event)
+    assert [event.branch async for event in agent.run_async(told)] == ["p.a"]
+    parts = [part.text for one in model.requests[0].contents for part in one.parts or []]
+    assert parts == ["None", "p.a"]
+
+
 async def test_a_body_runs_with_a_context_of_a_test() -> None:
     """Steps are called in place, agents below it as part of the body."""
     below = LlmAgent(name="below", model=ScriptedModel(replies=["done"]))
