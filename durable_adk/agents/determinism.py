@@ -24,6 +24,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.calling.code_scope import refused
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import DeterminismError
 from durable_adk.events.event import Event
@@ -200,12 +201,13 @@ class _Refused:
         self.name = name
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        raise DeterminismError(
+        error = DeterminismError(
             f"{self.name} may not be used in _run_async_impl ({_place()}): the body is replayed "
             "after a crash, and this would answer differently then. Do it in ctx.step, in a tool "
             "or in a callback, and read the result from ctx.session.state; to wait, await "
             "asyncio.sleep."
         )
+        raise refused(error)
 
 
 _BUILTINS = {"open": _Refused("open"), "input": _Refused("input")}

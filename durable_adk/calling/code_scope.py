@@ -5,11 +5,12 @@ import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 from durable_adk.errors import DurableAdkError, frames_of, text_of, wrapped
 from durable_adk.log import get_logger
 
+E = TypeVar("E", bound=DurableAdkError)
 _scope: ContextVar["CodeScope | None"] = ContextVar("scope", default=None)
 
 logger = get_logger(__name__)
@@ -44,6 +45,7 @@ class CodeScope:
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self._failure: BaseException | None = None
+        self._refusal: DurableAdkError | None = None
         self._is_open = stepped
 
     def __enter__(self) -> Self:
@@ -78,6 +80,8 @@ class CodeScope:
                 self._raise(self._failure)
         if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
             self._raise(error)
+        if self._refusal not in (None, error) and not isinstance(error, asyncio.CancelledError):
+            raise self._refusal  # the code has caught it
 
     def end(self) -> None:
         """End a `stepped` scope."""
@@ -98,6 +102,21 @@ class CodeScope:
             self._failure = error
             if self._task is not None:
                 self._task.cancel()
+
+
+def refused(error: E) -> E:
+    """Return an error for the caller to raise; its code ends with it, although it may catch it."""
+    scope = _scope.get()
+    if scope is not None:
+        scope._refusal = scope._refusal or error  # noqa: SLF001
+    return error
+
+
+def require_fit() -> None:
+    """Raise what the code was refused, if it has caught that and goes on."""
+    scope = _scope.get()
+    if scope is not None and scope._refusal is not None:  # noqa: SLF001
+        raise scope._refusal  # noqa: SLF001
 
 
 def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:

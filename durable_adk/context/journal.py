@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from copy import deepcopy
 from typing import Any, Protocol, TypeVar
 
+from durable_adk.calling.code_scope import refused
 from durable_adk.closing import closing
 from durable_adk.context.loop import LoopSession
 from durable_adk.errors import AgentError, DurableAdkError, as_detail, from_detail
@@ -194,11 +195,12 @@ class Journal:
     def _next(self, *kinds: str) -> Entry:
         entry = self._past.popleft() if self._past else [""]
         if entry[0] not in kinds:
-            raise AgentError(
+            error = AgentError(
                 f"The body of {self._agent!r} does not do what it did before its invocation was "
                 "continued: its code has changed. Keep the old code for open invocations, with "
                 "Worker Versioning."
             )
+            raise refused(error)
         return entry
 
     def _apply(self, entry: Entry) -> None:

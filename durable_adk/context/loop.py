@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from google.genai import types
 
 from durable_adk import calling
+from durable_adk.calling.code_scope import refused
 from durable_adk.errors import NotInLoopError
 from durable_adk.events.event import Event
 from durable_adk.sessions.session import SessionKey
@@ -159,10 +160,11 @@ class LoopSession:
     @property
     def events(self) -> list[Event]:
         """Not available: the conversation stays in the store (design D3)."""
-        raise NotInLoopError(
+        error = NotInLoopError(
             "session.events is not available in _run_async_impl: the loop does not carry the "
             "conversation. Call `await ctx.events()`, or read it in a callback or a tool."
         )
+        raise refused(error)
 
 
 class NoService:
@@ -172,10 +174,11 @@ class NoService:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        raise NotInLoopError(
+        error = NotInLoopError(
             f"{self._name}.{method} is not available in _run_async_impl, which may run again at "
             "any time. Call it in a callback, a tool or a function for ctx.step."
         )
+        raise error if method.startswith("_") else refused(error)
 
 
 class NoLoop:

@@ -18,7 +18,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events import Event, EventActions
 from tests.conftest import MakeRunner
-from tests.support.scripts import gist, send, state
+from tests.support.scripts import gist, send, state, stored
 from tests.support.waiting import forever
 
 RUNS: list[str] = []
@@ -72,17 +72,27 @@ async def test_a_step_does_io_and_its_result_is_recorded(
 class Reaching(BaseAgent):
     """Asks a service in its body, as agents of ADK may."""
 
+    catches: bool
+
     async def _run_async_impl(self, ctx: InvocationContext) -> Any:
-        if ctx.memory_service is not None:
+        try:
             await ctx.memory_service.search_memory(query="x")
+        except Exception:
+            if not self.catches:
+                raise
+            await ctx.step(recall)
         yield Event(author=self.name)
 
 
-async def test_a_body_reaches_no_service(make_runner: MakeRunner) -> None:
-    """DUR-3: it may run again at any time; the error says where the call belongs."""
-    runner = await make_runner(Reaching(name="r"))
+@pytest.mark.parametrize("catches", [False, True])
+async def test_a_body_reaches_no_service(make_runner: MakeRunner, catches: bool) -> None:
+    """DUR-3: it may run again at any time; the error says so, and cannot be caught."""
+    RUNS.clear()
+    runner = await make_runner(Reaching(name="r", catches=catches))
     with pytest.raises(NotInLoopError, match=r"memory_service\.search_memory.*ctx\.step"):
         await send(runner)
+    assert RUNS == []
+    assert [event.error_code for event in await stored(runner)] == [None, "NotInLoopError"]
 
 
 class Recalling(BaseAgent):
