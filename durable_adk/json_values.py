@@ -278,7 +278,7 @@ def _check_text(value: str, before: str = "") -> None:
         raise _UnstorableError(f" holds a {kind} at index {bad.start()}; remove it.", before)
 
 
-def to_json_value(value: Any, *, exclude_none: bool = False) -> Any:
+def to_json_value(value: Any, *, of_tool: bool = False) -> Any:
     """Convert common Python results (models, tuples, sets, dates, decimals) to JSON values.
 
     They are what google-adk stores of them; bytes are base64. Unknown objects are returned
@@ -287,12 +287,13 @@ def to_json_value(value: Any, *, exclude_none: bool = False) -> Any:
 
     Args:
         value: The value.
-        exclude_none: Whether fields of models that are None are left out.
+        of_tool: Whether it is a tool's result: fields of models that are None are left out, and
+            NaN and infinities are null.
     """
-    return _to_json(value, 0, exclude_none)
+    return _to_json(value, 0, of_tool)
 
 
-def _to_json(value: Any, depth: int, exclude_none: bool) -> Any:
+def _to_json(value: Any, depth: int, of_tool: bool) -> Any:
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
@@ -300,15 +301,15 @@ def _to_json(value: Any, depth: int, exclude_none: bool) -> Any:
         keys = {_key(key): key for key in items}
         if len(keys) < len(items):
             keys = {key: key for key in items}
-        return {name: _to_json(items[key], depth + 1, exclude_none) for name, key in keys.items()}
+        return {name: _to_json(items[key], depth + 1, of_tool) for name, key in keys.items()}
     if isinstance(value, (list, tuple)):
         items = cast("Iterable[Any]", value)
-        return [_to_json(item, depth + 1, exclude_none) for item in items]
+        return [_to_json(item, depth + 1, of_tool) for item in items]
     if isinstance(value, (set, frozenset)):
         items = cast("Iterable[Any]", value)
-        members = [_to_json(item, depth + 1, exclude_none) for item in items]
+        members = [_to_json(item, depth + 1, of_tool) for item in items]
         return sorted(members, key=_order)  # the order of a set differs between processes
-    return _scalar(value, depth, exclude_none)
+    return _scalar(value, depth, of_tool)
 
 
 def _order(value: Any) -> str:
@@ -316,19 +317,21 @@ def _order(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=lambda item: type(item).__name__)
 
 
-def _scalar(value: Any, depth: int, exclude_none: bool) -> Any:
+def _scalar(value: Any, depth: int, of_tool: bool) -> Any:
     match value:
         case BaseModel():
-            return _dumped(value, exclude_none)
+            dumped = _dumped(value, of_tool)
+            return _to_json(dumped, depth, of_tool) if of_tool and dumped is not value else dumped
         case Enum():
-            return _to_json(value.value, depth + 1, exclude_none)
+            return _to_json(value.value, depth + 1, of_tool)
+        case float() if of_tool and not math.isfinite(value):
+            return None
         case None | str() | int() | float():
             return value
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-            return _to_json(
-                fields, depth, exclude_none
-            )  # `asdict` would not end on circular references
+            # `asdict` would not end on circular references
+            return _to_json(fields, depth, of_tool)
         case _:
             return _encoded(value)
 
@@ -345,9 +348,9 @@ def _encoded(value: Any) -> Any:
         return value
 
 
-def _dumped(model: BaseModel, exclude_none: bool) -> Any:
+def _dumped(model: BaseModel, of_tool: bool) -> Any:
     try:
-        return model.model_dump(mode="json", exclude_none=exclude_none)
+        return model.model_dump(mode="json", exclude_none=of_tool)
     except Exception:  # noqa: BLE001 - serialisers are user code too
         return model
 

@@ -127,6 +127,22 @@ def test_what_tools_commonly_return_becomes_json() -> None:
     }
 
 
+class Measured(BaseModel):
+    """A value that may be missing."""
+
+    value: float
+    of: float | None = None
+
+
+def test_a_tool_s_result_has_no_value_for_what_is_no_number() -> None:
+    """FLW-49: as google-adk stores it; what stands elsewhere is refused."""
+    value = {"rates": [math.nan, math.inf, 1.5], "model": Measured(value=-math.inf)}
+    result = to_json_value(value, of_tool=True)
+    assert result == {"rates": [None, None, 1.5], "model": {"value": None}}
+    with pytest.raises(StateValueError, match="is nan"):
+        check_json(to_json_value(value))
+
+
 class Mute:
     """An object that cannot be shown."""
 

@@ -127,7 +127,7 @@ def _media(part: types.Part) -> types.FunctionResponsePart | None:
 
 
 def _value(response: Any) -> Any:
-    value: Any = to_json_value(response, exclude_none=True)
+    value: Any = to_json_value(response, of_tool=True)
     is_object = isinstance(value, dict) and not isinstance(response, Mapping)
     return cast("Any", {"result": value} if is_object else value)
 
