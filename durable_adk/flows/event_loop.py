@@ -152,27 +152,25 @@ async def _in_time(invocation: Invocation) -> None:
         BudgetExceededError: The time limit was reached.
     """
     budget = invocation.state.budget
-    seconds = budget.seconds_left(invocation.state.runtime.now())
-    if seconds is None:
-        await _run_agents(invocation)
-        return
-    limit = asyncio.timeout(seconds)
+    limit = asyncio.timeout(budget.seconds_left(invocation.state.runtime.now()))
     try:
         async with limit:
-            await _run_agents(invocation)
+            await _run_agents(invocation, limit)
     except TimeoutError:
-        if limit.expired():
-            raise budget.time_is_up() from None
-        raise  # from inside, for example from a tool
+        if not limit.expired():
+            raise  # from inside, for example from a tool
+    if limit.expired() and not invocation.closed:
+        raise budget.time_is_up()
 
 
-async def _run_agents(invocation: Invocation) -> None:
+async def _run_agents(invocation: Invocation, limit: asyncio.Timeout) -> None:
     """The loop itself."""
     with CodeScope(AgentError, outermost=True):
         async with closing(hooked_run(invocation.state, AgentLoop(invocation).root)) as events:
             async for event in events:
                 await invocation.commit(event)
-                if invocation.state.runtime.cancelled() and not invocation.closed:
+                ends = invocation.state.runtime.cancelled() or limit.expired()
+                if ends and not invocation.closed:  # a body may have caught it
                     raise asyncio.CancelledError
 
 

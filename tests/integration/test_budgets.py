@@ -1,14 +1,15 @@
 """Limits as data: what an invocation may use up (issue 4, S17)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from google.genai import types
 
-from durable_adk.agents import LlmAgent
+from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.agents.run_config import RunConfig
 from durable_adk.errors import BudgetExceededError, ToolTimeoutError
+from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.settings import Limits
 from durable_adk.tools import AgentTool, FunctionTool
@@ -108,6 +109,33 @@ async def test_time_is_a_budget_too(make_runner: MakeRunner) -> None:
         with pytest.raises(BudgetExceededError, match=r"0\.5 seconds"):
             await send(runner, run_config=RunConfig(budget=Budget(seconds=0.5)))
     assert gist((await stored(runner))[-1]) == "a error BudgetExceededError"
+
+
+class Stubborn(BaseAgent):
+    """Catches its end, and goes on."""
+
+    says: bool
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException:  # noqa: BLE001 - as a bare except does
+            if self.says:
+                yield Event(author=self.name, message="first")
+                yield Event(author=self.name, message="second")
+
+
+@pytest.mark.parametrize(("says", "kept"), [(True, ["s text first"]), (False, [])])
+async def test_a_body_that_catches_its_end_ends(
+    make_runner: MakeRunner, says: bool, kept: list[str]
+) -> None:
+    """S17: with the event that it yields then, if any."""
+    runner = await make_runner(Stubborn(name="s", says=says))
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(BudgetExceededError, match=r"0\.5 seconds"):
+            await send(runner, run_config=RunConfig(budget=Budget(seconds=0.5)))
+    told = [gist(event) for event in await stored(runner)][1:]
+    assert told == [*kept, "s error BudgetExceededError"]
 
 
 async def test_a_tools_own_timeout_is_not_taken_for_the_end_of_the_time(
