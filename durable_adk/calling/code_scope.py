@@ -45,7 +45,8 @@ class CodeScope:
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self._failure: BaseException | None = None
-        self._refusal: DurableAdkError | None = None
+        self.refusal: DurableAdkError | None = None
+        """What the code was refused, so that it ends with that."""
         self._is_open = stepped
 
     def __enter__(self) -> Self:
@@ -80,8 +81,8 @@ class CodeScope:
                 self._raise(self._failure)
         if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
             self._raise(error)
-        if self._refusal not in (None, error) and not isinstance(error, asyncio.CancelledError):
-            raise self._refusal  # the code has caught it
+        if self.refusal not in (None, error) and not isinstance(error, asyncio.CancelledError):
+            raise self.refusal  # the code has caught it
 
     def end(self) -> None:
         """End a `stepped` scope."""
@@ -108,15 +109,15 @@ def refused(error: E) -> E:
     """Return an error for the caller to raise; its code ends with it, although it may catch it."""
     scope = _scope.get()
     if scope is not None:
-        scope._refusal = scope._refusal or error  # noqa: SLF001
+        scope.refusal = scope.refusal or error
     return error
 
 
 def require_fit() -> None:
     """Raise what the code was refused, if it has caught that and goes on."""
     scope = _scope.get()
-    if scope is not None and scope._refusal is not None:  # noqa: SLF001
-        raise scope._refusal  # noqa: SLF001
+    if scope is not None and scope.refusal is not None:
+        raise scope.refusal
 
 
 def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
