@@ -1,6 +1,5 @@
 """The artifact service over any store of objects."""
 
-import copy
 import time
 from collections.abc import AsyncIterable, Iterable
 from contextlib import suppress
@@ -24,7 +23,7 @@ from durable_adk.artifacts.base_artifact_service import (
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.failpoints import failpoint
-from durable_adk.json_values import check_json
+from durable_adk.json_values import check_json, to_json_value
 from durable_adk.storage.objects import Objects
 
 _MAX_REFERENCES = 5
@@ -204,11 +203,12 @@ def _draft(part: types.Part, custom_metadata: dict[str, Any] | None, save_key: s
         InvalidRequestError: The save key is empty.
         StateValueError: The metadata is not JSON.
     """
-    check_json(custom_metadata or {}, "custom_metadata")
+    metadata = to_json_value(custom_metadata or {})
+    check_json(metadata, "custom_metadata")
     _check_save_key(save_key)
     return Draft(
         part=part,
-        custom_metadata=copy.deepcopy(custom_metadata or {}),
+        custom_metadata=metadata,
         create_time=time.time(),
         mime_type=_mime_type(part),
         save_key=save_key,

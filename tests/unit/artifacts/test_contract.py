@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from datetime import date
 from uuid import uuid4
 
 import pytest
@@ -111,15 +112,19 @@ async def test_what_is_missing_is_none(service):
 
 
 async def test_what_is_known_of_a_version(service):
-    """Number, metadata, time and type are told, for one version or all (ART-11)."""
+    """Number, metadata, time and type are told, for one version or all (ART-11).
+
+    Metadata is what google-adk's stores write of it.
+    """
     before = time.time()
-    metadata = {"from": "ü", "none": None, "deep": [{"a": 1.5}]}
+    metadata = {"from": "ü", "none": None, "deep": [{"a": 1.5}], "on": date(2026, 1, 5)}
     await save(service, "a", artifact=PARTS[2], custom_metadata=metadata)
     metadata["deep"].append("changed by the caller later")
     await save(service, "a")
     first, second = await service.list_artifact_versions(**SCOPE, filename="a")
     assert (first.version, second.version) == (0, 1)
-    assert first.custom_metadata == {"from": "ü", "none": None, "deep": [{"a": 1.5}]}
+    told = {"from": "ü", "none": None, "deep": [{"a": 1.5}], "on": "2026-01-05"}
+    assert first.custom_metadata == told
     assert second.custom_metadata == {}
     assert (first.mime_type, second.mime_type) == ("application/pdf", "text/plain")
     assert before - 1 <= first.create_time <= second.create_time <= time.time() + 1
