@@ -79,7 +79,9 @@ class CodeScope:
             others = task.uncancel() > self._cancelling
             if isinstance(error, asyncio.CancelledError) and not others:
                 self._raise(self._failure)
-        if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
+        if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            return  # somebody waits for that
+        if error is not None and not isinstance(error, Exception):
             self._raise(error)
         if self.refusal not in (None, error) and not isinstance(error, asyncio.CancelledError):
             raise self.refusal  # the code has caught it

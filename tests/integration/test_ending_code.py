@@ -23,6 +23,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "exit": lambda: SystemExit(3),
     "interrupt": KeyboardInterrupt,
     "generator exit": GeneratorExit,
+    "cancelled": asyncio.CancelledError,
 }
 KEPT: list[Any] = []
 """Tasks and generators that nothing else refers to."""
@@ -219,6 +220,8 @@ async def _all_end(runner: Runner, places: list[str]) -> None:
     expected: dict[str, bool | None] = {
         "code/generator exit": True,
         "value/generator exit": True,
+        "code/cancelled": True,
+        "value/cancelled": True,
         "left/exit": None,  # it may come before the end of what has begun it
         "dropped/exit": False,
         **{f"{place}/{error}": True for place, error in zip(places, _in_turn(), strict=False)},

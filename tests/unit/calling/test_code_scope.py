@@ -83,6 +83,12 @@ async def test_a_cancellation_of_others_comes_first() -> None:
         await task
 
 
+async def test_a_cancellation_that_nobody_has_asked_for_is_an_error() -> None:
+    """F12: user code has raised it, and nobody waits for its end."""
+    with pytest.raises(RuntimeError, match="raised CancelledError"), CodeScope():
+        raise asyncio.CancelledError
+
+
 async def test_a_result_stands() -> None:
     """I3: it may be stored."""
     with CodeScope():
