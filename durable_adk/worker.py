@@ -1,6 +1,7 @@
 """A worker: serves apps to Temporal, and runs their invocations."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,11 +31,12 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.calling.code_scope import keep_running
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.context.activity import Services
-from durable_adk.errors import InvalidRequestError, WorkerStuckError
+from durable_adk.errors import DurableAdkError, InvalidRequestError, WorkerStuckError, storable
 from durable_adk.extras import all_from_google_adk, require, require_own
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel, partials_of
+from durable_adk.sessions.records import ServedApp
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings, Webhooks
 from durable_adk.storage.payload_driver import OwnedStorage
@@ -54,6 +56,10 @@ WORKFLOW_THREADS = 500
 """Concurrent workflow tasks; as many as the SDK's own threads for them."""
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds for the shutdown of a stuck worker, beyond its `graceful_shutdown`."""
+ANNOUNCE = 3600.0
+"""Seconds between two announcements of a worker's apps; each counts for `SERVED_FOR`."""
+ANNOUNCE_AGAIN = 10.0
+"""Seconds until the next one if the store was unavailable."""
 MAX_IN_PLACE = 32
 """Attempts of a worker that may wait for their sessions in place, and at most every fourth."""
 MAX_VERSION_NAME = 255
@@ -238,6 +244,7 @@ class WorkerApps:
         if webhooks is not None:
             require("webhooks")
         require_own(session_service, services.artifacts, services.credentials)
+        self._client = client
         owners = LeaseOwners(client)
         self._apps: list[App] = all_from_google_adk([*apps])
         self._deps = Dependencies(
@@ -281,6 +288,7 @@ class WorkerApps:
         self._user_loop.start()
         async with self._unless_stuck() as whole:
             leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))
+            announcing = asyncio.create_task(self._announce())
             try:
                 names = [app.name for app in self._apps]
                 logger.info("worker.started", task_queue=task_queue, apps=names)
@@ -288,6 +296,7 @@ class WorkerApps:
                     yield
             finally:
                 leaving.cancel()
+                announcing.cancel()
                 await self._closed()
                 logger.info("worker.stopped", task_queue=task_queue)
         if self._stuck is not None:
@@ -314,6 +323,28 @@ class WorkerApps:
             if self._stuck is None or not limit.expired():
                 raise
             raise self._stuck from None
+
+    async def _announce(self) -> None:
+        """Keep the store informed which apps are served, for servers that have no code of them."""
+        while True:
+            wait = ANNOUNCE
+            try:
+                await self._deps.sessions.announce_apps([*map(self._served, self._apps)])
+            except DurableAdkError as error:
+                logger.info("worker.apps_not_announced", error_type=error.error_type)
+                wait = ANNOUNCE_AGAIN
+            await asyncio.sleep(wait)
+
+    def _served(self, app: App) -> ServedApp:
+        root = app.root_agent
+        return ServedApp(
+            name=app.name,
+            root_agent_name=root.name,
+            description=storable(root.description),
+            namespace=self._client.namespace,
+            task_queue=self._deps.registry_name,
+            update_time=time.time(),
+        )
 
     async def _leave_when_stuck(self, worker: Worker, whole: asyncio.Timeout) -> None:
         """Stop polling, report the reason, and leave the running steps to other workers."""

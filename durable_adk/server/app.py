@@ -102,7 +102,8 @@ def app(
         memory_service: The memory.
         credential_service: Stores the credentials that users give.
         partials: The channel of chunks; None: the default of the session store.
-        apps: The apps, or their names; none: those of the settings, else those with sessions.
+        apps: The apps, or their names; none: those of the settings, else those that workers
+            serve or that have sessions.
         settings: Other options; None: those of the environment.
 
     Raises:

@@ -22,6 +22,7 @@ from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.server.caller import Caller
 from durable_adk.server.feed import SessionFeed
 from durable_adk.server.settings import ServerSettings
+from durable_adk.sessions.records import ServedApp
 from durable_adk.sessions.session_log import SessionLog
 
 _LOADING = 10.0
@@ -50,7 +51,7 @@ class ServerServices:
     partials: PartialChannel | None = None
     """The channel of chunks; None: the default of the session store."""
     apps: dict[str, AppDescription | None] = field(default_factory=dict[str, AppDescription | None])
-    """The apps by their names, and what is known of them; none: those that have sessions."""
+    """The apps by their names, and what is known of them; none: those of workers and sessions."""
     settings: ServerSettings = field(default_factory=ServerSettings)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to stop: streams end, and readers go on at another instance."""
@@ -124,11 +125,20 @@ class ServerServices:
         """
         return sorted(self.apps or await self.session_service.list_apps(user_id))
 
+    async def served_apps(self) -> list[ServedApp]:
+        """Return the apps that workers have announced which get this server's messages."""
+        return [
+            one
+            for one in await self.session_service.served_apps()
+            if one.namespace == self.client.namespace
+            and one.task_queue == self.task_queue(one.name)
+        ]
+
     async def check_app(self, app_name: str, caller: Caller) -> str:
         """Return the name of an app that the caller may use.
 
-        If no apps are set, only operators may use one that has no sessions: who creates a session
-        in it adds the name to those of the server.
+        If no apps are set, only operators may use one that has no sessions and that no worker
+        serves: who creates a session in it adds the name to those of the server.
 
         Raises:
             UnknownAppError: It is none of the server's apps.
@@ -140,10 +150,11 @@ class ServerServices:
                 raise UnknownAppError(f"No app {app_name!r} is served here{there}.")
         elif not caller.is_operator and app_name not in self._used:
             self._used = frozenset(await self.session_service.list_apps())
-            if app_name not in self._used:
+            served = () if app_name in self._used else await self.served_apps()
+            if app_name not in self._used.union(one.name for one in served):
                 raise UnknownAppError(
-                    f"No app {app_name!r} has sessions here, so only an operator may use it; the "
-                    "operator can name it in DURABLE_ADK_SERVER_APPS."
+                    f"No worker serves an app {app_name!r}, and it has no sessions here, so only "
+                    "an operator may use it; the operator can name it in DURABLE_ADK_SERVER_APPS."
                 )
         return app_name
 

@@ -24,7 +24,7 @@ class ServerSettings(AccessSettings):
     )
     """The workers' `Settings.push_hosts`."""
     apps: list[str] = Field(default_factory=list[str])
-    """Names of the apps, as JSON; none: those that have sessions."""
+    """Names of the apps, as JSON; none: those that workers serve or that have sessions."""
     adk_ui: Path | None = None
     """Folder of the files of ADK's web page; None: those of an installed google-adk."""
     temporal_ui: str | None = None

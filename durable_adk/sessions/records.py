@@ -47,6 +47,19 @@ class StoredEvent(JsonModel):
     event: Event
 
 
+class ServedApp(JsonModel):
+    """An app that a worker serves, as it has announced it."""
+
+    name: str
+    root_agent_name: str
+    description: str = ""
+    """The root agent's."""
+    namespace: str
+    task_queue: str
+    update_time: float
+    """When it was announced last, in seconds since the epoch."""
+
+
 class Status(StrEnum):
     """State of an invocation."""
 

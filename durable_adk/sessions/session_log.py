@@ -21,7 +21,7 @@ from uuid import uuid4
 from durable_adk.errors import PayloadTooLargeError, SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.extras import from_google_adk
-from durable_adk.json_values import check_id
+from durable_adk.json_values import canonical, check_id
 from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.copies import Copies
 from durable_adk.sessions.log.entry import (
@@ -40,7 +40,12 @@ from durable_adk.sessions.log.queue import Queue
 from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
 from durable_adk.sessions.log.storage import Page, Row, Tables, Window
 from durable_adk.sessions.log.watches import Watch
-from durable_adk.sessions.records import GetSessionConfig, ListSessionsResponse, StoredEvent
+from durable_adk.sessions.records import (
+    GetSessionConfig,
+    ListSessionsResponse,
+    ServedApp,
+    StoredEvent,
+)
 from durable_adk.sessions.session import Creation, Session, SessionKey, checked_key
 from durable_adk.sessions.state import USER_PREFIX, without_temp
 
@@ -55,6 +60,10 @@ _PAGE_SIZE = 128 * 1024
 """Characters of events with which a page ends; as objects they take several times as many bytes."""
 _OF_STORE = SessionKey("", "", "")
 """Owner of the state that belongs to the store itself; ids are never empty."""
+_SERVED = SessionKey("", "", "served")
+"""Owner of what workers announce, apart from what each opening reads of the store."""
+SERVED_FOR = 24 * 3600.0
+"""Seconds for which an app counts as served after a worker has announced it."""
 _FEW = 200
 """Largest number of events decoded in the caller's event loop; more would block it for too long."""
 
@@ -413,6 +422,18 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
                 name for name in tables.apps() if tables.heads(name, user_id, Page(limit=1))
             ]
         )
+
+    async def announce_apps(self, apps: Collection[ServedApp]) -> None:
+        """Store that a worker serves apps, instead of what was stored of the same apps there."""
+        rows = {canonical([one.namespace, one.task_queue, one.name]): one.to_json() for one in apps}
+        await self._store.write(lambda tables: tables.put_state(_SERVED, rows))
+
+    async def served_apps(self) -> list[ServedApp]:
+        """List the apps that workers have announced within `SERVED_FOR`, sorted by name."""
+        stored = await self._store.read(lambda tables: tables.states([_SERVED]))
+        found = [ServedApp.from_json(text) for text in stored.get(_SERVED, {}).values()]
+        since = time.time() - SERVED_FOR
+        return sorted((one for one in found if one.update_time >= since), key=lambda one: one.name)
 
     async def rebuild(self, sessions: Sequence[Rebuilt]) -> None:
         """Restore events that sessions have lost at their ends, in one transaction (I21).

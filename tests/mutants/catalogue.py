@@ -556,6 +556,11 @@ MUTANTS = [
         "control names shown",
         replaces(contents, "_is_control", _by_name_alone),
     ),
+    mutant(
+        "an app is offered although its workers ended long ago",
+        "apps that are served",
+        rewrites(SessionLog, "served_apps", (" if one.update_time >= since", "")),
+    ),
     *WAITING,
     *IDENTITY,
 ]

@@ -42,6 +42,7 @@ from tests.unit.sessions import (
     test_contract_creation,
     test_contract_people,
     test_contract_queue,
+    test_contract_repair,
     test_database_session_service,
 )
 
@@ -173,6 +174,9 @@ PROOFS: dict[str, Check] = {
         test_contract_queue.test_nobody_opens_between_an_end_and_its_seals, answered=True
     ),
     "ended by who waits": proven(test_pause.test_an_answer_ends_a_owner_that_is_gone),
+    "apps that are served": proven(
+        test_contract_repair.test_apps_are_served_for_a_day_after_each_announcement
+    ),
     # ----- which session it is
     "sessions of one name apart": proven(
         test_contract_creation.test_a_run_of_a_deleted_session_is_fenced_off

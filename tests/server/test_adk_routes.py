@@ -17,6 +17,7 @@ from durable_adk.models import ScriptedModel
 from tests.server.test_authentication import OTHER, TOKEN, bearer, digest
 from tests.support.http_server import USERS, Place, message, placed, session, streamed
 from tests.support.scripts import call
+from tests.support.waiting import until
 
 
 def add(a: int, b: int) -> int:
@@ -187,6 +188,35 @@ async def test_an_app_is_described(http):
     assert '"root" -> "add"' in image[""]["dotSrc"]
     unknown = await http.get("/dev/apps/other/build_graph")
     assert unknown.status_code == 404
+
+
+async def test_an_app_that_a_worker_serves_may_be_begun_by_users(place):
+    """Without a session or a setting; users know its name and description, and nothing else."""
+    tokens = [{"user": "alice", "sha256": digest(TOKEN)}]
+    made = await place.server(settings={"tokens": tokens})
+    made.headers.update(bearer(TOKEN))
+    await until(place.sessions.served_apps)
+    assert (await made.get("/list-apps")).json() == ["app"]
+    assert (await made.get("/list-apps?detailed=true")).json() == {
+        "apps": [
+            {
+                "name": "app",
+                "rootAgentName": "root",
+                "description": "Adds.",
+                "language": "python",
+                "isComputerUse": False,
+            }
+        ]
+    }
+    place.queue = "others"  # whose worker, if any, has other apps
+    other = await place.server(settings={"tokens": tokens})
+    other.headers.update(bearer(TOKEN))
+    assert (await other.get("/list-apps")).json() == []
+    mine = "/apps/app/users/alice/sessions"
+    assert (await other.post(mine, json={})).json()["error"]["type"] == "UnknownAppError"
+    assert (await made.post(mine, json={})).status_code == 200
+    set_ = await place.server(apps=["desk"])
+    assert (await set_.get("/list-apps")).json() == ["desk"]
 
 
 async def test_traces_are_made_of_what_is_stored(http):

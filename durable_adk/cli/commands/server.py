@@ -28,7 +28,7 @@ AdkUi = Annotated[
 Open = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
 Apps = Annotated[
     list[str] | None,
-    typer.Option("--app", help="Name of an app; repeatable. Default: those that have sessions."),
+    typer.Option("--app", help="Name of an app; repeatable. Default: those that workers serve."),
 ]
 
 

@@ -27,7 +27,7 @@ async def app_info(
     if app.root_agent.kind != "LlmAgent":
         raise InvalidRequestError("Root agent is not an LlmAgent")
     return {
-        **listed(app),
+        **listed(app.name, app.root_agent.name, app.root_agent.description),
         "language": "python",
         "agents": {
             agent.name: _shown(agent, prompts=caller.is_operator)
@@ -79,12 +79,12 @@ async def event_graph(services: CurrentServices, key: InSession, event_id: str) 
     return {"dotSrc": _dot(app.root_agent, _about(stored.event), dark=True)}
 
 
-def listed(app: AppDescription) -> dict[str, Any]:
-    """Return an app as a list of apps shows it."""
+def listed(name: str, root_agent: str, description: str) -> dict[str, Any]:
+    """Return an app as a list of apps shows it, by the names of it and of its root agent."""
     return {
-        "name": app.name,
-        "rootAgentName": app.root_agent.name,
-        "description": app.root_agent.description,
+        "name": name,
+        "rootAgentName": root_agent,
+        "description": description,
         "language": "python",
         "isComputerUse": False,
     }

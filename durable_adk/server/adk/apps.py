@@ -22,12 +22,20 @@ async def list_apps(
     detailed: Annotated[bool, Query(description="Return more than names.")] = False,
     relative_path: Annotated[str, Query(description="Ignored, as in ADK.")] = "./",
 ) -> list[str] | dict[str, Any]:
-    """Return the names of the apps; if none are set, those in which one has sessions oneself."""
+    """Return the names of the apps.
+
+    If none are set, those that workers serve, and those in which one has sessions oneself.
+    """
     del relative_path
     await services.until_loaded()  # a page that is told of no app does not ask again
-    if detailed:
-        return {"apps": [listed(app) for _, app in sorted(services.apps.items()) if app]}
-    return await services.app_names(caller.only(None))
+    served = () if services.apps else await services.served_apps()
+    if not detailed:
+        own = await services.app_names(caller.only(None))
+        return sorted({*own, *(one.name for one in served)})
+    known = [(one.name, one.root_agent) for _, one in sorted(services.apps.items()) if one]
+    found = [listed(name, root.name, root.description) for name, root in known]
+    found += [listed(one.name, one.root_agent_name, one.description) for one in served]
+    return {"apps": found}
 
 
 @router.get("/version")

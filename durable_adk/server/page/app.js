@@ -135,7 +135,7 @@ function moved() {
 function showUsers({ userId, isOperator }) {
   for (const each of [userInput, newUser, newUserLabel]) each.hidden = !isOperator;
   newUser.placeholder = userId ?? "user";
-  noApp.textContent = isOperator ? "No apps yet: none has a session, and none was named to this server. Start it with --app NAME, or begin with durable-adk web TARGET." : "You have no apps yet. Ask the operator of this server.";
+  noApp.textContent = isOperator ? "No apps yet: no worker serves one to this server's task queue, store and Temporal, and none has a session. Start a worker there: durable-adk worker TARGET." : "You have no apps yet. Ask the operator of this server.";
   view?.refresh(); // it says who is who
 }
 

@@ -423,7 +423,7 @@ async def test_a_page_without_apps_waits_for_them(browser, web) -> None:
         )
         await page.reload()
         await page.get_by_role("link", name="New session").first.click()
-        await page.get_by_text("No apps yet: none has a session").wait_for()
+        await page.get_by_text("No apps yet: no worker serves one").wait_for()
         user = page.locator(".scope input")
         await user.press_sequentially("ali")
         await page.evaluate("window.waited")
@@ -977,9 +977,11 @@ async def test_the_page_serves_a_phone_and_the_dark(browser, web) -> None:
 
 
 async def test_a_page_below_a_prefix_works(browser, client, tmp_path) -> None:
-    """Files, links, streams and artifacts of a mounted server are below its prefix."""
+    """Files, links, streams and artifacts of a mounted server are below its prefix.
+
+    An app without a session can be chosen there, because a worker serves it.
+    """
     async with placed(client, tmp_path, root_agent) as place, mounted(place, tmp_path) as (http, _):
-        await session(http)  # so that the server knows the app
         there = SimpleNamespace(url=str(http.base_url).rstrip("/"))
         async with tab(browser, there, "") as page:
             asked: list[str] = []

@@ -1,5 +1,6 @@
 """The contract of the session store: what tells and mends a store that is older than it was."""
 
+import time
 from dataclasses import replace
 from uuid import uuid4
 
@@ -8,6 +9,8 @@ import pytest
 from durable_adk.errors import EventConflictError, SessionRegressedError, StaleSessionError
 from durable_adk.sessions import InMemorySessionService, Status
 from durable_adk.sessions.log.rebuild import Rebuilt, RebuiltNote
+from durable_adk.sessions.records import ServedApp
+from durable_adk.sessions.session_log import SERVED_FOR
 from tests.unit.sessions.contract import event, log, names, opened, paused
 
 
@@ -41,6 +44,34 @@ async def test_apps_are_those_with_sessions(service, key):
     user = str(uuid4())  # other tests have sessions in the same database
     await service.create_session(app_name=two, user_id=user, session_id="s")
     assert await service.list_apps(user) == [two]
+
+
+async def test_apps_are_served_for_a_day_after_each_announcement(service, key):
+    """Of one place once, with what was announced last; such an app has no session by that."""
+
+    def served(number: int, *, ago: float = 0.0, queue: str = "q", text: str = "") -> ServedApp:
+        return ServedApp(
+            name=f"{key.app_name}-{number}",
+            root_agent_name="root",
+            description=text,
+            namespace="default",
+            task_queue=queue,
+            update_time=time.time() - ago,
+        )
+
+    async def found() -> list[ServedApp]:
+        return [one for one in await service.served_apps() if one.name.startswith(key.app_name)]
+
+    late, early = served(1, ago=SERVED_FOR - 600), served(2, ago=SERVED_FOR + 1)
+    await service.announce_apps([early, late])
+    assert await found() == [late]
+    again, elsewhere = served(1, text="New."), served(2, queue="other")
+    await service.announce_apps([again])
+    await service.announce_apps([elsewhere])
+    assert await found() == [again, elsewhere]
+    assert not [name for name in await service.list_apps() if name.startswith(key.app_name)]
+    await service.raise_horizon(key.app_name, seen=0.0, to=2.0)
+    assert await service.read_horizon(key.app_name) == 2.0
 
 
 async def test_a_commit_beyond_the_end_of_the_log_is_refused(service, key):
