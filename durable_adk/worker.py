@@ -24,6 +24,7 @@ from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.activities.webhook.deliveries import Deliveries
+from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
@@ -285,6 +286,7 @@ class WorkerApps:
         report_working(task_queue)
         keep_running(asyncio.get_running_loop(), whoever=False)
         self._deps.build = _build_of(worker)
+        await asyncio.to_thread(_load_models, self._apps)
         self._user_loop.start()
         async with self._unless_stuck() as whole:
             leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))
@@ -369,6 +371,14 @@ class WorkerApps:
             await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
         await loop.close()
         self.workflow_threads.shutdown()
+
+
+def _load_models(apps: Sequence[App]) -> None:
+    """Make the models that agents name, and import what their first calls need."""
+    for agent in (agent for app in apps for agent in app.agents()):
+        with suppress(Exception):  # its first step fails with the reason
+            if isinstance(agent, LlmAgent):
+                agent.canonical_model.load()
 
 
 def _config(worker: Worker) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class AdkModel(BaseLlm):
 
     _adk: Any = PrivateAttr()
     _asked: Any = PrivateAttr()
+    _loaded: bool = PrivateAttr(default=False)
     _clients: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
 
     @classmethod
@@ -79,14 +80,17 @@ class AdkModel(BaseLlm):
             if getattr(self._adk, "client", None) is None:
                 await client.close()
 
-    async def _take_clients(self) -> None:
-        """Have the model use clients that ask once; its own are made in a thread, as there.
+    def load(self) -> None:
+        """Import the library of a LiteLlm, which takes seconds; google-adk would at a call."""
+        lite_llm: Any = sys.modules.get("google.adk.models.lite_llm")
+        if lite_llm is not None and hasattr(self._asked, "llm_client"):
+            lite_llm._ensure_litellm_imported()
+        self._loaded = True
 
-        LiteLlm imports its library at the first call, for seconds, in which the loop would stand.
-        """
-        lite_llm = sys.modules.get("google.adk.models.lite_llm")
-        if hasattr(self._asked, "llm_client") and not getattr(lite_llm, "_LITELLM_IMPORTED", True):
-            await asyncio.to_thread(cast("Any", lite_llm)._ensure_litellm_imported)
+    async def _take_clients(self) -> None:
+        """Have the model use clients that ask once; its own are made in a thread, as there."""
+        if not self._loaded:  # in process
+            await asyncio.to_thread(self.load)
         for name in _clients_of(self._asked):
             if name not in self._clients:
                 made = await asyncio.to_thread(getattr, self._asked, name)

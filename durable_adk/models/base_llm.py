@@ -29,6 +29,9 @@ class BaseLlm(BaseModel):
         """Return regular expressions of the model names of this class, for `LLMRegistry`."""
         return []
 
+    def load(self) -> None:
+        """Import what the first call needs; a worker does so in a thread before it polls."""
+
     async def aclose(self) -> None:
         """Close the connections of the calling event loop; does nothing by default."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -18,10 +19,11 @@ from durable_adk.cli.terminal import gist as gist_on_terminal
 from durable_adk.client import invocations, temporal_backend
 from durable_adk.errors import NoWorkerError
 from durable_adk.events.event import MISSING_TOOLSETS
-from durable_adk.models import ScriptedModel
+from durable_adk.models import LLMRegistry, ScriptedModel
 from durable_adk.models.google_llm import Gemini
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.mcp_tool import McpToolset, StreamableHTTPConnectionParams
 from durable_adk.worker import Versioning, WorkerOptions, worker
@@ -58,6 +60,30 @@ def app_of(model: Any, **fields: Any) -> App:
 def lines(caplog: pytest.LogCaptureFixture, name: str) -> list[Any]:
     """The log lines of that name."""
     return [record for record in caplog.records if record.message == name]
+
+
+async def test_models_are_loaded_in_a_thread_before_a_worker_polls(
+    client: Client, sessions: SqliteSessionService, queue: str
+) -> None:
+    """A library that takes seconds to import holds no step; one that is missing stops no worker."""
+    loaded: list[tuple[str, int]] = []
+
+    class Slow(ScriptedModel):
+        def load(self) -> None:
+            loaded.append((self.model, threading.get_ident()))
+            raise ImportError(self.model)
+
+    LLMRegistry.register(type("Named", (Slow,), {"supported_models": lambda: ["by-name"]}))
+    agent = LlmAgent(
+        name="a",
+        model=Slow(model="object"),
+        tools=[AgentTool(LlmAgent(name="b", model="by-name"))],
+        sub_agents=[LlmAgent(name="c", model="nobody-has-it")],
+    )
+    app, options = App(name="app", root_agent=agent), WorkerOptions(task_queue=queue)
+    async with worker(client, apps=[app], session_service=sessions, options=options):
+        assert sorted(name for name, _ in loaded) == ["by-name", "object"]
+        assert threading.get_ident() not in {thread for _, thread in loaded}
 
 
 def test_it_is_said_soon() -> None:
