@@ -25,7 +25,7 @@ from durable_adk.code_executors.code_execution_utils import (
 )
 from durable_adk.code_executors.data_files import files_in, named
 from durable_adk.context.activity import CallbackContext
-from durable_adk.errors import CodeExecutorError, DurableAdkError, raised, text_of
+from durable_adk.errors import CodeExecutorError, reported_as
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 
@@ -154,14 +154,8 @@ async def execute(
 async def _run(
     executor: BaseCodeExecutor, work: CodeExecutionInput, context: CallbackContext
 ) -> CodeExecutionResult:
-    try:
+    with reported_as(CodeExecutorError):
         return await contained(call(executor.execute_code, context, work))
-    except DurableAdkError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-        name = type(executor).__name__
-        raise raised(CodeExecutorError, kind, f"{name} raised {kind}: {text_of(error)}") from error
 
 
 def _shown(executor: BaseCodeExecutor, content: types.Content) -> types.Content:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -42,9 +42,13 @@ def storable(message: str, limit: int = MAX_MESSAGE) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception's text; user code implements `__str__`, which may raise."""
+    """Return an exception's text, and that of the first ones of a group.
+
+    User code implements `__str__`, which may raise.
+    """
     try:
-        return str(error)
+        first = [f"{type(one).__name__}: {text_of(one)}" for one in _members(error)[:MAX_CAUSES]]
+        return ": ".join([str(error), *(["; ".join(first)] if first else [])])
     except BaseException:  # noqa: BLE001 - it may raise anything
         return "(its text cannot be read)"
 
@@ -145,15 +149,27 @@ def _set(error: Exception, name: str, value: object) -> None:
     BaseException.__setattr__(error, name, value)  # the class may have one of its own
 
 
-def frames_of(error: BaseException) -> list[str]:
-    """Return where an exception came through user code: file, line, function, innermost last."""
+def _members(error: BaseException) -> Sequence[BaseException]:
+    return cast("Any", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
+
+
+def frames_of(error: BaseException, *, causes: int = MAX_CAUSES) -> list[str]:
+    """Return where an exception came through user code: file, line, function, innermost last.
+
+    A group, and an error that the runtime made of another one, end where that one was raised.
+    """
     if _RAISED_BY in vars(error):
         return list(vars(error)[_RAISED_BY])
+    codes = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     found = [
-        f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith((_OWN, "<", *_LIBRARIES))
+        f"{code.co_filename}:{line} in {code.co_name}"
+        for code, line in codes
+        if not code.co_filename.startswith((_OWN, "<", *_LIBRARIES))
     ]
+    is_ours = not codes or codes[-1][0].co_filename.startswith(_OWN)
+    inner = next(iter(_members(error)), error.__cause__ if is_ours else None)
+    if inner is not None and causes:
+        found += frames_of(inner, causes=causes - 1)
     return found[-MAX_FRAMES:]
 
 

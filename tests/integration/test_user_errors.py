@@ -1,12 +1,14 @@
 """What user code raises is what the caller catches (DUR-10, RUN-8)."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, SequentialAgent
-from durable_adk.errors import DurableAdkError, ToolError, places_of
+from durable_adk.code_executors import BaseCodeExecutor
+from durable_adk.errors import DurableAdkError, ToolError, frames_in, places_of
 from durable_adk.events import Event
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.plugins import BasePlugin
@@ -277,14 +279,86 @@ async def test_a_plugin_s_failure_names_plugin_and_hook(make_runner: MakeRunner)
     assert isinstance(caught.value.__cause__, OrderError)
 
 
-async def test_the_user_s_own_lines_are_known_where_the_caller_is(make_runner: MakeRunner) -> None:
-    """File, line and function, and no values; in process the traceback has them."""
-    runner = await make_runner(failing("tool"))
-    with pytest.raises(OrderError) as caught:
+async def step() -> None:
+    """What a body has run as a step."""
+    fail(order_error())
+
+
+class Stepping(BaseAgent):
+    """Runs a step that fails."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        await ctx.step(step)
+        yield Event()
+
+
+class Executor(BaseCodeExecutor):
+    """Runs no code."""
+
+    def execute_code(self, invocation_context: Any, code_execution_input: Any) -> Any:
+        fail(order_error())
+
+
+class FailingPlugin(BasePlugin):
+    """Fails before a model is asked."""
+
+    async def before_model_callback(self, **_: Any) -> None:
+        fail(order_error())
+
+
+async def group() -> None:
+    """A tool that fails in a task of a group."""
+
+    async def part() -> None:
+        fail(order_error())
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(part())
+
+
+async def cancelled() -> None:
+    """A tool that is cancelled by nobody but itself."""
+    raise asyncio.CancelledError
+
+
+def told(runner: Any) -> LlmAgent:
+    """An agent with a tool, which its model calls."""
+    return LlmAgent(name="a", model=ScriptedModel(replies=[call(runner.__name__)]), tools=[runner])
+
+
+CODE = ScriptedModel(replies=["```python\nprint(1)\n```"])
+LINES: dict[str, tuple[Any, list[str]]] = {
+    "tool": (failing("tool"), ["tool", "fail"]),
+    "step": (Stepping(name="a"), ["step", "fail"]),
+    "executor": (
+        LlmAgent(name="a", model=CODE, code_executor=Executor()),
+        ["execute_code", "fail"],
+    ),
+    "plugin": (
+        LlmAgent(name="a", model=ScriptedModel(replies=[])),
+        ["before_model_callback", "fail"],
+    ),
+    "group": (told(group), ["group", "part", "fail"]),
+    "cancelled": (told(cancelled), ["cancelled"]),
+}
+
+
+@pytest.mark.parametrize("place", LINES)
+async def test_the_user_s_own_lines_are_known(make_runner: MakeRunner, place: str) -> None:
+    """File, line and function, and no values: where the caller is, and in the store."""
+    agent, functions = LINES[place]
+    plugins = [FailingPlugin("failing")] if place == "plugin" else []
+    runner = await make_runner(agent.model_copy(), plugins=plugins)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - of whatever class
         await send(runner)
-    places = places_of(caught.value)
-    assert [place.rpartition(" in ")[2] for place in places][-2:] == ["tool", "fail"]
-    assert all(place.startswith(f"{__file__}:") for place in places[-2:])
+    ((_, record),) = await runner.session_service.invocations_by_time(app_name=runner.app_name)
+    assert record.error is not None
+    for places in (places_of(caught.value), frames_in(record.error)):
+        shown = places[-len(functions) :]
+        assert [place.rpartition(" in ")[2] for place in shown] == functions
+        assert all(place.startswith(f"{__file__}:") for place in shown)
+    if place == "group":
+        assert "OrderError: order 7 failed" in record.error["message"]
 
 
 async def test_hooks_are_asked_about_a_tool_that_is_not_there(make_runner: MakeRunner) -> None:
