@@ -174,9 +174,9 @@ class DurableAdkPlugin(SimplePlugin):
             WorkerStuckError: See `durable_adk.worker.worker`; raised by `Worker.run`.
         """
         config = cast("dict[str, Any]", worker.config(active_config=True))
-        bind(config["workflow_runner"], worker)
         registered: list[Any] = config["activities"]
         mine = [one for one in self._prepared if one.activities[0] in registered]
+        bind(config["workflow_runner"], worker, mine[0].lost_tasks(worker) if mine else None)
         if not mine:
             return await next(worker)
         self._prepared.remove(mine[0])

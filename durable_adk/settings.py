@@ -105,6 +105,10 @@ class Limits(BaseModel):
     max_worker_exits: int = Field(default=10, ge=1)
     """Workers of one build that may shut down in a row while a step runs, which is then given up.
     An attempt that ends in another way, and a new build, begin the count anew."""
+    max_lost_workers: int = Field(default=10, ge=1)
+    """Workers that may be lost in a row in a workflow task, from its second attempt on: it runs the
+    bodies of custom agents. The invocation is then given up. Progress begins the count anew, and an
+    attempt that fails does not count."""
 
 
 WebhookType = Literal[

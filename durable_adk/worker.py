@@ -48,6 +48,7 @@ from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.deliver_webhook import DeliverWebhookWorkflow
 from durable_adk.workflows.invocation import InvocationWorkflow
+from durable_adk.workflows.lost_tasks import LostTasks
 from durable_adk.workflows.runner import bind, workflow_runner
 from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEventsWorkflow
 
@@ -271,8 +272,14 @@ class WorkerApps:
         self._user_loop = UserCodeLoop(limits, self.workflow_threads)
         self._stuck: WorkerStuckError | None = None
         self._body: asyncio.Timeout | None = None
-        self.activities = InvocationActivities(EffectPerformer(self._deps), self._user_loop).all()
+        self._effects = EffectPerformer(self._deps)
+        self.activities = InvocationActivities(self._effects, self._user_loop).all()
         """Activities to register with the worker."""
+
+    def lost_tasks(self, worker: Worker) -> LostTasks:
+        """What counts the workers that are lost in workflow tasks; called in the worker's loop."""
+        loop = asyncio.get_running_loop()
+        return LostTasks(client=worker.client, effects=self._effects, loop=loop)
 
     @asynccontextmanager
     async def running(self, worker: Worker) -> AsyncGenerator[None]:
@@ -481,5 +488,5 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
         build_id=None if options.versioning else f"durable-adk-{__version__}",
         deployment_config=options.versioning and options.versioning.config(),
     )
-    bind(runner, made)
+    bind(runner, made, served.lost_tasks(made))
     return made

@@ -30,6 +30,7 @@ from temporalio.common import (
 from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.exceptions import (
     ApplicationError,
+    TerminatedError,
     WorkflowAlreadyStartedError,
     is_cancelled_exception,
 )
@@ -486,9 +487,9 @@ def _reason(error: WorkflowFailureError) -> Exception:
     cause = error.cause
     if is_cancelled_exception(cause):
         return InvocationCancelledError()
-    if isinstance(cause, ApplicationError):
+    if isinstance(cause, (ApplicationError, TerminatedError)):
         detail = next(iter(cause.details), None)
-        if isinstance(detail, dict):
+        if isinstance(detail, dict) and "class" in detail:
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
     return _closed_outside(str(cause))
 

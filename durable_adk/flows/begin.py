@@ -175,7 +175,7 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
             return Ended(cursor.key, past)
     except (asyncio.CancelledError, DurableAdkError) as error:
         cancelled = isinstance(error, asyncio.CancelledError)
-        step = _unknown(
+        step = closing_unknown(
             cursor.key,
             cursor.invocation_id,
             lease_owner,
@@ -224,7 +224,7 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, b
         except (asyncio.CancelledError, SessionBusyError, RunError, TransientError):
             # Only the store knows now whether it was opened: the result may have been lost, or the
             # worker, which Temporal reports as a timeout if it was cancelled meanwhile.
-            end = _unknown(step.key, step.invocation_id, step.lease_owner, step.timestamp)
+            end = closing_unknown(step.key, step.invocation_id, step.lease_owner, step.timestamp)
             end.create_session = step.create_session
             ending = await uninterrupted(runtime.perform(end))
             if ending.heard_by is not None:
@@ -232,7 +232,7 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, b
             raise asyncio.CancelledError from None
 
 
-def _unknown(
+def closing_unknown(
     key: SessionKey,
     invocation_id: str,
     lease_owner: str,

@@ -15,6 +15,10 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import durable_adk
+from durable_adk.workflows.lost_tasks import LostTasks, TaskAttempt
+
+NEW = 3
+"""Events of the history of a workflow that has just started."""
 
 
 def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
@@ -50,6 +54,8 @@ class Cache:
 
     worker: Worker | None = None
     """None: there is none yet; or a replayer has the runner, and no query ever comes."""
+    lost_tasks: LostTasks | None = None
+    """None: nobody counts the workers that are lost in workflow tasks."""
 
     def drop(self, run_id: str) -> None:
         """Have the worker drop a workflow as soon as its activation is over."""
@@ -59,10 +65,10 @@ class Cache:
             bridge.request_workflow_eviction(run_id)
 
 
-def bind(runner: object, worker: Worker) -> None:
-    """Tell a runner of ours which worker runs it."""
+def bind(runner: object, worker: Worker, lost_tasks: LostTasks | None = None) -> None:
+    """Tell a runner of ours which worker runs it, and who counts the workers that are lost."""
     if isinstance(runner, (_Sandboxed, _Unsandboxed)):
-        runner.cache.worker = worker
+        runner.cache.worker, runner.cache.lost_tasks = worker, lost_tasks
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,10 @@ class _Activations:
     have that end behind the news of the next task, and in a replay before: in the task that the
     query has ended. So the worker drops it, too, and loads it again in the order of a replay
     (tests/integration/test_workflow_queries.py).
+
+    Before a workflow that the worker has to load is told anything, `LostTasks` counts the workers
+    that were lost with it. They are lost no more when the task is over: it then waits for nothing,
+    or the worker drops the workflow.
     """
 
     def __init__(self, instance: WorkflowInstance, cache: Cache) -> None:
@@ -116,11 +126,14 @@ class _Activations:
         """Whether it was not told news that came without a task."""
         self._locals = set[int]()
         """The local activities that run."""
+        self._counted: TaskAttempt | None = None
+        """The attempt of the task under way, if that is counted."""
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """See the base class."""
         jobs = {job.WhichOneof("variant") for job in act.jobs}
         if "remove_from_cache" in jobs:
+            self._end_task()
             return self._activate(act)
         if "query_workflow" in jobs:
             if self._is_behind or self._locals:
@@ -138,8 +151,18 @@ class _Activations:
             completion.failed.failure.message = "A workflow with less than its history is dropped."
             return completion
         self._length, self._task = act.history_length, task
+        is_loaded = act.is_replaying or act.history_length > NEW
+        if self._cache.lost_tasks and is_loaded and "initialize_workflow" in jobs:
+            self._counted = self._cache.lost_tasks.begin(act)
         completion = self._activate(act)
         self._locals -= {job.resolve_activity.seq for job in act.jobs}
         self._locals |= {one.schedule_local_activity.seq for one in completion.successful.commands}
         self._locals.discard(0)
+        if not (act.is_replaying or self._locals):
+            self._end_task()
         return completion
+
+    def _end_task(self) -> None:
+        counted, self._counted = self._counted, None
+        if counted and self._cache.lost_tasks:
+            self._cache.lost_tasks.end(counted)

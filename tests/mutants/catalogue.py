@@ -39,6 +39,7 @@ from durable_adk.sessions.sql.sqlite import FilesAtPaths
 from durable_adk.wire import converter
 from durable_adk.wire.checkpoint import SaveCheckpointStep
 from durable_adk.workflows import invocation as workflows, temporal_runtime
+from durable_adk.workflows.lost_tasks import LostTasks
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from simulation.attempts import current
 from tests.mutants.identity import IDENTITY
@@ -471,6 +472,16 @@ MUTANTS = [
         "what a callback of user code raises ends the event loop",
         "ended loops",
         replaces(event_loop, "keep_running", lambda _loop, **_options: None),
+    ),
+    mutant(
+        "nobody counts the workers that a body ends",
+        "lost tasks",
+        replaces(LostTasks, "_note", does_nothing),
+    ),
+    mutant(
+        "a task that has failed counts as one that has lost its worker",
+        "failed tasks",
+        replaces(LostTasks, "_end", does_nothing),
     ),
     mutant(
         "a worker whose event loop is blocked keeps its steps",

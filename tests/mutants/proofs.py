@@ -45,6 +45,7 @@ from tests.unit.sessions import (
     test_contract_repair,
     test_database_session_service,
 )
+from tests.unit.workflows import test_lost_tasks
 
 Check = Callable[[], str]
 PATIENCE = 100.0
@@ -261,6 +262,9 @@ PROOFS: dict[str, Check] = {
         deleted=("",),
         replaced=False,
     ),
+    # ----- what ends workers
+    "lost tasks": proven(test_lost_tasks.test_a_task_that_loses_too_many_workers_is_given_up),
+    "failed tasks": proven(test_lost_tasks.test_only_lost_workers_in_a_row_count),
     # ----- whose cancellation it is
     "code cancels itself": proven(
         test_bad_input.test_code_that_cancels_its_task_ends_its_run_once, where="tool"

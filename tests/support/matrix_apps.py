@@ -1,10 +1,18 @@
-"""Apps that only the matrix plays: files are saved, other agents asked, approvals waited for."""
+"""Apps that only the matrix plays: files are saved, other agents asked, approvals waited for.
+
+And one that ends its workers.
+"""
+
+import multiprocessing
+import os
+from collections.abc import AsyncGenerator
 
 from google.genai import types
 
-from durable_adk.agents import LlmAgent
+from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.context.activity import ToolContext
+from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.tools import AgentTool, FunctionTool
 from tests.support.chaos_apps import Traces
@@ -66,3 +74,18 @@ def long() -> App:
     replies = [call("look")] * 16 + ["Enough."]
     agent = LlmAgent(name="looker", model=ScriptedModel(replies=replies), tools=[look])
     return App(name=LONG, root_agent=agent)
+
+
+def die() -> None:
+    """End the process, unless it replays histories only."""
+    if multiprocessing.parent_process() is not None:
+        os._exit(1)
+
+
+class Deadly(BaseAgent):
+    """A custom agent whose body ends its worker, behind an event."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        content = types.Content(role="model", parts=[types.Part(text="alive")])
+        yield Event(author=self.name, content=content)
+        die()

@@ -43,6 +43,8 @@ class Workplace:
     """How many events a run of a workflow may have."""
     heartbeat: float = 2.0
     """Seconds until a step whose worker says nothing is another worker's."""
+    lost: int = 10
+    """How many workers a workflow task may lose in a row."""
     traced: bool = False
     """Whether its workers write their spans down, into `spans`."""
     webhooks: Webhooks | None = None
@@ -125,6 +127,7 @@ class Workplace:
             failpoint=failpoint,
             history=self.history,
             heartbeat=self.heartbeat,
+            lost=self.lost,
             spans=self.spans if self.traced else None,
             webhooks=self.webhooks,
         )

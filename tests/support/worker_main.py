@@ -39,6 +39,8 @@ class Order:
     """How many workflows are kept."""
     grace: int = 10
     """Seconds that steps get when it is to leave."""
+    lost: int = 10
+    """How many workers a workflow task may lose in a row."""
     webhooks: Webhooks | None = None
     """Who is told of invocations, if anybody."""
     spans: Path | None = None
@@ -95,7 +97,11 @@ async def _served(client: Client, order: Order, stack: AsyncExitStack) -> None:
         options=WorkerOptions(
             task_queue=order.queue,
             max_cached_workflows=order.cache,
-            limits=Limits(max_history_events=order.history, heartbeat_timeout=order.heartbeat),
+            limits=Limits(
+                max_history_events=order.history,
+                heartbeat_timeout=order.heartbeat,
+                max_lost_workers=order.lost,
+            ),
             graceful_shutdown=timedelta(seconds=order.grace),
             webhooks=order.webhooks,
         ),

@@ -10,6 +10,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.worker import Worker, WorkflowInstance
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from durable_adk.workflows.lost_tasks import LostTasks
 from durable_adk.workflows.runner import Cache, guarded, guarded_instance
 
 
@@ -153,3 +154,65 @@ def test_a_sandbox_of_another_class_stays_one() -> None:
     assert isinstance(runner, Theirs)
     assert runner.audit == "y"
     assert "durable_adk.wire" in runner.restrictions.passthrough_modules
+
+
+class Counts:
+    """Counts the workers that are lost."""
+
+    def __init__(self) -> None:
+        """Have counted none."""
+        self.said = list[str]()
+
+    def begin(self, act: WorkflowActivation) -> str:
+        """Note it."""
+        assert act.jobs[0].HasField("initialize_workflow")
+        self.said.append("begins")
+        return "this"
+
+    def end(self, this: str) -> None:
+        """Note it."""
+        assert this == "this"
+        self.said.append("ends")
+
+
+def replayed(act: WorkflowActivation) -> WorkflowActivation:
+    """The same, of a task that has completed before."""
+    made = WorkflowActivation(is_replaying=True)
+    made.MergeFrom(act)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("activations", "said"),
+    [
+        ([FIRST, NEXT, REMOVAL], []),
+        ([replayed(FIRST)], ["begins"]),
+        ([replayed(FIRST), replayed(NEXT)], ["begins"]),
+        ([replayed(FIRST), NEXT, SIGNAL], ["begins", "ends"]),
+        ([replayed(FIRST), REMOVAL], ["begins", "ends"]),
+        ([activation("initialize_workflow", length=6, task=1), REMOVAL], ["begins", "ends"]),
+    ],
+)
+def test_the_worker_of_a_loaded_workflow_is_lost_unless_its_task_ends(
+    activations: list[WorkflowActivation], *, said: list[str]
+) -> None:
+    """F12: the task that comes behind the replay; or it fails, and the workflow is dropped."""
+    counts = Counts()
+    cache = Cache(lost_tasks=cast("LostTasks", counts))
+    guarded = guarded_instance(cast("WorkflowInstance", Instance()), cache)
+    for act in activations:
+        guarded.activate(act)
+    assert counts.said == said
+
+
+def test_a_task_is_not_over_before_its_local_activities() -> None:
+    """F12: they may run user code."""
+    counts = Counts()
+    cache = Cache(lost_tasks=cast("LostTasks", counts))
+    guarded = guarded_instance(cast("WorkflowInstance", Local()), cache)
+    end = activation("resolve_activity", length=6, task=1)
+    end.jobs[0].resolve_activity.seq = 1
+    guarded.activate(activation("initialize_workflow", length=6, task=1))
+    assert counts.said == ["begins"]
+    guarded.activate(end)
+    assert counts.said == ["begins", "ends"]
