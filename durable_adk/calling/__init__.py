@@ -8,7 +8,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
-from durable_adk.calling.code_scope import CodeScope
+from durable_adk.calling.code_scope import CodeScope, is_disturbed
 
 T = TypeVar("T")
 OBEY = 5.0
@@ -61,7 +61,7 @@ async def contained(work: Awaitable[T], *, instead: "asyncio.Future[T] | None" =
                 return instead.result()
         await task
     except asyncio.CancelledError as error:
-        if _is_cancelled():
+        if _is_cancelled() or is_disturbed():
             raise
         if not results:  # otherwise the code returned before the cancellation took effect
             raise RuntimeError(_CANCELLED) from error
@@ -100,7 +100,7 @@ async def contained_items(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
             asked.release()
         task.result()
     except asyncio.CancelledError as error:
-        if _is_cancelled():
+        if _is_cancelled() or is_disturbed():
             raise
         raise RuntimeError(_CANCELLED) from error
     finally:

@@ -2,16 +2,24 @@
 
 import asyncio
 import traceback
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, cast
 
-from durable_adk.errors import DurableAdkError, frames_of, text_of, wrapped
+from durable_adk.errors import (
+    DurableAdkError,
+    WorkerStuckError,
+    frames_of,
+    text_of,
+    wrapped,
+)
 from durable_adk.log import get_logger
 
 E = TypeVar("E", bound=DurableAdkError)
 _scope: ContextVar["CodeScope | None"] = ContextVar("scope", default=None)
+
+DISTURBED = "Other user code has cancelled tasks of this step, which is run again."
 
 logger = get_logger(__name__)
 
@@ -48,6 +56,10 @@ class CodeScope:
         self.refusal: DurableAdkError | None = None
         """What the code was refused, so that it ends with that."""
         self._is_open = stepped
+        self.outermost: CodeScope = self if self._outer is None else self._outer.outermost
+        """The scope of the step, which is the runtime's own code."""
+        self.is_disturbed = False
+        """Whether the code of another step has cancelled tasks of this outermost scope."""
 
     def __enter__(self) -> Self:
         """Begin some code in the current task."""
@@ -79,8 +91,13 @@ class CodeScope:
             others = task.uncancel() > self._cancelling
             if isinstance(error, asyncio.CancelledError) and not others:
                 self._raise(self._failure)
-        if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-            return  # somebody waits for that
+        if isinstance(error, asyncio.CancelledError):
+            if task is None or task.cancelling():
+                return  # somebody waits for that
+            if self.is_disturbed:
+                raise WorkerStuckError(DISTURBED) from error
+            if self.outermost.is_disturbed:
+                return
         if error is not None and not isinstance(error, Exception):
             self._raise(error)
         if self.refusal not in (None, error) and not isinstance(error, asyncio.CancelledError):
@@ -122,18 +139,79 @@ def require_fit() -> None:
         raise scope.refusal
 
 
+def is_disturbed() -> bool:
+    """Return whether the code of another step has cancelled tasks of the current one."""
+    scope = _scope.get()
+    return scope is not None and scope.outermost.is_disturbed
+
+
+class CodeTask(asyncio.Task[Any]):
+    """A task in a loop that runs the code of several steps.
+
+    Code that cancels all tasks of its loop cancels those of its own step only. A task that the
+    runtime has created is not cancelled by the code of another step, which marks the step instead:
+    the code of that may have tasks which were cancelled, too, and its libraries may cancel theirs
+    for others.
+    """
+
+    is_cancelled_by_code = False
+    """Whether the step's own code has cancelled it."""
+
+    def __init__(
+        self, coro: Coroutine[Any, Any, Any], *, context: Context | None = None, **options: Any
+    ) -> None:
+        self._within = copy_context() if context is None else context
+        made_in = self._within.get(_scope)
+        self._is_of_runtime = made_in is not None and made_in.outermost is made_in
+        super().__init__(coro, context=self._within, **options)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the task, unless it is not for the current code to do so."""
+        by, mine = _scope.get(), self._within.get(_scope)
+        if by is not None and mine is not None and self._is_of_runtime:
+            if by.outermost is not mine.outermost:
+                mine.outermost.is_disturbed = True
+                return False
+            self.is_cancelled_by_code = by.outermost is not by
+        return super().cancel(msg)
+
+
+def runtime_context() -> Context:
+    """Return a copy of the current context, for tasks of the runtime that run a step's scope."""
+    context = copy_context()
+    context.run(_scope.set, CodeScope(outermost=True))
+    return context
+
+
+def protect_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Have an event loop of several steps create each task as a `CodeTask`."""
+
+    def create(
+        loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> CodeTask:
+        return CodeTask(coro, loop=loop, **options)
+
+    loop.set_task_factory(cast("Any", create))
+
+
+def can_keep_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether `keep_running` can have an event loop survive; uvloop's it cannot."""
+    return hasattr(loop, "_run_once")
+
+
 def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
     """Have an event loop survive SystemExit and KeyboardInterrupt of user code.
 
     They leave asyncio's loops, and the SDK's for workflows, by `_run_once`. Called again, it
-    continues with the next callback. A loop without it (uvloop) is left as it is.
+    continues with the next callback. A loop without it (uvloop) is left as it is. Nor may user code
+    stop the loop: `loop.stop()` raises a RuntimeError in it, as `loop.close()` does.
 
     Args:
         loop: The event loop, which runs in the current thread.
         whoever: Whether it survives what no scope's code has raised, too. A loop that belongs to
             an application raises that: it may be what the application is to end with.
     """
-    if not hasattr(loop, "_run_once") or "_run_once" in vars(loop):
+    if not can_keep_running(loop) or "_run_once" in vars(loop):
         return
     run_once: Callable[..., None] = getattr(loop, "_run_once")  # noqa: B009 - asyncio's own
 
@@ -149,7 +227,14 @@ def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
             else:
                 return
 
-    vars(loop)["_run_once"] = contained
+    stop: Callable[[], None] = loop.stop
+
+    def stop_unless_called_by_code() -> None:
+        if _scope.get() is not None:
+            raise RuntimeError("User code cannot stop the event loop that runs it.")
+        stop()
+
+    vars(loop).update(_run_once=contained, stop=stop_unless_called_by_code)
 
 
 def _origin(error: BaseException) -> tuple[bool, CodeScope | None]:

@@ -17,7 +17,7 @@ from durable_adk.runners import Runner
 from tests.conftest import MakeRunner
 from tests.support.payload_matrix import say
 from tests.support.scripts import call, gist
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, forever, until
 
 ERRORS: dict[str, Callable[[], BaseException]] = {
     "exit": lambda: SystemExit(3),
@@ -253,3 +253,68 @@ async def test_a_tool_that_raises_no_exception_ends_its_call_only(make_runner: M
     agent = LlmAgent(name="a", model=ScriptedModel(replies=reply), tools=[does])
     runner = await make_runner(agent, auto_create_session=True)
     await _all_end(runner, [*ENDS, "reader", "value"])
+
+
+RUNS: list[str] = []
+"""The tools that have begun."""
+
+
+async def harmed() -> str:
+    """Wait in a task of its own for the first time."""
+    RUNS.append("harmed")
+    if RUNS.count("harmed") == 1:
+        await asyncio.create_task(forever())
+    return "fine"
+
+
+async def unharmed() -> str:
+    """Wait for the end of the one that cancels."""
+    RUNS.append("unharmed")
+    await until(lambda: "cancels" in RUNS)
+    await asyncio.sleep(0)
+    return "fine"
+
+
+async def cancels() -> str:
+    """Cancel whatever runs in the loop."""
+    RUNS.append("cancels")
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(0)
+    return "not cancelled"
+
+
+def calls(request: LlmRequest) -> Any:
+    """Call what the message names."""
+    part = (request.contents[-1].parts or [])[0]
+    return "fine" if part.function_response else call(str(part.text))
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)  # in process it is the app's
+async def test_code_that_cancels_all_tasks_ends_its_call_only(make_runner: MakeRunner) -> None:
+    """F12, I22: whose tasks were cancelled with it is run again."""
+    RUNS.clear()
+    tools: list[Any] = [harmed, unharmed, cancels]
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=calls), tools=tools)
+    runner = await make_runner(agent, auto_create_session=True)
+    others = [asyncio.create_task(said(runner, name)) for name in ("harmed", "unharmed")]
+    await until(lambda: len(set(RUNS)) == 2)
+    guilty = await said(runner, "cancels")
+    assert "Tool 'cancels' was cancelled by code of its own process" in str(guilty)
+    assert [_is_fine(outcome) for outcome in await asyncio.gather(*others)] == [True, True]
+    assert RUNS.count("harmed") > RUNS.count("cancels") == 1
+
+
+async def test_code_that_stops_its_loop_fails(make_runner: MakeRunner) -> None:
+    """F12, I22: in process, too, where the loop is the application's."""
+
+    def stops(**_: Any) -> NoReturn:
+        asyncio.get_running_loop().stop()
+        raise AssertionError("The loop stops.")
+
+    async def before(callback_context: Any) -> None:
+        stops()
+
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["fine"]), before_agent_callback=before)
+    outcome = await said(await make_runner(agent, auto_create_session=True), "go")
+    assert "User code cannot stop the event loop that runs it." in str(outcome)

@@ -8,7 +8,14 @@ from typing import Any, Generic, TypeVar
 
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.activities.user_code.watchdog import Watchdog
-from durable_adk.calling.code_scope import keep_running
+from durable_adk.calling.code_scope import (
+    DISTURBED,
+    CodeTask,
+    can_keep_running,
+    keep_running,
+    protect_tasks,
+    runtime_context,
+)
 from durable_adk.errors import WorkerStuckError, text_of
 from durable_adk.log import get_logger
 from durable_adk.settings import Limits
@@ -19,6 +26,10 @@ SPARE = 32
 OBEY = 30.0
 """Seconds that cancelled work may take to finish; after that it is abandoned."""
 _OBEY_HINT = "Code that catches asyncio.CancelledError has to raise it again."
+_POLICY_HINT = (
+    "User code can end this event loop, and the worker with it. Let the worker have asyncio's own "
+    "event loop policy."
+)
 
 logger = get_logger(__name__)
 
@@ -56,6 +67,8 @@ class UserCodeLoop:
         if self._loop is None:
             self._callers_loop = asyncio.get_running_loop()
             self._loop = asyncio.new_event_loop()
+            if not can_keep_running(self._loop):
+                logger.warning("user_loop.unprotected", loop=repr(self._loop), hint=_POLICY_HINT)
             self._loop.set_default_executor(self._threads)
             self._thread = threading.Thread(
                 target=self._run_loop, args=[self._loop], name="durable-adk-user-loop", daemon=True
@@ -89,7 +102,7 @@ class UserCodeLoop:
         if self._reason or (self._watch is not None and self._watch.is_blocked):
             work.close()
             raise WorkerStuckError(self._reason or None)
-        run = _Run(loop, work)
+        run: _Run[T] = runtime_context().run(_Run, loop, work)
         self._runs.add(run)
         try:
             return await run.outcome()
@@ -119,6 +132,7 @@ class UserCodeLoop:
         # The loop and its tasks are closed here: it may stop long after all callers have left.
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             keep_running(runner.get_loop(), whoever=True)
+            protect_tasks(loop)
             try:
                 while not self._ends.is_set():
                     loop.run_forever()
@@ -198,7 +212,20 @@ class _Run(Generic[T]):
                     self.abandon()
         if self._given_back is not None:
             raise self._given_back
-        return self._done.result()
+        return self._result()
+
+    def _result(self) -> T:
+        """Return the result of the work; if nobody known has cancelled it, the code may have."""
+        try:
+            return self._done.result()
+        except asyncio.CancelledError as cancelled:
+            task = self.task
+            known = isinstance(task, CodeTask) and task.is_cancelled_by_code
+            if known or self._cancelled.is_set():
+                raise
+            error = WorkerStuckError(DISTURBED)
+            error.suspected = True
+            raise error from cancelled
 
     def give_back(self, error: WorkerStuckError) -> None:
         """End the wait with an error."""

@@ -6,7 +6,7 @@ import selectors
 import socket
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -18,7 +18,9 @@ from durable_adk.activities.user_code import event_loop, watchdog
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.activities.user_code.watchdog import Watchdog
-from durable_adk.errors import WorkerStuckError
+from durable_adk.calling import contained
+from durable_adk.calling.code_scope import CodeScope
+from durable_adk.errors import RunError, WorkerStuckError
 from durable_adk.settings import Limits
 from tests.support.gates import until_set
 from tests.support.waiting import PATIENCE, forever, until
@@ -442,4 +444,110 @@ async def test_a_part_that_ends_all_the_same_gives_the_steps_back(
         await running
     with pytest.raises(WorkerStuckError):
         await loop.run(waits())
+    await loop.close()
+
+
+async def _forever() -> None:
+    await forever()
+
+
+async def _awaits_task() -> None:
+    await asyncio.create_task(_forever())
+
+
+async def _cancels_all() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(0)
+
+
+async def _cancels_others() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.sleep(0)
+
+
+async def _cancels_from_thread() -> None:
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def cancel() -> None:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        done.set()
+
+    # It is not of this step's context.
+    threading.Thread(target=loop.call_soon_threadsafe, args=[cancel]).start()
+    await done.wait()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("cancels", [_cancels_all, _cancels_others, _cancels_from_thread])
+async def test_code_that_cancels_all_tasks_fails_no_other_step(
+    cancels: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """F12, I22: other steps go on, or are retried; only its own fails, if it is known."""
+    loop = UserCodeLoop()
+    begun = asyncio.Semaphore(0)
+    here = asyncio.get_running_loop()
+    going = threading.Event()
+
+    async def step(code: Callable[[], Coroutine[Any, Any, Any]]) -> str:
+        with CodeScope(RunError, outermost=True):
+            here.call_soon_threadsafe(begun.release)
+            await contained(code())
+        return "done"
+
+    async def goes_on() -> None:
+        while not going.is_set():
+            await asyncio.sleep(0.01)
+
+    async def awaits_library() -> None:
+        await asyncio.gather(_awaits_task(), _forever())
+
+    others = [asyncio.create_task(loop.run(step(one))) for one in (goes_on, awaits_library)]
+    for _ in others:
+        await begun.acquire()
+    await loop.run(asyncio.sleep(0.01))  # they wait now
+    outcome = (await asyncio.gather(loop.run(step(cancels)), return_exceptions=True))[0]
+    going.set()
+    unharmed, harmed = await asyncio.wait_for(
+        asyncio.gather(*others, return_exceptions=True), PATIENCE
+    )
+    assert isinstance(harmed, WorkerStuckError)
+    if cancels is _cancels_from_thread:  # whose it was is not known, so all count as suspected
+        assert isinstance(outcome, WorkerStuckError)
+        assert isinstance(unharmed, WorkerStuckError)
+        assert harmed.suspected
+    else:
+        assert isinstance(outcome, (RuntimeError, RunError, asyncio.CancelledError))
+        assert unharmed == "done"
+        assert not harmed.suspected
+    await loop.close()
+
+
+@pytest.mark.parametrize("end", ["stop", "close"])
+async def test_code_cannot_stop_the_loop(end: str) -> None:
+    """I22: it is told so where it tries."""
+    loop = UserCodeLoop()
+
+    async def step() -> None:
+        with CodeScope(outermost=True):
+            getattr(asyncio.get_running_loop(), end)()
+
+    with pytest.raises(RuntimeError, match="event loop"):
+        await loop.run(step())
+    await loop.run(asyncio.sleep(0))
+    await loop.close()
+
+
+async def test_a_loop_that_user_code_can_end_is_named(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F12: as that of uvloop's policy."""
+    monkeypatch.setattr(event_loop, "can_keep_running", lambda _loop: False)
+    monkeypatch.setattr(event_loop.logger, "warning", told.warning)
+    loop = UserCodeLoop()
+    loop.start()
+    assert [line["event"] for line in told] == ["user_loop.unprotected"]
     await loop.close()
