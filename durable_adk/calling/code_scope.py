@@ -91,17 +91,18 @@ class CodeScope:
             others = task.uncancel() > self._cancelling
             if isinstance(error, asyncio.CancelledError) and not others:
                 self._raise(self._failure)
-        if isinstance(error, asyncio.CancelledError):
-            if task is None or task.cancelling():
-                return  # somebody waits for that
-            if self.is_disturbed:
+        if isinstance(error, asyncio.CancelledError) and self._is_of_others(task):
+            if self.is_disturbed and task is not None and not task.cancelling():
                 raise WorkerStuckError(DISTURBED) from error
-            if self.outermost.is_disturbed:
-                return
+            return
         if error is not None and not isinstance(error, Exception):
             self._raise(error)
-        if self.refusal not in (None, error) and not isinstance(error, asyncio.CancelledError):
+        if self.refusal not in (None, error):
             raise self.refusal  # the code has caught it
+
+    def _is_of_others(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Whether somebody else than the scope's code has cancelled it, who waits for that."""
+        return task is None or bool(task.cancelling()) or self.outermost.is_disturbed
 
     def end(self) -> None:
         """End a `stepped` scope."""
