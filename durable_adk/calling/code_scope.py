@@ -51,6 +51,7 @@ class CodeScope:
         self._stepped = stepped
         self._before: CodeScope | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._cancelling = 0
         self._failure: BaseException | None = None
         self.refusal: DurableAdkError | None = None
@@ -65,7 +66,7 @@ class CodeScope:
         """Begin some code in the current task."""
         if self._failure is not None:
             self._raise(self._failure)
-        self._task = asyncio.current_task()
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
         self._cancelling = self._task.cancelling() if self._task else 0
         self._before, self._is_open = _scope.get(), True
         _scope.set(self)
@@ -103,6 +104,10 @@ class CodeScope:
     def _is_of_others(self, task: "asyncio.Task[Any] | None") -> bool:
         """Whether somebody else than the scope's code has cancelled it, who waits for that."""
         return task is None or bool(task.cancelling()) or self.outermost.is_disturbed
+
+    def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether the scope was last entered in an event loop."""
+        return self._loop is loop
 
     def end(self) -> None:
         """End a `stepped` scope."""
@@ -231,7 +236,8 @@ def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
     stop: Callable[[], None] = loop.stop
 
     def stop_unless_called_by_code() -> None:
-        if _scope.get() is not None:
+        scope = _scope.get()
+        if scope is not None and scope.runs_in(loop):  # its code may run loops of its own
             raise RuntimeError("User code cannot stop the event loop that runs it.")
         stop()
 

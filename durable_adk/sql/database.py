@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from durable_adk.calling.code_scope import keep_running
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
 from durable_adk.sql import migrate
@@ -213,6 +214,7 @@ class PostgresDatabase:
 def _run(url: URL) -> _Running:
     made = make_engine(url, _SETTINGS, pool_pre_ping=True, pool_timeout=_CONNECT)
     loop = asyncio.new_event_loop()
+    keep_running(loop, whoever=True)  # all callers would wait for one that has ended
     thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
     thread.start()
     # Reads of several statements need one snapshot. Writers lock the session's row instead and,

@@ -118,7 +118,8 @@ class Notifications:
         self._listeners: list[Listener] = []
         self._outgoing: deque[Message] = deque(maxlen=BACKLOG)
         self._news = asyncio.Event()
-        self._waking = False
+        self._waking: asyncio.AbstractEventLoop | None = None
+        """The loop that is to `_look`; it may end before it does."""
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
@@ -163,15 +164,14 @@ class Notifications:
         self._closing = False
 
     def _wake(self) -> None:
-        if not self._waking:  # once per loop iteration, so a stuck loop accumulates no callbacks
-            self._waking = True
-            try:
-                self._loop().call_soon_threadsafe(self._look)
-            except RuntimeError:  # the loop is being closed; the next call starts another one
-                self._waking = False
+        loop = self._loop()
+        if self._waking is not loop:  # once per iteration: a stuck loop accumulates no callbacks
+            self._waking = loop
+            with suppress(RuntimeError):  # it is being closed; the next call starts another one
+                loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
-        self._waking = False  # before setting the event, so that later messages wake it again
+        self._waking = None  # before setting the event, so that later messages wake it again
         if self._task is None or self._task.done():
             self._news = asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())

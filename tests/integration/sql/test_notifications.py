@@ -168,3 +168,16 @@ async def test_who_has_left_does_not_look_again(postgres_url: str) -> None:
     commits = CommitNotifications(PostgresStore(make_url(postgres_url)), Changes())
     commits._resumed()
     assert commits._looking is None
+
+
+async def test_what_would_end_the_loop_of_the_store_ends_its_transaction(postgres_url: str) -> None:
+    """F12, I22: all callers, and whoever waits for notices, would wait for ever."""
+
+    def leave(_: object) -> None:
+        raise SystemExit
+
+    database = PostgresDatabase(make_url(postgres_url))
+    with pytest.raises(SystemExit):
+        await database.read(leave)
+    assert await database.read(lambda _: "read") == "read"
+    await database.close()

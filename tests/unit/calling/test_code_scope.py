@@ -130,3 +130,16 @@ def test_an_application_ends_itself() -> None:
 
     with pytest.raises(SystemExit):
         asyncio.run(main())
+
+
+async def test_code_may_end_a_loop_of_its_own() -> None:
+    """I22: only the one that runs the code is not for it to stop."""
+
+    async def runs_agents() -> str:
+        keep_running(asyncio.get_running_loop(), whoever=False)
+        with CodeScope(outermost=True):
+            await asyncio.sleep(0)
+        return "ended"
+
+    with CodeScope():
+        assert await asyncio.to_thread(asyncio.run, runs_agents()) == "ended"
