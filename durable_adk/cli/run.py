@@ -159,12 +159,12 @@ class Chat:
 
     @asynccontextmanager
     async def _runner(self) -> AsyncGenerator[Runner]:
-        note(f"session {self.session} of user {self.user}")
         kind = LivePrinter if self.stream else EventPrinter
         self._printer = kind(as_json=self.as_json)
         if not defines_app(self.target, self.connection.targets):
             self.target = self.connection.targets[self.target]  # the name of an app of `dev`
         app = load_app(self.target)
+        note(f"session {self.session} of user {self.user}")
         self.connection.note_target(app.name, self.target)
         # Agents may print; their text must not get between our lines of JSON.
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):

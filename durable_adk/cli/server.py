@@ -59,8 +59,8 @@ def load_app(target: str) -> App:
         return App(name=loaded.name, root_agent=value)
     kind = type(value)
     raise AgentDefinitionError(
-        f"{target}: {loaded.source} defines an instance of {kind.__module__}.{kind.__qualname__}; "
-        "import the class from durable_adk instead."
+        f"{target}: the agent of {loaded.source} is an instance of {kind.__module__}."
+        f"{kind.__qualname__}; assign one of durable_adk.agents or google.adk.agents, or an App."
     )
 
 

@@ -86,7 +86,7 @@ def load_target(target: str) -> LoadedTarget:
         return _load_file(target, path)
     if path.is_file() and path.name == _CONFIG:
         return _load_config(target, path)
-    if _DOTTED.fullmatch(target) and not target.endswith(".py"):
+    if _DOTTED.fullmatch(target) and not (target.endswith(".py") or path.exists()):
         return _load_module(target)
     wrong = "is not a Python file" if path.exists() else "does not exist"
     raise AgentDefinitionError(
@@ -132,7 +132,7 @@ def _load_config(target: str, file: Path) -> LoadedTarget:
         value = agent_of_config(str(file))
     except DurableAdkError:
         raise
-    except (Exception, SystemExit) as error:  # the user's code is imported
+    except BaseException as error:  # as in `_import`
         reason = f"{type(error).__name__}: {error}"
         raise AgentDefinitionError(f"{target}: {file} makes no agent: {reason}") from error
     name = file.parent.name
@@ -211,7 +211,7 @@ def _make_importable(root: Path) -> None:
 def _import(target: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # user code runs at import
+    except BaseException as error:  # user code runs at import, and may raise anything
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, name):
             raise AgentDefinitionError(
                 f"{target}: there is no such folder or file here, and no module {name!r} "
@@ -220,17 +220,19 @@ def _import(target: str, name: str) -> ModuleType:
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, "google.adk.agents"):
             require("adk", AgentDefinitionError)
         reason, location = f"{type(error).__name__}: {error}", _location(error)
-        remedy = _requirements(location) if isinstance(error, ImportError) else ""
+        remedy = _remedy(error, location) if isinstance(error, ImportError) else ""
         raise AgentDefinitionError(
             f"{target}: importing {name} failed at {location}: {reason}{remedy}"
         ) from error
 
 
-def _requirements(location: str) -> str:
-    """The command that installs what the project says that it needs, if it does."""
+def _remedy(error: ImportError, location: str) -> str:
+    """The command that installs what the project says that it needs, if it does; else where to."""
     folders = [*Path(location).parents][:2]
     files = [folder / "requirements.txt" for folder in folders]
-    return next((f"; pip install -r {file}" for file in files if file.is_file()), "")
+    where = f"; install the package that has it into {sys.prefix}, which runs this"
+    missing = where if isinstance(error, ModuleNotFoundError) else ""
+    return next((f"; pip install -r {file}" for file in files if file.is_file()), missing)
 
 
 def _is_part(missing: str | None, name: str) -> bool:

@@ -114,6 +114,7 @@ def test_nothing_there(write):
     assert "does not exist" in failure("nowhere/agent.py")
     assert "no such folder or file here, and no module 'nowhere'" in failure("nowhere")
     assert "is not a Python file" in failure(write("notes.txt", ""))
+    assert "is not a Python file" in failure("notes.txt")  # which might be a module's name
 
 
 def test_a_folder_of_agents_is_not_an_agent(write):
@@ -132,6 +133,7 @@ def test_a_folder_of_agents_is_not_an_agent(write):
         ("\nimport not_installed", "agent.py:2: ModuleNotFoundError: No module named"),
         ("x = (", "agent.py:1: SyntaxError"),
         ("import sys\nsys.exit(7)", "agent.py:2: SystemExit: 7"),
+        ("raise KeyboardInterrupt", "agent.py:1: KeyboardInterrupt"),
     ],
 )
 def test_a_failing_import_shows_the_users_line(write, text, said):
@@ -146,7 +148,7 @@ def test_a_failing_import_shows_the_users_line(write, text, said):
 def test_a_missing_library_names_the_projects_requirements(write):
     """If the project has a file of them, beside its agent or above."""
     write("trips/agent.py", "import not_installed")
-    assert "pip install" not in failure("trips")
+    assert f"install the package that has it into {sys.prefix}" in failure("trips")
     file = write("trips/requirements.txt", "not-installed")
     assert failure("trips").endswith(f"; pip install -r {file}")
 
