@@ -42,6 +42,11 @@ IDENTITY = [
         replaces(Head, "require_created_for", ignored),
     ),
     mutant(
+        "a call's key is that of the same call in a session that was deleted",
+        "keys of sessions apart",
+        replaces(activity.StepScope, "incarnation", []),
+    ),
+    mutant(
         "nobody remembers the epochs of a session that was deleted",
         "epochs over a deletion",
         replaces(_MemoryTables, "tombstone", ignored),

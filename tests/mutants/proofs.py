@@ -35,6 +35,7 @@ from tests.unit import test_versions
 from tests.unit.activities import test_dependencies
 from tests.unit.activities.commit import test_session_cache, test_staleness
 from tests.unit.activities.invocation import test_open, test_pause, test_queue
+from tests.unit.context import test_activity
 from tests.unit.conversation import test_denied
 from tests.unit.events import test_copies
 from tests.unit.flows import test_runtime
@@ -255,6 +256,9 @@ PROOFS: dict[str, Check] = {
         test_dependencies.test_what_comes_after_the_end_is_not_saved,
         key=test_dependencies.KEY,
         how="abandoned",
+    ),
+    "keys of sessions apart": proven(
+        test_activity.test_calls_of_the_same_ids_have_keys_of_their_own
     ),
     # ----- which file it is
     "file at its path": proven(

@@ -28,10 +28,12 @@ async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
 
 def attempt(
     service: FileArtifactService | None = None,
+    *,
     call: str | None = "c",
     invocation: str = "i",
     user: str = "u",
     save_key: str = "",
+    created: int = 0,
 ) -> ToolContext:
     """The context of one more attempt at the same call."""
     scope = StepScope(
@@ -42,6 +44,7 @@ def attempt(
         user_content=None,
         event_id="e",
         services=Services(artifacts=service),
+        created_epoch=created,
     )
     return ToolContext(scope, function_call_id=call, save_key=save_key)
 
@@ -134,8 +137,8 @@ def test_a_key_has_room_in_temporal_whatever_the_call_is_named() -> None:
 def test_calls_of_the_same_ids_have_keys_of_their_own() -> None:
     """DUR-9: clients choose ids of invocations, and models those of calls."""
     like = {"invocation": "i", "call": "c:d", "user": "u"}
-    others = [{"invocation": "i:c", "call": "d"}, {"user": "bob"}, {}]
-    assert len({attempt(**like | other).idempotency_key for other in others}) == 3
+    others = [{"invocation": "i:c", "call": "d"}, {"user": "bob"}, {"created": 1}, {}]
+    assert len({attempt(**like | other).idempotency_key for other in others}) == 4
 
 
 async def test_a_call_and_a_callback_save_versions_of_their_own(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ def test_a_webhooks_id_says_what_it_is_about() -> None:
     again = STEP.model_copy(update={"timestamp": 2.0})
     assert again.message_id == STEP.message_id
     assert again.workflow_id == STEP.workflow_id
-    for other in ({"revision": 4}, {"status": Status.FAILED}, {"user": "v"}, {"session": "t"}):
+    renamed = ({"user": "v"}, {"session": "t"}, {"created_epoch": 1})
+    for other in ({"revision": 4}, {"status": Status.FAILED}, *renamed):
         assert STEP.model_copy(update=other).message_id != STEP.message_id
     elsewhere = STEP.model_copy(update={"endpoint": "f"})
     assert elsewhere.message_id == STEP.message_id
