@@ -26,6 +26,7 @@ from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.doctor.sources import Missing
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
+from durable_adk.settings import Limits
 from durable_adk.tools import AgentTool, FunctionTool
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import WorkerOptions, worker
@@ -511,16 +512,24 @@ async def test_every_kind_of_invocation_is_noticed_and_put_back(clinic: Clinic) 
         """Fail."""
         raise ValueError("no")
 
+    def note() -> str:
+        """Note."""
+        return "noted"
+
+    turns = [call("note")] * 4
     inner = LlmAgent(name="inner", model=ScriptedModel(replies=["Inner."]))
     replies = [call("inner", request="go"), "Told."]
     agents = {
         "failed": LlmAgent(name="a", model=ScriptedModel(replies=[call("fail")]), tools=[fail]),
         "child": LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=[AgentTool(inner)]),
+        "rolled": LlmAgent(name="a", model=ScriptedModel(replies=[*turns, "Done."]), tools=[note]),
     }
+    clinic.limits = Limits(max_history_events=25)  # of more than one turn: continued as new
     clinic.apps |= {name: App(name=name, root_agent=agent) for name, agent in agents.items()}
     backup = clinic.folder / "backup.db"
     waiting = dict.fromkeys(("paused", "cancelled", "terminated"), "approval")
     kinds = {**waiting, "failed": "failed", "child": "child", "scheduled": "charge"}
+    kinds["rolled"] = "rolled"
     for name, app in kinds.items():
         await clinic.store.create_session(app_name=app, user_id=clinic.user, session_id=name)
     copy(clinic.file, backup)
@@ -534,6 +543,8 @@ async def test_every_kind_of_invocation_is_noticed_and_put_back(clinic: Clinic) 
         with suppress(WorkflowFailureError):
             await clinic.workflow("approval", "cancelled", "cancelled").result()
         await clinic.workflow("approval", "terminated", "terminated").terminate()
+        rolled = await clinic.workflow("rolled", "rolled", "rolled").describe()
+        assert rolled.run_id != rolled.raw_info.first_run_id
     whole, by = clinic.dump(), time.time()
     restore(clinic.file, backup)
     older = clinic.dump()

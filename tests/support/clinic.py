@@ -19,6 +19,7 @@ from durable_adk.ops.doctor.findings import Finding
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.commands import Terminal
@@ -39,11 +40,12 @@ class Clinic:
         self.store = SqliteSessionService(self.file)
         self.traces = Traces(self.folder)
         self.apps: dict[str, App] = chaos_apps(self.folder)
+        self.limits = Limits()
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
         """A worker runs."""
-        options = WorkerOptions(task_queue=self.user)
+        options = WorkerOptions(task_queue=self.user, limits=self.limits)
         apps = list(self.apps.values())
         async with worker(self.client, apps=apps, session_service=self.store, options=options):
             yield
