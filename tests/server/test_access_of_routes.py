@@ -543,6 +543,31 @@ def lose(order: str) -> None:
     raise KeyError(order)
 
 
+async def everything(http: httpx.AsyncClient, known: list[Any], session: str) -> str:
+    """What Alice gets from all routes but endless ones, of a session with an invocation."""
+    found, tried = list[str](), 0
+    http.headers.update(bearer(TOKEN) | {"A2A-Version": "1.0"})
+    run = {"threadId": session, "runId": f"e-{session}", "tools": [], "context": [], "state": {}}
+    bodies = {
+        "/agui/{app_name}": {**run, "messages": [{"id": "1", "role": "user", "content": "go"}]}
+    }
+    for method, path, _ in known:
+        is_endless = path in ENDLESS or path.endswith("{session_id}/events")
+        if method not in ("GET", "POST") or is_endless:
+            continue
+        place = filled(path, "alice").replace(INVOCATION, f"e-{session}")
+        place = place.replace("/sessions/s", f"/sessions/{session}").replace(
+            "session/s", f"session/{session}"
+        )
+        body = {} if method == "GET" else {"json": bodies.get(path, {})}
+        response = await http.request(method, place, params={"user_id": "alice"}, **body)
+        assert response.status_code < 500 or path == "/ready", (path, response.text)
+        found.append(response.text)
+        tried += response.status_code == 200
+    assert tried > 20
+    return "".join(found)
+
+
 @pytest.mark.thorough
 async def test_prompts_places_and_links_are_for_operators(client: Client, tmp_path: Path) -> None:
     """For everybody where no users are configured; a user is told what happened, and no more."""
@@ -583,7 +608,10 @@ async def test_prompts_places_and_links_are_for_operators(client: Client, tmp_pa
             ]
             assert [one.status_code for one in others] == [200] * len(others)
             told[who] = "".join(one.text for one in [*seen, *others])
+        all_routes = server(session_service=place.sessions, client=client, apps=apps)
+        told["user"] += await everything(private, list(routes(all_routes)), "user")
     assert [who for who, text in told.items() if "PROMPT" in text] == ["nobody", "operator"]
+    assert "http://temporal.test" not in told["user"]
     assert __file__ not in told["user"]
     assert all("Fail." in text for text in told.values()), "the shape of an app is for users"
 
