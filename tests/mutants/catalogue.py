@@ -551,6 +551,11 @@ MUTANTS = [
         "true tokens apart",
         replaces(limits, "_sender", lambda scope, _key: f"answers at {scope['client'][0]}"),
     ),
+    mutant(
+        "events do not count in what a user has stored",
+        "stored bytes",
+        wraps(Head, "appended", lambda original, *given: original(*given[:-1], 0)),
+    ),
     # ----- what is lost without a word
     mutant(
         "a file that was deleted is written on",

@@ -41,6 +41,7 @@ from tests.unit.events import test_copies
 from tests.unit.flows import test_runtime
 from tests.unit.sessions import (
     test_contract_creation,
+    test_contract_listing,
     test_contract_people,
     test_contract_queue,
     test_contract_repair,
@@ -249,6 +250,7 @@ PROOFS: dict[str, Check] = {
     ),
     "unread answers": proven(test_requests.test_answers_that_nobody_reads_are_few),
     "true tokens apart": proven(test_requests.test_the_page_and_answers_cost_others_nothing),
+    "stored bytes": proven(test_contract_listing.test_what_a_user_has_stored_is_known),
     "children of a deleted session": proven(
         test_contract_people.test_child_sessions_go_with_their_session
     ),
