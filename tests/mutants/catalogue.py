@@ -18,6 +18,7 @@ from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code import event_loop
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
+from durable_adk.context import loop as context_loop
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers, client_requests, contents
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
@@ -27,6 +28,7 @@ from durable_adk.flows import invocation
 from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.runtime import Inbox
+from durable_adk.flows.state import LoopState
 from durable_adk.server.adk import agents, sessions as restored
 from durable_adk.server.requests import limits
 from durable_adk.sessions import state_merge
@@ -382,6 +384,11 @@ MUTANTS = [
         "code hides a run",
         rewrites(calling, "contained", ("if instead.done():", "if False:")),
     ),
+    mutant(
+        "a body that catches what it may not do goes on",
+        "a body catches",
+        replaces(context_loop, "refused", lambda error: error),
+    ),
     # ----- endings
     mutant(
         "open calls are not sealed",
@@ -517,7 +524,7 @@ MUTANTS = [
     mutant(
         "a sender's metadata is taken for the runtime's",
         "metadata of the runtime",
-        replaces(request, "_check_metadata", ignored),
+        replaces(request, "check_marks", ignored),
     ),
     # ----- who may know and do what
     mutant(
@@ -566,6 +573,11 @@ MUTANTS = [
         "equal elements of a list are taken for replaced ones",
         "insertions kept",
         replaces(state_merge, "_places", ignored),
+    ),
+    mutant(
+        "the options of an answer are dropped",
+        "options of answers",
+        replaces(LoopState, "reconfigure", lambda _self, _options: None),
     ),
     mutant(
         "every call by the name of a request is taken for one",

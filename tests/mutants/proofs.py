@@ -25,6 +25,7 @@ from durable_adk.workflows.runner import workflow_runner
 from tests.integration import (
     test_agent_tool,
     test_bad_input,
+    test_custom_steps,
     test_holders,
     test_pausing,
     test_reset,
@@ -278,6 +279,8 @@ PROOFS: dict[str, Check] = {
     "code hides a run": proven(
         test_agent_tool.test_code_round_an_agent_cannot_keep_it_from_running, guard="a bare except"
     ),
+    "a body catches": proven(test_custom_steps.test_a_body_reaches_no_service, catches=True),
+    "options of answers": proven(test_pausing.test_options_of_an_answer_hold_from_there_on),
     # ----- which release it is
     "newer fields": proven(test_versions.test_what_a_newer_release_adds_is_ignored, cls=Checkpoint),
     "newer places": proven(
