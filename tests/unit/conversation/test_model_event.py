@@ -32,6 +32,19 @@ def test_ids_do_not_depend_on_how_calls_were_cut_into_chunks(names, cuts):
     assert all(call.args is None for call in whole), "as the model sent them"
 
 
+def test_a_call_has_one_id_in_all_its_chunks():
+    """FLW-74: of two calls with one id of the provider, the second has another one."""
+    ids = CallIds("e-1.1", repeats=True)
+    first, second = (
+        [types.FunctionCall(id=name, name="tool", args=args) for name in names]
+        for names, args in ((["a", "b", "b"], {}), (["a", "b"], {"x": 1}))
+    )
+    ids.give(first)
+    ids.give(second)
+    assert [call.id for call in second] == [call.id for call in first[:2]] == ["a", "b"]
+    assert first[2].id not in ("a", "b")
+
+
 def test_ids_of_other_events_are_others():
     """F15: two events whose calls have no id never share one."""
     first, second = calls([None]), calls([None])
