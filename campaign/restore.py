@@ -59,7 +59,7 @@ async def keep(cluster: Cluster, client: Client, number: int) -> None:
     async with local_runners(cluster, client, [KEPT.app]) as runners:
         player = Player(runners[KEPT.app], cluster.folder.journal(USER))
         async with asyncio.timeout(PATIENCE):
-            for key in (KEPT, FORKED, GONE):
+            for key in (KEPT, FORKED):
                 await player.play(Turn(*key, number))
 
 
@@ -125,7 +125,6 @@ async def _meanwhile(
     if forked is None:
         raise DurableAdkError(f"The copy lacks the session {FORKED}.")
     await service.append_event(forked, Event(id=FORK, invocation_id=FORK, author="user"))
-    await service.delete_session(**names | {"session_id": GONE.session})
     budget = RunConfig(budget=Budget(seconds=SOON))
     done = {
         kind: await players[kind].play(turns[kind])
@@ -139,7 +138,8 @@ async def _meanwhile(
     if found.raw_description.workflow_execution_info.first_run_id == found.run_id:
         done[Meanwhile.CONTINUED] = "it has not continued as new"
     done[Meanwhile.TIMED_OUT] = await _ask(runners[timed.app], timed, run_config=budget)
-    done[Meanwhile.DELETED] = await _ask(runners[GONE.app], Turn(*GONE, NUMBER))
+    done[Meanwhile.DELETED] = await _ask(runners[GONE.app], Turn(*GONE, 1))
+    await service.delete_session(**names | {"session_id": GONE.session})
     await until(lambda: bool(asked), PATIENCE)
     return done, waiting
 
@@ -148,7 +148,7 @@ def _to_ask(cluster: Cluster, whole: Rows, older: Rows) -> list[Turn]:
     """A message for the kept session and some others that have lost events."""
     lost = lost_events(whole, older)
     known = {Key(row["app_name"], row["user_id"], row["session_id"]) for row in older["sessions"]}
-    own = (KEPT, FORKED, GONE)
+    own = (KEPT, FORKED)
     others = sorted(key for key in lost if key in known and key.app in ASKED and key not in own)
     dice = random.Random(f"{cluster.seed}/restore")  # noqa: S311 - dice are no secrets
     chosen = dice.sample(others, min(MOST - 1, len(others)))

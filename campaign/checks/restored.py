@@ -15,8 +15,8 @@ from harness.journal import Line
 
 KEPT = Key("plain", CALM, "plain-kept")
 """A session that the copy has, and that has lost its last message for certain."""
-FORKED, GONE = KEPT._replace(session="plain-forked"), KEPT._replace(session="plain-gone")
-"""Two more: somebody writes to one before the doctor looks, and deletes the other."""
+FORKED = KEPT._replace(session="plain-forked")
+"""One more: somebody writes to it before the doctor looks."""
 FORK = "fork"
 """The id of what is written there."""
 
@@ -41,6 +41,8 @@ BESIDE = {
     Meanwhile.CONTINUED: Key("steps", CALM, "steps-beside"),
 }
 """The sessions that lack nothing."""
+GONE = KEPT._replace(session="plain-gone")
+"""One more of these, which is deleted before the doctor looks."""
 EXPECTED = dict.fromkeys(Meanwhile, "ok") | {Meanwhile.TIMED_OUT: BudgetExceededError.__name__}
 """How each ends."""
 REFUSED = SessionRegressedError.__name__
@@ -123,10 +125,8 @@ def _changed_meanwhile(found: Evidence, restored: dict[str, Any]) -> Iterator[Vi
     now = [name for name in _ids(restored["mended"], FORKED) if not name.startswith(f"{own}.")]
     if now != [*older, FORK, *whole[len(older) :]]:
         yield Violation("what a fork lacks is not behind it", str(FORKED), [now, whole])
-    gone = Turn(*GONE, NUMBER).invocation
-    others = [name for name in _ids(restored["mended"], GONE) if not name.startswith(f"{gone}.")]
-    if others:
-        yield Violation("a deleted session is put back", str(GONE), others)
+    if names := _ids(restored["mended"], GONE):
+        yield Violation("a deleted session is put back", str(GONE), names)
 
 
 def _ids(rows: Rows, key: Key) -> list[str]:
