@@ -64,16 +64,14 @@ class WebUser:
     ) -> AsyncGenerator[httpx.Response | None]:
         """Send a request, and note what is answered; None: nothing is, as yet or as it broke."""
         async with AsyncExitStack() as stack:
-            got, fields = None, dict[str, Any]()
+            got, why = None, ""
             try:
                 got = await stack.enter_async_context(http.stream(method, path, **body))
-            except httpx.TimeoutException as error:
-                fields = {"waited": repr(error)}
             except httpx.TransportError as error:
-                fields = {"broke": repr(error)}
+                why = repr(error)
             status = got.status_code if got else 0
             self.statuses.add(status)
-            note(self.folder.answers, user=self.user, asked=path, status=status, **fields)
+            note(self.folder.answers, user=self.user, asked=path, status=status, why=why)
             yield got
 
     async def ask(self, http: httpx.AsyncClient, method: str, path: str, **body: Any) -> int:

@@ -15,9 +15,10 @@ REFUSED: dict[Limit, tuple[int, ...]] = {
     Limit.QUEUED: (429,),
 }
 """What who is at a limit is answered."""
-FOR_ALL = (200, 204, 409, 503)
-"""What somebody else may be answered: a session is there already, or faults keep the server from
-answering."""
+FOR_ALL = (0, 200, 409, 503)
+"""What somebody else may be answered: nothing in time, also as the server closes the connection of
+who has no time to send a head; that a session is there already; that faults keep it from answering.
+"""
 BROKEN = 500
 
 
@@ -29,8 +30,7 @@ def served(found: Evidence) -> Iterator[Violation]:
     for line in found.answers:
         if line["status"] == BROKEN:
             yield Violation("a request has broken the server", line["asked"], line)
-        refused = line["status"] not in FOR_ALL and "waited" not in line
-        if line["user"] == WEB and refused:
+        if line["user"] == WEB and line["status"] not in FOR_ALL:
             yield Violation("another user is refused for who is at a limit", line["asked"], line)
 
 

@@ -268,7 +268,7 @@ CASES: dict[str, list[Harm]] = {
     ],
     "workers_end": [ends(1), ends(0), ends(-11)],
     "tools_repeated": [repeat("ledger", key="k4.1:c11", phase="begun")],
-    "served": [answered(WEB, 429), answered(WEB, 0), answered("web-large", 500)],
+    "served": [answered(WEB, 429), answered("web-large", 500)],
     "noisy neighbour": [overtaken(12)],
     "tasks_ended": [hung],
     "stream": [
@@ -599,7 +599,7 @@ def test_a_worker_may_end_by_a_signal_or_a_tool_that_ends_its_process(
 
 @pytest.mark.parametrize(
     ("user", "answer"),
-    [(WEB, {"status": 503}), (WEB, {"status": 0, "waited": "x"}), ("web-open", {"status": 429})],
+    [(WEB, {"status": 503}), (WEB, {"status": 0}), ("web-open", {"status": 429})],
 )
 def test_what_faults_or_one_s_own_doing_may_answer_is_no_refusal(user: str, answer: dict) -> None:
     """S16: the server says that something is away, or is frozen; and who is at a limit is told."""
