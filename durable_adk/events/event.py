@@ -5,8 +5,10 @@ from typing import Any, cast
 from uuid import uuid4
 
 from google.genai import types
-from pydantic import ConfigDict, Field, field_serializer, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_serializer, model_validator
+from pydantic_core import PydanticSerializationError
 
+from durable_adk.errors import StateValueError
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
 
@@ -70,6 +72,22 @@ class Event(LlmResponse):
     @field_serializer("long_running_tool_ids")
     def _sorted_ids(self, ids: set[str] | None) -> list[str] | None:
         return None if ids is None else sorted(ids)  # a set's own order differs between processes
+
+    def storable_json(self, what: str) -> str:
+        """Return the event as JSON that can be read back; assignments do not check their values.
+
+        Args:
+            what: The event's name in the error message.
+
+        Raises:
+            StateValueError: A field has a value of another type.
+        """
+        try:
+            text = self.model_dump_json(by_alias=True, exclude_none=True, warnings="none")
+            Event.from_json(text)
+        except (ValidationError, PydanticSerializationError) as error:
+            raise StateValueError(f"{what} could not be read from a store: {error}") from None
+        return text
 
     @staticmethod
     def new_id() -> str:

@@ -23,7 +23,7 @@ from durable_adk.flows.agent_scope import AgentScope, CallSite, CommitBy
 from durable_adk.flows.invocation import Invocation
 from durable_adk.json_values import canonical, check_json
 from durable_adk.wire.manifest import AgentNode
-from durable_adk.wire.messages import check_size
+from durable_adk.wire.messages import check_event, check_size
 from durable_adk.wire.steps import FunctionStep
 
 RunNode = Callable[[AgentNode, BaseAgent | None, CallSite], AsyncGenerator[Event, None]]
@@ -217,7 +217,7 @@ async def _checked(
                     journal.past_yield()
                     continue
                 check_json(event.actions.state_delta, f"state_delta of {agent.name}'s event")
-                check_size(event.to_json(), f"An event of {agent.name}")
+                check_event(event, f"An event of {agent.name}")
                 event.author = event.author or agent.name
                 event.id = event.id or scope.branch.next_id()
                 yield event

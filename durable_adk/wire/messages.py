@@ -9,7 +9,7 @@ from google.genai import types
 from pydantic import Field, StrictBool, ValidationError
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
-from durable_adk.events.event import RUNTIME_METADATA, runtime_marks
+from durable_adk.events.event import RUNTIME_METADATA, Event, runtime_marks
 from durable_adk.json_values import (
     JsonModel,
     canonical,
@@ -314,6 +314,16 @@ def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
             f"{what} is {size:,} bytes; at most {limit:,} fit into one event. "
             "Shorten it, or keep it as an artifact or file and pass its name."
         )
+
+
+def check_event(event: Event, what: str) -> None:
+    """Check that an event fits into a message, and that its reader can read it.
+
+    Raises:
+        PayloadTooLargeError: It is too large.
+        StateValueError: A field has a value of another type.
+    """
+    check_size(event.storable_json(what), what)
 
 
 def workflow_id(key: SessionKey, invocation_id: str) -> str:

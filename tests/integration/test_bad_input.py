@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.genai import types
@@ -307,6 +307,33 @@ async def test_code_that_cancels_its_task_ends_its_run_once(
     agent, options = CANCELLING[where]()
     assert "CancelledError" in await fails(await make_runner(agent, **options), RuntimeError)
     assert CANCELLED == [1]
+
+
+def wrong_actions(tool_context: Any) -> None:
+    """Assign what no reader of the event would take."""
+    tool_context.actions.artifact_delta["name"] = "latest"
+
+
+class WrongActions(BaseAgent):
+    """Yields an event that no reader would take."""
+
+    async def _run_async_impl(self, ctx: Any) -> Any:
+        if ctx.user_content.parts[0].text == "hello":
+            event = Event(author=self.name)
+            event.actions.artifact_delta["name"] = cast("int", "latest")
+            yield event
+        yield Event(author=self.name, content=types.ModelContent("done"))
+
+
+@pytest.mark.parametrize("where", ["tool", "body"])
+async def test_actions_of_another_type_end_their_run_only(
+    make_runner: MakeRunner, where: str
+) -> None:
+    """F13, I22: stored or sent, such an event would end its workflow and all later messages."""
+    agent = agent_with(wrong_actions) if where == "tool" else WrongActions(name="a")
+    runner = await make_runner(agent)
+    assert "artifactDelta" in await fails(runner, StateValueError)
+    assert gist((await send(runner, "again"))[-1]) == "a text done"
 
 
 @pytest.mark.thorough

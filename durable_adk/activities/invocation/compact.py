@@ -17,7 +17,7 @@ from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
 from durable_adk.sessions.session import Session
-from durable_adk.wire.messages import check_size
+from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import CompactStep
 
 ATTEMPTS = 3
@@ -65,7 +65,7 @@ async def _compact(deps: Dependencies, step: CompactStep) -> None:
     event.id = _id(step)
     event.invocation_id = (made.invocation_id if made else "") or event.id
     event.timestamp = step.timestamp
-    check_size(event.to_json(), "The summary")
+    check_event(event, "The summary")
     await _append(deps, step, config, covered, event)
 
 

@@ -52,7 +52,7 @@ from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import missed_toolsets
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.manifest import Wait
-from durable_adk.wire.messages import check_size
+from durable_adk.wire.messages import check_event, check_size
 from durable_adk.wire.run_config import StreamingMode
 from durable_adk.wire.steps import ModelStep, StepResult
 
@@ -384,6 +384,6 @@ def _check(result: StepResult, step: ModelStep) -> None:
         check_json(content, f"the answer to {step.agent}")
         check_json(event.actions.state_delta, "state_delta")
         check_json(event.custom_metadata, "custom_metadata")
-        check_size(event.to_json(), f"The answer to {step.agent}")
+        check_event(event, f"The answer to {step.agent}")
     if result.more:
         check_size(result.to_json(), f"The answers to {step.agent}")

@@ -15,7 +15,7 @@ from durable_adk.events.tool_confirmation import ConfirmationRequester
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.wire.messages import check_size
+from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import StepResult, ToolStep
 
 
@@ -65,7 +65,7 @@ def response_event(
         actions=context.actions,
     )
     try:
-        check_size(event.to_json(), f"The result of tool {call.name!r}")
+        check_event(event, f"The result of tool {call.name!r}")
     except PayloadTooLargeError as error:
         raise ToolResultError(error.message) from None
     return event
@@ -155,7 +155,7 @@ def pending_result(context: ToolContext, step: ToolStep) -> StepResult:
         branch=step.branch,
         actions=actions,
     )
-    check_size(event.to_json(), f"What tool {step.tool!r} changed")
+    check_event(event, f"What tool {step.tool!r} changed")
     changed = delta or actions.artifact_delta
     return StepResult(pending=True, event=event if changed else None)
 

@@ -21,7 +21,7 @@ from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName, check_answer
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.messages import check_size
+from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
 _PLUGINS_NAMES = {"args": "tool_args", "tool_response": "result"}
@@ -124,7 +124,7 @@ async def run_callback(
         # The callback replaces the agent's text, so there is no earlier text.
         save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=str)
     check_json(delta, "state_delta")
-    check_size(event.to_json(), f"The answer of {step.hook}_callback")
+    check_event(event, f"The answer of {step.hook}_callback")
     transfer = hand_over_by_event(agent, event)
     return StepResult(event=event, end_invocation=scope.end_invocation, transfer=transfer)
 

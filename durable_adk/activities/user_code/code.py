@@ -13,7 +13,7 @@ from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.messages import check_size
+from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import CodeStep, StepResult
 
 
@@ -46,7 +46,7 @@ async def execute_code(deps: Dependencies, step: CodeStep, attempt: EffectAttemp
             "may still run."
         ) from None
     check_json(context.state.collect_delta(), "state_delta")
-    check_size(event.to_json(), f"The result of {step.agent}'s code")
+    check_event(event, f"The result of {step.agent}'s code")
     return StepResult(event=event, end_invocation=scope.end_invocation)
 
 

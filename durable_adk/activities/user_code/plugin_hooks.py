@@ -30,7 +30,7 @@ from durable_adk.plugins.run_context import RunContext
 from durable_adk.plugins.save_files_as_artifacts_plugin import SaveFilesAsArtifactsPlugin
 from durable_adk.sessions.state_merge import together
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.messages import check_size, user_content
+from durable_adk.wire.messages import check_event, user_content
 from durable_adk.wire.steps import HookStep, Step, StepResult
 
 _SAVE_FILES = SaveFilesAsArtifactsPlugin(attach_file_reference=False).on_user_message_callback
@@ -248,7 +248,7 @@ def _check(event: Event, what: str) -> None:
     check_json(event.model_dump(mode="json", include={"content"}), what)
     check_json(event.actions.state_delta, "state_delta")
     check_json(event.custom_metadata, "custom_metadata")
-    check_size(event.to_json(), what)
+    check_event(event, what)
 
 
 def _too_slow(hook: str, limit: float) -> CallbackError:

@@ -108,7 +108,7 @@ def _writer(event: Event) -> str:
 
 def _body(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> str:
     actions = event.actions.model_copy(update={"state_delta": delta, "state_read": read})
-    return event.model_copy(update={"actions": actions}).to_json()
+    return event.model_copy(update={"actions": actions}).storable_json(f"The event {event.id!r}")
 
 
 def _digest(body: str) -> str:
