@@ -14,6 +14,7 @@ from durable_adk.activities.commit.notes import write_note
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.tool.run import RetryLater, ToolsetUnavailable
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
+from durable_adk.calling import own_cancellation
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
@@ -35,6 +36,7 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.log import get_logger
+from durable_adk.wire.converter import shortened
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import Step
 
@@ -246,22 +248,22 @@ def application_errors(*, retry: Retry, number: int | None = None) -> Generator[
     try:
         yield
     except DurableAdkError as error:
-        raise to_application_error(error, retry=retry(error), number=number) from error
+        raise to_application_error(error, retry=retry(error), number=number) from shortened(error)
     except RetryLater as again:
-        raise to_application_error(again.error, retry=True, delay=again.delay) from again
+        raise to_application_error(again.error, retry=True, delay=again.delay) from shortened(again)
     except asyncio.CancelledError:
         raise
     except NewerReleaseError as error:
-        raise to_application_error(error, retry=True, number=number) from error
+        raise to_application_error(error, retry=True, number=number) from shortened(error)
     except MemoryError as error:
         # The process's memory, which other work may have used up (F44). A tool's own MemoryError
         # is the tool's result instead.
         raise to_application_error(
             error, retry=number is None or number <= MAX_LOST, number=number
-        ) from error
-    except BaseException as error:
+        ) from shortened(error)
+    except BaseException as error:  # noqa: BLE001 - it is raised again
         # Unexpected, so a bug in this package: retrying would hang the run (D11).
-        raise to_application_error(error, retry=False) from error
+        raise to_application_error(error, retry=False) from shortened(error)
 
 
 def transient(error: DurableAdkError) -> bool:
@@ -335,7 +337,7 @@ async def step_attempt(
             if activity.is_worker_shutdown():
                 this.tell(this.leaving)
             elif task is not None and not task.cancelling():  # code has cancelled the loop's tasks
-                raise RunError(f"{what} was cancelled by code of its own process.") from error
+                raise wrapped(RunError, own_cancellation(error)) from error
             raise
 
 

@@ -64,7 +64,7 @@ async def contained(work: Awaitable[T], *, instead: "asyncio.Future[T] | None" =
         if _is_cancelled() or is_disturbed():
             raise
         if not results:  # otherwise the code returned before the cancellation took effect
-            raise RuntimeError(_CANCELLED) from error
+            raise own_cancellation(error) from error
     finally:
         if task.done() and inspect.iscoroutine(work):
             work.close()  # it may have been cancelled before it began
@@ -102,7 +102,7 @@ async def contained_items(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
     except asyncio.CancelledError as error:
         if _is_cancelled() or is_disturbed():
             raise
-        raise RuntimeError(_CANCELLED) from error
+        raise own_cancellation(error) from error
     finally:
         wanted = False
         task.cancel()
@@ -136,10 +136,12 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-_CANCELLED = (
-    "User code raised CancelledError, or was cancelled by code of its own process; the step was "
-    "not cancelled."
-)
+def own_cancellation(error: asyncio.CancelledError) -> RuntimeError:
+    """Return the error for a cancellation of user code that neither engine nor shutdown wants."""
+    text = "User code raised CancelledError, or was cancelled by code of its own process."
+    made = RuntimeError(text)
+    made.__cause__ = error
+    return made
 
 
 @asynccontextmanager

@@ -53,6 +53,11 @@ def text_of(error: BaseException) -> str:
         return "(its text cannot be read)"
 
 
+def kept(error: BaseException, name: str) -> Any:
+    """Return what Python keeps of an exception; its class may have an attribute of its own."""
+    return vars(BaseException)[name].__get__(error)
+
+
 class UserError(BaseModel):
     """An exception of user code."""
 
@@ -72,6 +77,13 @@ class UserError(BaseModel):
     @classmethod
     def of(cls, error: BaseException, *, causes: int = MAX_CAUSES) -> Self:
         """Describe an exception."""
+        try:
+            return cls._of(error, causes)
+        except BaseException:  # noqa: BLE001 - its class has code of the user's, for example `__eq__`
+            return cls(classes=[_name(type(error))], text=text_of(error), frames=frames_of(error))
+
+    @classmethod
+    def _of(cls, error: BaseException, causes: int) -> Self:
         kinds = [kind for kind in type(error).__mro__ if issubclass(kind, Exception)]
         cause = error.__cause__
         return cls(
@@ -158,16 +170,18 @@ def frames_of(error: BaseException, *, causes: int = MAX_CAUSES) -> list[str]:
 
     A group, and an error that the runtime made of another one, end where that one was raised.
     """
-    if _RAISED_BY in vars(error):
-        return list(vars(error)[_RAISED_BY])
-    codes = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    known = kept(error, "__dict__")
+    if _RAISED_BY in known:
+        return list(known[_RAISED_BY])
+    path = traceback.walk_tb(kept(error, "__traceback__"))
+    codes = [(frame.f_code, line) for frame, line in path]
     found = [
         f"{code.co_filename}:{line} in {code.co_name}"
         for code, line in codes
         if not code.co_filename.startswith((_OWN, "<", *_LIBRARIES))
     ]
     is_ours = not codes or codes[-1][0].co_filename.startswith(_OWN)
-    inner = next(iter(_members(error)), error.__cause__ if is_ours else None)
+    inner = next(iter(_members(error)), kept(error, "__cause__") if is_ours else None)
     if inner is not None and causes:
         found += frames_of(inner, causes=causes - 1)
     return found[-MAX_FRAMES:]

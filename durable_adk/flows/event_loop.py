@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from durable_adk.calling import own_cancellation
 from durable_adk.calling.code_scope import CodeScope
 from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.errors import (
@@ -24,8 +25,6 @@ from durable_adk.errors import (
     InvocationCancelledError,
     LeaseLostError,
     as_detail,
-    raised,
-    text_of,
     wrapped,
 )
 from durable_adk.flows.agent_run import AgentLoop
@@ -89,7 +88,9 @@ async def run_invocation(
     return _result(invocation)
 
 
-async def _failed(invocation: Invocation, error: BaseException) -> InvocationResult:
+async def _failed(
+    invocation: Invocation, error: asyncio.CancelledError | Exception
+) -> InvocationResult:
     """Close a run that was cancelled or failed and raise the reason, unless it had ended before."""
     ending = await _close_early(invocation, error)
     if ending.record.status is Status.CANCELLED:
@@ -102,12 +103,12 @@ async def _failed(invocation: Invocation, error: BaseException) -> InvocationRes
     return Ended(invocation.state.key, ending).result(invocation.state.runtime)
 
 
-async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
+async def _close_early(invocation: Invocation, error: asyncio.CancelledError | Exception) -> Ending:
     """Close a run that was cancelled or failed; if it had ended before, that outcome stands."""
-    if isinstance(error, asyncio.CancelledError) or invocation.state.runtime.cancelled():
+    if invocation.cancelled or invocation.state.runtime.cancelled():
         return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
-    if not isinstance(error, Exception):
-        error = raised(AgentError, type(error).__name__, text_of(error))
+    if isinstance(error, asyncio.CancelledError):
+        error = own_cancellation(error)
     failure = wrapped(AgentError, error)
     return await _close(invocation, Status.FAILED, failure)
 

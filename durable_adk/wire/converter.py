@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.encryption.codec import UndecryptedConverter
 from durable_adk.errors import TransientError, storable, text_of
-from durable_adk.errors.user_error import MAX_MESSAGE
+from durable_adk.errors.user_error import MAX_MESSAGE, kept
 from durable_adk.json_values import JsonModel
 from durable_adk.storage.payload_driver import storage_at
 from durable_adk.storage.refusal import RefusalConverter
@@ -86,7 +86,7 @@ class ShortFailureConverter(DefaultFailureConverter):
     ) -> None:
         """See base class; texts and the chain of causes are truncated."""
         final = not isinstance(exception, ApplicationError) or exception.non_retryable
-        error = _shortened(exception, _FINAL if final else _WAITING)
+        error = shortened(exception, _FINAL if final else _WAITING)
         super().to_failure(error, payload_converter, failure)
         failure.stack_trace = storable(failure.stack_trace[-MAX_TRACE:])
 
@@ -136,18 +136,23 @@ _WAITING: Final = _Room(causes=2, text=300, frames=2)
 that the server shows why a run is waiting."""
 
 
-def _shortened(error: BaseException, room: _Room) -> FailureError:
-    """Return the error, or a substitute for a user exception, with its causes up to the limit."""
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+def shortened(error: BaseException, room: _Room = _FINAL) -> FailureError:
+    """Return the error, or a substitute for a user exception, with its causes up to the limit.
+
+    The substitutes have no code of the user's. The SDK logs and converts them in its own loop,
+    which that code could end.
+    """
+    context = None if kept(error, "__suppress_context__") else kept(error, "__context__")
+    cause = kept(error, "__cause__") or context
     if not isinstance(error, FailureError):
         text = storable(text_of(error), room.text)
         stand_in = ApplicationError(text, type=type(error).__name__)
-        error = stand_in.with_traceback(error.__traceback__)
+        error = stand_in.with_traceback(kept(error, "__traceback__"))
     if room.frames:
         error.__traceback__ = _innermost(error.__traceback__, room.frames)
     if cause is not None:
         more = replace(room, causes=room.causes - 1)
-        error.__cause__ = _shortened(cause, more) if room.causes else None
+        error.__cause__ = shortened(cause, more) if room.causes else None
     return error
 
 

@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.json_values import MAX_ID
     from durable_adk.sessions.lease_owner import TemporalLeaseOwner
     from durable_adk.wire.checkpoint import Cursor
+    from durable_adk.wire.converter import shortened
     from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
     from durable_adk.workflows.status import StatusDisplay
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
@@ -164,7 +165,7 @@ class InvocationWorkflow:
         except (asyncio.CancelledError, Exception) as error:
             await self._end_updates()
             if isinstance(error, DurableAdkError):
-                raise failure(error) from error
+                raise failure(error) from shortened(error)
             raise
         if isinstance(outcome, Cursor):
             workflow.continue_as_new(outcome, memo=self._memo())

@@ -92,8 +92,16 @@ def in_code(error: str) -> None:
     blow(error)
 
 
+def in_error(error: str) -> None:
+    """Raise an error that raises again when somebody looks for its cause."""
+    causes = {"__cause__": property(lambda _: blow(error))}
+    kind = type("Refusing", (Exception,), causes)
+    raise kind("no")
+
+
 ENDS: dict[str, Callable[[str], None]] = {
     "code": in_code,
+    "error": in_error,
     "task": in_task,
     "task of a task": in_task_of_task,
     "group": in_group,
@@ -208,6 +216,10 @@ def _is_fine(outcome: list[Event] | Exception) -> bool:
 def _is_named(text: str, outcome: list[Event] | Exception) -> bool:
     """Whether the outcome is an error that names what was raised, and the line."""
     kind = type(ERRORS[text.partition("/")[2]]()).__name__
+    if text.startswith("error/"):  # what is raised last does not matter
+        return (
+            type(outcome).__name__ == "Refusing" and "in_error" in (places_of(outcome) or ["?"])[-1]
+        )
     return (
         isinstance(outcome, Exception)
         and str(outcome).startswith(f"User code raised {kind}")
@@ -219,6 +231,7 @@ async def _all_end(runner: Runner, places: list[str]) -> None:
     """Those that are to fail do so, at their lines, and nobody else does."""
     expected: dict[str, bool | None] = {
         "code/generator exit": True,
+        "code/cancelled": True,
         "value/generator exit": True,
         "code/cancelled": True,
         "value/cancelled": True,
