@@ -216,10 +216,8 @@ def _is_fine(outcome: list[Event] | Exception) -> bool:
 def _is_named(text: str, outcome: list[Event] | Exception) -> bool:
     """Whether the outcome is an error that names what was raised, and the line."""
     kind = type(ERRORS[text.partition("/")[2]]()).__name__
-    if text.startswith("error/"):  # what is raised last does not matter
-        return (
-            type(outcome).__name__ == "Refusing" and "in_error" in (places_of(outcome) or ["?"])[-1]
-        )
+    if text.startswith("error/") and isinstance(outcome, Exception):
+        return str(outcome) == "no" and "in_error" in (places_of(outcome) or ["?"])[-1]
     return (
         isinstance(outcome, Exception)
         and str(outcome).startswith(f"User code raised {kind}")
