@@ -80,7 +80,8 @@ class UserError(BaseModel):
         try:
             return cls._of(error, causes)
         except BaseException:  # noqa: BLE001 - its class has code of the user's, for example `__eq__`
-            return cls(classes=[_name(type(error))], text=text_of(error), frames=frames_of(error))
+            text = storable(text_of(error))
+            return cls(classes=[_name(type(error))], text=text, frames=frames_of(error))
 
     @classmethod
     def _of(cls, error: BaseException, causes: int) -> Self:
