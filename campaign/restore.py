@@ -120,7 +120,7 @@ async def _meanwhile(
     paused, timed = turns[Meanwhile.PAUSED], turns[Meanwhile.TIMED_OUT]
     waiting = asyncio.create_task(Hesitating(runners[paused.app], journal, let, asked).play(paused))
     service = runners[KEPT.app].session_service
-    names = {"app_name": FORKED.app, "user_id": FORKED.user, "session_id": FORKED.session}
+    names: dict[str, Any] = dict(zip(("app_name", "user_id", "session_id"), FORKED, strict=True))
     forked = await service.get_session(**names)
     if forked is None:
         raise DurableAdkError(f"The copy lacks the session {FORKED}.")
