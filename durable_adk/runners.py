@@ -176,8 +176,7 @@ class Runner:
                 `invocation_id`, or without one let the agents continue on what the session holds.
             invocation_id: The id of the invocation, or of the answer; None: a new one.
             state_delta: Changes, committed with the user's event. Refused when attaching.
-            run_config: Options. When attaching, all but `streaming_mode` are refused. Those of an
-                answer hold from there on; `budget` and `priority` are refused.
+            run_config: Options. Attaching takes `streaming_mode` only; an answer, no `budget`.
             yield_user_message: Yield the user's event too (RUN-19).
             when_busy: What to do while another invocation is active in the session.
 
