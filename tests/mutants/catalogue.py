@@ -18,6 +18,7 @@ from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code import event_loop
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
+from durable_adk.calling.code_scope import CodeTask
 from durable_adk.context import loop as context_loop
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers, client_requests, contents
@@ -479,6 +480,11 @@ MUTANTS = [
         "what a callback of user code raises ends the event loop",
         "ended loops",
         replaces(event_loop, "keep_running", lambda _loop, **_options: None),
+    ),
+    mutant(
+        "the code of a step cancels other steps",
+        "steps beside cancelled ones",
+        replaces(CodeTask, "cancel", asyncio.Task.cancel),
     ),
     mutant(
         "nobody counts the workers that a body ends",

@@ -36,6 +36,7 @@ from tests.unit import test_versions
 from tests.unit.activities import test_dependencies
 from tests.unit.activities.commit import test_session_cache, test_staleness
 from tests.unit.activities.invocation import test_open, test_pause, test_queue
+from tests.unit.activities.user_code import test_event_loop
 from tests.unit.context import test_activity
 from tests.unit.conversation import test_denied
 from tests.unit.events import test_copies
@@ -270,6 +271,10 @@ PROOFS: dict[str, Check] = {
         replaced=False,
     ),
     # ----- what ends workers
+    "steps beside cancelled ones": proven(
+        test_event_loop.test_code_that_cancels_all_tasks_fails_no_other_step,
+        cancels=test_event_loop.cancels_all,
+    ),
     "lost tasks": proven(test_lost_tasks.test_a_task_that_loses_too_many_workers_is_given_up),
     "failed tasks": proven(test_lost_tasks.test_only_lost_workers_in_a_row_count),
     # ----- whose cancellation it is

@@ -455,7 +455,8 @@ async def _awaits_task() -> None:
     await asyncio.create_task(_forever())
 
 
-async def _cancels_all() -> None:
+async def cancels_all() -> None:
+    """Cancel whatever runs in the loop."""
     for task in asyncio.all_tasks():
         task.cancel()
     await asyncio.sleep(0)
@@ -482,7 +483,7 @@ async def _cancels_from_thread() -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("cancels", [_cancels_all, _cancels_others, _cancels_from_thread])
+@pytest.mark.parametrize("cancels", [cancels_all, _cancels_others, _cancels_from_thread])
 async def test_code_that_cancels_all_tasks_fails_no_other_step(
     cancels: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
