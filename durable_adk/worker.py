@@ -222,7 +222,10 @@ def timing(limits: Limits) -> Timing:
 
 
 class WorkerApps:
-    """The apps of one worker: their activities, and the threads and loop of their code."""
+    """The apps of one worker: their activities, and the threads and loop of their code.
+
+    Nothing is opened before `running`.
+    """
 
     def __init__(
         self,
@@ -239,10 +242,7 @@ class WorkerApps:
         max_concurrent_workflow_tasks: int | None,
         webhooks: Webhooks | None = None,
     ) -> None:
-        """See `worker`; nothing is opened before `running`.
-
-        `max_concurrent_workflow_tasks` is None if the number varies.
-        """
+        """See `worker`; `max_concurrent_workflow_tasks` is None if the number varies."""
         if webhooks is not None:
             require("webhooks")
         require_own(session_service, services.artifacts, services.credentials)

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
 from pydantic import Field
@@ -32,6 +33,8 @@ NOTED_FROM = 2
 """The first attempt of a task that is noted, so that an ordinary one costs nothing."""
 TIMEOUT = 1.5
 """Seconds to count in: the SDK fails a workflow task that takes 2 s."""
+ASKING = timedelta(seconds=0.5)
+"""For which Temporal is asked; one that is slower is busy, and the attempt is not counted."""
 TASKS: Final = "lostTasks"
 """Kind of the notes on the workflow tasks of an invocation; the name is the workflow run's id."""
 _INIT: Final = "initialize_workflow"
@@ -139,7 +142,8 @@ class LostTasks:
         if place is None:
             return None
         handle = self.client.get_workflow_handle(init.workflow_id, run_id=act.run_id)
-        number = (await handle.describe()).raw_description.pending_workflow_task.attempt
+        found = await handle.describe(rpc_timeout=ASKING)
+        number = found.raw_description.pending_workflow_task.attempt
         if number < NOTED_FROM:
             return None
         key, invocation_id = place

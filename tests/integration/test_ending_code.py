@@ -231,7 +231,6 @@ async def _all_end(runner: Runner, places: list[str]) -> None:
         "code/generator exit": True,
         "code/cancelled": True,
         "value/generator exit": True,
-        "code/cancelled": True,
         "value/cancelled": True,
         "left/exit": None,  # it may come before the end of what has begun it
         "dropped/exit": False,

@@ -41,7 +41,7 @@ class Invocations:
     def __init__(self, *handles: Handle) -> None:
         self._handles = list(handles)
 
-    async def start(self, request: InvocationRequest) -> Handle:
+    async def start(self, request: InvocationRequest, **_: object) -> Handle:
         """See `durable_adk.client.invocations.Invocations.start`."""
         assert request is REQUEST
         return self._handles.pop(0)

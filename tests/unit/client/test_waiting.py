@@ -41,7 +41,7 @@ class Temporal:
         self._ends = ends
         self._ended = asyncio.Event()
 
-    async def start(self, _: InvocationRequest) -> "Temporal":
+    async def start(self, _: InvocationRequest, **__: object) -> "Temporal":
         """See `Invocations.start`."""
         return self
 

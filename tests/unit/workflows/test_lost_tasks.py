@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,7 +42,7 @@ class Temporal:
         assert (workflow_id, run_id) == (OWNER.workflow_id, self.run_id)
         return self
 
-    async def describe(self) -> Any:
+    async def describe(self, **_: object) -> Any:
         """Say the attempt."""
         if self.denies:
             raise RPCError("no", RPCStatusCode.PERMISSION_DENIED, b"")
@@ -139,8 +140,8 @@ async def _away(*_: object, **_options: object) -> None:
     raise StoreUnavailableError
 
 
-async def _slow(note: Callable[..., Any], *args: Any, **options: Any) -> None:
-    await asyncio.sleep(0.05)
+async def _late(gate: asyncio.Event, note: Callable[..., Any], *args: Any, **options: Any) -> None:
+    await gate.wait()
     await note(*args, **options)
 
 
@@ -154,12 +155,14 @@ async def test_what_is_not_noted_does_not_run(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(StoreUnavailableError):
             await place.attempt(2)
     with monkeypatch.context() as patched:
-        note = sessions.note
-        patched.setattr(sessions, "note", lambda *args, **options: _slow(note, *args, **options))
+        gate = asyncio.Event()
+        patched.setattr(sessions, "note", partial(_late, gate, sessions.note))
         patched.setattr(lost_tasks, "TIMEOUT", 0.01)
         for number in (3, 4, 5):
+            gate.clear()
             with pytest.raises(TimeoutError):
                 await place.attempt(number)
+            gate.set()
             await until(lambda number=number: _is_taken_back(place, number))
     await place.attempt(6)
 

@@ -500,8 +500,7 @@ async def test_code_that_cancels_all_tasks_fails_no_other_step(
         return "done"
 
     async def goes_on() -> None:
-        while not going.is_set():
-            await asyncio.sleep(0.01)
+        await until(going.is_set)
 
     async def awaits_library() -> None:
         await asyncio.gather(_awaits_task(), _forever())
@@ -509,7 +508,8 @@ async def test_code_that_cancels_all_tasks_fails_no_other_step(
     others = [asyncio.create_task(loop.run(step(one))) for one in (goes_on, awaits_library)]
     for _ in others:
         await begun.acquire()
-    await loop.run(asyncio.sleep(0.01))  # they wait now
+    for _ in range(10):
+        await loop.run(asyncio.sleep(0))  # they wait now
     outcome = (await asyncio.gather(loop.run(step(cancels)), return_exceptions=True))[0]
     going.set()
     unharmed, harmed = await asyncio.wait_for(
