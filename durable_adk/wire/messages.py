@@ -17,6 +17,7 @@ from durable_adk.json_values import (
     check_json,
     check_state_key,
     dumped,
+    to_json_value,
     validated,
 )
 from durable_adk.sessions.records import Status
@@ -298,7 +299,8 @@ def check_parts(content: types.Content, path: str) -> None:
         for name in ("function_call", "function_response", "tool_call", "tool_response"):
             held: Any = getattr(part, name)
             for kind in ("args", "response"):
-                check_json(getattr(held, kind, None), f"{place}.{name}.{kind}")
+                value = to_json_value(getattr(held, kind, None))
+                check_json(value, f"{place}.{name}.{kind}")
 
 
 MAX_BYTES = 1_000_000

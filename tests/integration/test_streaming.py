@@ -133,15 +133,15 @@ async def test_thoughts_texts_and_calls_keep_their_order(make_runner: MakeRunner
 async def test_call_ids_are_the_same_in_chunks_and_whole(make_runner: MakeRunner) -> None:
     """FLW-74, F15: also of calls that the provider gave no id, or one id to two of them."""
     twice = [types.Part(function_call=types.FunctionCall(id="x", name="look", args={"at": "c"}))]
-    said = [a_call("look", at="a"), [a_call("look", at="b"), *twice], twice]
+    said = [a_call("look", at="a"), [a_call("look", at="b"), *twice, *twice]]
     flat = [a_call("look", at="a"), a_call("look", at="b"), *twice, *twice]
     runner = await make_runner(streaming((said, flat), (["ok"], "ok"), tools=[look]))
     events = await stream(runner)
-    first = events[3]
-    ids = [one.id for event in events[:3] for one in event.get_function_calls()]
+    first = events[2]
+    ids = [one.id for event in events[:2] for one in event.get_function_calls()]
     assert ids == [one.id for one in first.get_function_calls()]
     assert len(set(ids)) == 4
-    assert ids == [one.id for one in events[4].get_function_responses()]
+    assert ids == [one.id for one in events[3].get_function_responses()]
 
 
 async def test_what_is_stored_is_what_a_run_without_streaming_stores(

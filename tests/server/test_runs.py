@@ -460,7 +460,7 @@ async def test_whose_session_is_deleted_is_told_so(client, tmp_path):
     error = response.json()["error"]
     assert (response.status_code, error["type"]) == (409, "LeaseLostError")
     assert "The session 's' was deleted" in error["message"]
-    assert "another invocation id" in error["message"]
+    assert "Send the message again to a session that exists" in error["message"]
     assert refused == [f"LeaseLostError: {error['message']}"]
 
 
