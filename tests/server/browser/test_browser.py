@@ -1865,7 +1865,12 @@ async def test_adks_own_page_works_on_this_server(browser, web) -> None:
         await done("pay")
         await ask("ask")
         waiting = page.locator("app-long-running-response")
-        await waiting.locator("input").fill("yes")
+
+        async def filled() -> bool:
+            await waiting.locator("input").fill("yes")  # the page may draw it anew
+            return await waiting.locator("button").is_enabled()
+
+        await until(filled)
         await waiting.locator("button").click()
         await done("ask")
         await _kept(page)
