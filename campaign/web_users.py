@@ -112,9 +112,11 @@ class WebUser:
 
         def ends(problem: dict[str, str]) -> bool:
             kind = problem["type"]
-            passing = issubclass(
-                getattr(errors, kind, Exception), (errors.TransientError, errors.RateLimitError)
-            )
+            known: type[Exception] = getattr(errors, kind, Exception)
+            passing = issubclass(known, (errors.TransientError, errors.RateLimitError))
+            if issubclass(known, (errors.QueueFullError, errors.RateLimitError)):
+                # Also when the head of the answer was sent before that was known.
+                note(self.folder.answers, user=self.user, asked="/run_sse", status=TOO_MANY)
             say("info" if passing else "fail", error=kind, message=problem["message"][:300])
             return not passing
 
