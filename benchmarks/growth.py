@@ -42,6 +42,8 @@ WARM = 50
 WINDOW, WINDOWS = 3, 10
 """Turns whose calls are counted together, and how often. The least counts: what a worker does once
 a second comes on top, and on a busy machine a turn takes longer."""
+ANSWER = "= "
+"""Begins the lines with which a worker answers."""
 KEPT = 0.5
 """Objects of a type that a turn may leave: pools of threads and connections grow to their size."""
 
@@ -109,7 +111,7 @@ async def _serve(address: str, queue: str, store: str) -> None:
         print("ready", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
             model.requests.clear()
-            print(json.dumps(calls.count if calls else _size()), flush=True)
+            print(ANSWER + json.dumps(calls.count if calls else _size()), flush=True)
     await sessions.close()
 
 
@@ -123,13 +125,18 @@ class _Worker:
         self._client, self._queue = client, queue
 
     async def ready(self) -> None:
-        while b"ready" not in (line := await self._stdout.readline()):
-            if not line:
-                raise RuntimeError("The worker has ended.")
+        await self._line("ready")
 
     async def ask(self) -> Any:
         self._stdin.write(b"\n")
-        return json.loads(await self._stdout.readline())
+        return json.loads((await self._line(ANSWER)).removeprefix(ANSWER))
+
+    async def _line(self, start: str) -> str:
+        """The next line that begins so; the SDK writes warnings there, too."""
+        while not (line := (await self._stdout.readline()).decode()).startswith(start):
+            if not line:
+                raise RuntimeError("The worker has ended.")
+        return line
 
     async def turns(self, number: int) -> None:
         """Run turns one after the other, each in a session of its own."""
