@@ -452,7 +452,7 @@ MUTANTS = [
     mutant(
         "the causes of errors are not cut off",
         "short failures",
-        rewrites(converter, "_shortened", ("if room.causes else None", "")),
+        rewrites(converter, "shortened", ("if room.causes else None", "")),
     ),
     # ----- continuing as new
     mutant(

@@ -317,7 +317,7 @@ def bounded_cache() -> str:
     cache = SessionCache(max_bytes=100_000)
     for size in (30_000, 30_000, 30_000, 200_000, 60_000):
         event = Event(id="1", invocation_id="i", content=types.UserContent(TEXT[: size - 3_000]))
-        cache.begin(SessionKey("app", "u", f"{size}-{cache.bytes}"), event)
+        cache.begin(SessionKey("app", "u", f"{size}-{cache.bytes}"), event, epoch=1)
         if not 30_000 <= cache.bytes <= 100_000:
             return f"sessions are kept in {cache.bytes} bytes"
     return ""
