@@ -13,19 +13,19 @@ from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.invocation import close, open as opening, pause, request, take_over
-from durable_adk.activities.tool import agent_tools, tool_call
+from durable_adk.activities.tool import agent_tools, run as tool_runs, tool_call
 from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code import event_loop
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
-from durable_adk.calling.code_scope import CodeTask
+from durable_adk.calling.code_scope import CodeScope, CodeTask
 from durable_adk.context import loop as context_loop
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers, client_requests, contents
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.embedded import server
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.flows import invocation
+from durable_adk.flows import event_loop as runs, invocation
 from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.runtime import Inbox
@@ -47,6 +47,7 @@ from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from simulation.attempts import current
 from tests.mutants.identity import IDENTITY
 from tests.mutants.mutant import (
+    both,
     does_nothing,
     ignored,
     mutant,
@@ -378,12 +379,16 @@ MUTANTS = [
     mutant(
         "code that cancels its own task cancels its step",
         "code cancels itself",
-        replaces(calling, "_is_cancelled", lambda: True),
+        both(
+            replaces(calling, "_is_cancelled", lambda: True),
+            replaces(CodeScope, "_is_of_others", lambda *_: True),
+            rewrites(runs, "_close_early", ("if invocation.cancelled", "if True")),
+        ),
     ),
     mutant(
         "what code returns counts although it needs a run of an agent first",
         "code hides a run",
-        rewrites(calling, "contained", ("if instead.done():", "if False:")),
+        rewrites(tool_runs, "contained", ("if instead.done():", "if False:")),
     ),
     mutant(
         "a body that catches what it may not do goes on",
