@@ -12,7 +12,7 @@ from campaign.workload import POISON, Poison, Turn
 
 LARGEST = 64 * 1024
 """Characters of what a poisonous invocation may leave as its last event."""
-SURVIVED = (Poison.BLOCK, Poison.EXIT)
+SURVIVED = (Poison.BLOCK, Poison.EXIT, Poison.NAN)
 """Kinds after which a run continues; the others end it with an error event."""
 
 
