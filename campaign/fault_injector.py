@@ -204,7 +204,9 @@ class FaultInjector:
             return {"seconds": fault.seconds, "port": proxy.target}
 
     async def _unheard(self, fault: Fault) -> Done:
-        if _one_of(self.cluster.workers, fault.pick) is None:
+        since = time.time()
+        # Workers that have just started commit nothing behind a black hole, and would be killed.
+        if not await until(lambda: self._committed(since) > 0, UNHEARD):
             return None
         proxies = self.cluster.proxies(Link.WORKER_TEMPORAL)
         async with self._network:
