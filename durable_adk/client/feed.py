@@ -194,10 +194,10 @@ async def _recipient(
 
 
 def deleted_paused(invocation_id: str) -> InvocationNotFoundError:
-    """Build the error for an invocation that was paused and is cancelled: its session is gone."""
+    """Build the error for an invocation that was paused and is ended: its session is gone."""
     return InvocationNotFoundError(
-        f"Invocation {invocation_id!r} was paused when its session was deleted. It is cancelled "
-        "now: send the message again."
+        f"Invocation {invocation_id!r} was paused when its session was deleted. It has been ended: "
+        "send the message again."
     )
 
 

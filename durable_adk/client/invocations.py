@@ -203,16 +203,18 @@ class Invocations:
         self,
         request: InvocationRequest,
         *,
-        was_deleted: Callable[[SessionKey, str], Awaitable[bool]] | None = None,
+        replaced_at: Callable[[SessionKey, str], Awaitable[float | None]] | None = None,
     ) -> InvocationHandle:
         """Start an invocation, or attach to the one with the same ids.
 
         One that was refused since its session was busy has stored nothing, and is started again;
-        and so is one that has ended, and whose session was deleted.
+        so is one whose session was deleted, unless it was cancelled after that: a late repeat of a
+        message that waited for its session must not undo the cancellation.
 
         Args:
             request: A checked request, with `session` and `invocation_id`.
-            was_deleted: Whether the store knows that an invocation's session was deleted since.
+            replaced_at: Returns since when another session, or none, has the place of the
+                invocation's, in seconds since the epoch; None: the store knows of no deletion.
 
         Raises:
             PayloadTooLargeError: The server refuses a request of this size.
@@ -229,7 +231,9 @@ class Invocations:
                 # If another client is faster and its run has ended, the store runs nothing again.
                 if await self._was_refused(found):
                     reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-                elif was_deleted is not None and await was_deleted(key, found.invocation_id):
+                elif replaced_at is not None and await _ended_with_session(
+                    found, await replaced_at(key, found.invocation_id)
+                ):
                     reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
                 else:
                     return found  # it has ended; its events are in the store
@@ -481,6 +485,15 @@ def _start_error(error: RPCError) -> Exception:
     if error.status is RPCStatusCode.INVALID_ARGUMENT or "larger than max" in error.message:
         return PayloadTooLargeError(f"Temporal refused the request: {error.message}")
     return TemporalUnavailableError(f"Temporal did not accept the request: {error.message}")
+
+
+async def _ended_with_session(found: InvocationHandle, replaced_at: float | None) -> bool:
+    """Whether a workflow was not cancelled since its session was replaced, by Temporal's clock."""
+    if replaced_at is None:
+        return False
+    last = await found.workflow.describe()
+    was_cancelled = last.status is WorkflowExecutionStatus.CANCELED
+    return not (was_cancelled and last.close_time and last.close_time.timestamp() > replaced_at)
 
 
 def _reason(error: WorkflowFailureError) -> Exception:

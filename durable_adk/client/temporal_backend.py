@@ -78,18 +78,18 @@ class TemporalBackend:
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
         """Start the workflow, or attach to the one with the same ids."""
-        started = await self._invocations.start(request, was_deleted=self._was_deleted)
+        started = await self._invocations.start(request, replaced_at=self._replaced_at)
         return self._watch(started)
 
-    async def _was_deleted(self, key: SessionKey, invocation_id: str) -> bool:
-        """Whether an invocation that has run is gone because its session was deleted.
+    async def _replaced_at(self, key: SessionKey, invocation_id: str) -> float | None:
+        """Return when the session of an invocation was deleted, or made anew, if it was.
 
-        A store that has lost it otherwise knows of no deletion, or refuses the opening.
+        A store that has lost the invocation otherwise knows of no deletion, or refuses the opening.
         """
         if await self._sessions.get_invocation(key, invocation_id) is not None:
-            return False
+            return None
         creation = await self._sessions.read_creation(key)
-        return creation is not None and creation.epoch > 0
+        return creation.time if creation is not None and creation.epoch > 0 else None
 
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
@@ -338,8 +338,8 @@ class TemporalBackend:
             missing = await self._missing_worker(handle)
             # What is paused has been opened. Read the record again, after that was known.
             if await handle.waits() and await self._lacks(handle):
-                if await self._was_deleted(handle.key, handle.invocation_id):
-                    await handle.cancel()
+                if await self._replaced_at(handle.key, handle.invocation_id) is not None:
+                    await handle.workflow.terminate(reason="its session was deleted")
                     raise deleted_paused(handle.invocation_id)
                 raise not_in_store(handle.invocation_id, "is paused")
             if missing is not None:

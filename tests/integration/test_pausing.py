@@ -557,7 +557,8 @@ async def test_no_message_waits_for_an_invocation_of_a_deleted_session(
 ) -> None:
     """I11, I24: under the id of one that is paused, where its session was deleted and made anew.
 
-    An answer to the old call could not end it either. It is cancelled, so its id can be used again.
+    An answer to the old call could not end it either. It is terminated, so its id can be used
+    again.
     """
     runner = await make_runner(buyer(LongRunningFunctionTool(order)))
     one = f"one-{uuid.uuid4()}"  # workflows of other tests are still open
@@ -598,6 +599,7 @@ async def test_an_id_is_used_again_once_its_session_is_deleted(
         for _ in ("first", "repeat"):
             events = await send(runner, "buy", invocation_id=name)
             assert gist(events[-1]) == "buyer text paid"
+        await until(lambda: not runner._client.backend.busy())  # in process, its task ends later
         await runner.session_service.delete_session(**named)
         await runner.session_service.create_session(**named)
     assert len(keys) == len(set(keys)) == 2

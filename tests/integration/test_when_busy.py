@@ -156,6 +156,25 @@ async def test_a_waiter_that_is_cancelled_holds_up_nobody(queue: Queue) -> None:
     assert all(isinstance(queue.outcomes[number], ended) for number in (1, 3))
 
 
+async def test_a_late_repeat_does_not_undo_a_cancellation(queue: Queue) -> None:
+    """I15: not even where a session of the same name was deleted before, whose ids are free."""
+    sessions = queue.runner.session_service
+    await sessions.delete_session(**queue.key._asdict())
+    await sessions.create_session(**queue.key._asdict())
+    await queue.send("i1", when=lambda: queue.is_active("i1"))
+    await queue.send("b")
+    if not await queue.workflows():
+        pytest.skip("In process, nothing knows of what was cancelled before it was opened.")
+    assert await queue.cancel("b")
+    await until(queue.sent[-1].done)
+    await queue.send("b", when=queue.sent[-1].done)  # which it is: the first one
+    await until(queue.sent[-1].done)
+    queue.gate.set()
+    *_, told, again = await asyncio.gather(*queue.sent, return_exceptions=True)
+    assert isinstance(told, InvocationCancelledError)
+    assert isinstance(again, InvocationCancelledError)
+
+
 @pytest.mark.thorough
 async def test_a_terminated_waiter_holds_up_nobody(queue: Queue, client: Client) -> None:
     """D7: whoever finds itself behind it learns from Temporal that it is gone."""
