@@ -18,10 +18,9 @@ from collections.abc import (
     AsyncIterable,
     Awaitable,
     Callable,
-    Generator,
     Iterable,
 )
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -51,13 +50,14 @@ def is_removed(part: types.Part) -> bool:
     return part.inline_data is not None and part.inline_data.mime_type == _REMOVED
 
 
-@contextmanager
-def fenced(fence: Fence) -> Generator[None]:
-    """Have saves in the block call `fence` right before they store a version.
+@asynccontextmanager
+async def fenced(fence: Fence) -> AsyncGenerator[None]:
+    """Call `fence`, and have saves in the block call it right before they store a version.
 
     Not an argument of `save_artifact`, so that it passes through an application's own service that
     wraps one of this package.
     """
+    await fence()
     token = _FENCE.set(fence)
     try:
         yield

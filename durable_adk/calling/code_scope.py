@@ -102,7 +102,7 @@ class CodeScope:
             raise self.refusal  # the code has caught it
 
     def _is_of_others(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Whether somebody else than the scope's code has cancelled it, who waits for that."""
+        """Whether something else than the scope's own code has cancelled it; that has to pass."""
         return task is None or bool(task.cancelling()) or self.outermost.is_disturbed
 
     def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -138,8 +138,8 @@ def refused(error: E) -> E:
     return error
 
 
-def require_fit() -> None:
-    """Raise what the code was refused, if it has caught that and goes on."""
+def raise_refusal() -> None:
+    """Raise the error with which the code was refused something, if the code has caught it."""
     scope = _scope.get()
     if scope is not None and scope.refusal is not None:
         raise scope.refusal

@@ -328,8 +328,7 @@ class Context(ReadonlyContext):
             InvalidRequestError: There is no artifact service, or the name is invalid.
             LeaseLostError: The invocation has ended meanwhile; nothing is stored.
         """
-        await self._scope.fence()
-        with fenced(self._scope.fence):
+        async with fenced(self._scope.fence):
             version = await self._artifacts.save_artifact(
                 **self._owner(),
                 filename=filename,
@@ -356,8 +355,7 @@ class Context(ReadonlyContext):
             InvalidRequestError: There is no artifact service, or the name is invalid.
             LeaseLostError: The invocation has ended meanwhile; nothing is stored.
         """
-        await self._scope.fence()
-        with fenced(self._scope.fence):
+        async with fenced(self._scope.fence):
             version = await self._artifacts.save_artifact_stream(
                 **self._owner(),
                 filename=filename,

@@ -8,7 +8,7 @@ from typing import Any, cast
 from durable_adk.agents import determinism
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.step_function import READ_EVENTS, name_of
-from durable_adk.calling.code_scope import CodeScope, require_fit
+from durable_adk.calling.code_scope import CodeScope, raise_refusal
 from durable_adk.closing import abandoned, closing
 from durable_adk.context.journal import Journal
 from durable_adk.context.loop import (
@@ -61,7 +61,7 @@ class CustomBodies:
     async def _sub_run(
         self, scope: AgentScope, events: AsyncGenerator[Event, None], name: str
     ) -> AsyncGenerator[Event, None]:
-        require_fit()
+        raise_refusal()
         await self._close_abandoned(scope)
         try:
             async with closing(events):
@@ -164,7 +164,7 @@ class BodyLoop:
     ) -> Any:
         """See `InvocationContext.step`."""
         scope = self._of(ctx)
-        require_fit()
+        raise_refusal()
         try:
             return await self._loop.run_function(scope, function, call)
         except DurableAdkError as error:

@@ -50,9 +50,7 @@ class StepArtifacts(AdkBaseArtifactService):
         part, session = ensure_part(artifact), self._context.session
         if (app_name, user_id, session_id) == (session.app_name, session.user_id, session.id):
             return await self._context.save_artifact(filename, part, custom_metadata)
-        fence = self._context._scope.fence
-        await fence()
-        with fenced(fence):
+        async with fenced(self._context._scope.fence):
             return await self._service.save_artifact(
                 app_name=app_name,
                 user_id=user_id,

@@ -138,7 +138,7 @@ class ServerServices:
         """Return the name of an app that the caller may use.
 
         If no apps are set, only operators may use one that has no sessions and that no worker
-        serves: who creates a session in it adds the name to those of the server.
+        serves: creating a session in it adds the name to those of the server.
 
         Raises:
             UnknownAppError: It is none of the server's apps.

@@ -34,8 +34,8 @@ class ServerSettings(AccessSettings):
     max_session_bytes: int = Field(default=50_000_000, ge=1)
     """Most bytes of events of a session that is read as a whole."""
     max_stored_bytes: int = Field(default=1_000_000_000, ge=1)
-    """Most bytes that a user, who is no operator, may have in an app's sessions, and in artifacts.
-    """
+    """Most bytes in the artifacts, and characters in the sessions, that a user of an app may have.
+    Operators have no bound."""
     ping_seconds: FiniteSeconds = Field(default=15.0, gt=0)
     """Seconds between two comments in a stream, which keep its connection open."""
     retry_milliseconds: int = Field(default=1000, ge=0)

@@ -289,7 +289,7 @@ def check_parts(content: types.Content, path: str) -> None:
     """Raise StateValueError unless what the parts have of any type is JSON that every store keeps.
 
     Args:
-        content: Content, as somebody has sent it.
+        content: Content, as it was received.
         path: Its name in the error message.
     """
     for index, part in enumerate(content.parts or ()):

@@ -55,7 +55,7 @@ class Cache:
     worker: Worker | None = None
     """None: there is none yet; or a replayer has the runner, and no query ever comes."""
     lost_tasks: LostTasks | None = None
-    """None: nobody counts the workers that are lost in workflow tasks."""
+    """Counts the workers that are lost in workflow tasks; None: they are not counted."""
 
     def drop(self, run_id: str) -> None:
         """Have the worker drop a workflow as soon as its activation is over."""
@@ -111,9 +111,9 @@ class _Activations:
     query has ended. So the worker drops it, too, and loads it again in the order of a replay
     (tests/integration/test_workflow_queries.py).
 
-    Before a workflow that the worker has to load is told anything, `LostTasks` counts the workers
-    that were lost with it. They are lost no more when the task is over: it then waits for nothing,
-    or the worker drops the workflow.
+    Before the first activation of a workflow that the worker has to load, `LostTasks` notes the
+    attempt. It takes the note back when the task is over: when no local activity runs any more, or
+    when the worker drops the workflow.
     """
 
     def __init__(self, instance: WorkflowInstance, cache: Cache) -> None:

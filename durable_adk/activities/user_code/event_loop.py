@@ -215,7 +215,11 @@ class _Run(Generic[T]):
         return self._result()
 
     def _result(self) -> T:
-        """Return the result of the work; if nobody known has cancelled it, the code may have."""
+        """Return the result of the work.
+
+        A cancellation that neither the caller nor the step's own code has asked for may be that of
+        other code: the step is retried, and the attempt counts as lost.
+        """
         try:
             return self._done.result()
         except asyncio.CancelledError as cancelled:

@@ -285,7 +285,7 @@ class _Answer:
         for at in range(_PIECE, len(body), _PIECE):
             piece = body[at - _PIECE : at]
             await self.send({"type": message["type"], "body": piece, "more_body": True})
-            await asyncio.sleep(0)  # others go on, and who has gone is noticed
+            await asyncio.sleep(0)  # lets other requests run, and notices a closed connection
         if body:
             start = (len(body) - 1) // _PIECE * _PIECE
             message = {"type": message["type"], "body": body[start:], "more_body": more}
