@@ -152,7 +152,7 @@ async def _repeats(cluster: Cluster, runners: dict[str, Runner]) -> None:
 
 
 @dataclass(frozen=True)
-class _Hesitating(Player):
+class Hesitating(Player):
     """A client that answers only after an event is set."""
 
     let: asyncio.Event
@@ -178,7 +178,7 @@ async def _denied(cluster: Cluster, runners: dict[str, Runner]) -> None:
         if deploy >= DEPLOYS and _was_denied_elsewhere(cluster.folder):
             return
         let, asked = asyncio.Event(), set[Turn]()
-        player = _Hesitating(runners[DENIED], cluster.folder.journal(USER), let, asked)
+        player = Hesitating(runners[DENIED], cluster.folder.journal(USER), let, asked)
         sessions = (f"{DENIED}-{USER}-{deploy}-{number}" for number in range(ASKED))
         turns = [Turn(DENIED, USER, session, 1) for session in sessions]
         playing = [asyncio.create_task(player.play(turn)) for turn in turns]

@@ -14,10 +14,9 @@ from typing import Any
 
 from google.genai import types
 from pydantic import SecretStr
-from temporalio import activity
 
 from campaign.run_folder import RunFolder
-from campaign.tools import KeepingTools, PoisonTools, Tools, pause
+from campaign.tools import KeepingTools, PoisonTools, RaisingTools, Tools, blow, blows, pause, task
 from campaign.workload import (
     CLEARED,
     CROWD,
@@ -27,9 +26,13 @@ from campaign.workload import (
     MEMORY,
     ONCE,
     POISON,
+    RAISING,
     SECRET,
     SIGN_IN,
     SLOW,
+    TIMED,
+    Place,
+    Turn,
 )
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
@@ -70,17 +73,6 @@ class Asking(Gemini):
                 yield response
 
 
-def task() -> str:
-    """The attempt of a step that runs here: workflow run, activity and number; empty for controls.
-
-    Another worker may have one of the same name, if it is a local activity.
-    """
-    if not activity.in_activity():
-        return ""
-    info = activity.info()
-    return f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}"
-
-
 class Counter(BaseAgent):
     """A custom agent whose events depend on the state it finds, with no step between them."""
 
@@ -113,6 +105,26 @@ class Drawer(BaseAgent):
                 content=types.Content(role="model", parts=[types.Part(text=f"Drawn {nonce}")]),
                 actions=EventActions(state_delta=delta),
             )
+
+
+class Raiser(BaseAgent):
+    """A custom agent that raises in the workflow's loop, or leaves that to its sub-agent."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        turn = Turn.of(ctx.session.app_name, ctx.session.user_id, ctx.invocation_id)
+        match turn.place:
+            case Place.BODY:
+                blow(turn.raised)
+            case Place.BODY_TASK:
+                await asyncio.create_task(blows(turn.raised))
+            case Place.BODY_TIMER:
+                asyncio.get_running_loop().call_later(TIMED / 2, blow, turn.raised)
+                await asyncio.sleep(TIMED)
+            case _:
+                pass
+        async with aclosing(self.sub_agents[0].run_async(ctx)) as events:
+            async for event in events:
+                yield event
 
 
 def make_apps(folder: Path, release: int = 1) -> dict[str, App]:
@@ -173,8 +185,14 @@ def _roots(run: RunFolder, make: MakeAgent, *, asks: bool) -> dict[str, BaseAgen
         MEMORY: make("keeper", tools=[keeping.remember, keeping.recall]),
         SIGN_IN: make("signer", tools=[keeping.sign_in]),
         POISON: make("poisoner", tools=[PoisonTools(run).poison]),
+        RAISING: Raiser(name="body", sub_agents=[_raiser(run, make)]),
         CROWD: make("talker"),
         SLOW: make("sleeper", tools=[tools.nap]),
         DENIED: make("decliner", tools=[denied]),
         CLEARED: make("forgetter", tools=[tools.nap, refund]),
     }
+
+
+def _raiser(run: RunFolder, make: MakeAgent) -> LlmAgent:
+    raising = RaisingTools(run)
+    return make("raiser", tools=[raising.raising], before_tool_callback=raising.before)

@@ -27,7 +27,7 @@ from campaign.scale import SCALES, Scale, Size
 from campaign.session_deletion import PartialAnswerer, SessionDeleter
 from campaign.stores import converter, shared
 from campaign.worker_main import QUEUE
-from campaign.workload import BURST, CLEARED, CROWD, DENIED, SLOW, STEADY, Turn, courses
+from campaign.workload import BURST, CLEARED, CROWD, DEALT, DENIED, SLOW, Turn, courses
 from durable_adk.client import connect, workflow_id
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
 from durable_adk.runners import Runner
@@ -79,7 +79,7 @@ class SessionSequence:
         dice = random.Random(f"{self.seed}/{sequence}")  # noqa: S311 - dice are no secrets
         dealt = self._dealt()
         for session in islice(count(), self.scale.sessions):
-            app, turns = dealt.pop(0) if dealt else (dice.choice(STEADY), self.scale.turns)
+            app, turns = dealt.pop(0) if dealt else (dice.choice(DEALT), self.scale.turns)
             name = f"{app}-{sequence}-{session}"
             yield from (Turn(app, user, name, turn) for turn in range(1, turns + 1))
 
@@ -87,7 +87,7 @@ class SessionSequence:
         """Return the apps of its first sessions, with their turns; all sequences cover all apps."""
         if self.number == 0 or not self.scale.everything:
             return []
-        deck = list(STEADY)
+        deck = list(DEALT)
         random.Random(self.seed).shuffle(deck)  # noqa: S311 - dice are no secrets
         players = self.scale.sequences - 1
         place = int(self.slot) * players + self.number - 1

@@ -19,6 +19,7 @@ from campaign.spawner import Spawned
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.process import Process
 from durable_adk.errors import DurableAdkError
+from harness.journal import note
 
 ROOT = Path(__file__).parents[1]
 START = 300.0
@@ -84,7 +85,10 @@ class Supervised:
             self._seen = self.log.stat().st_size if self.log.exists() else 0
             self.process = await Spawned.start(self.spawner, self.program, self.arguments, self.log)
             self.starts += 1
-            if await self.process.wait() == 0 and not self.for_ever:
+            code = await self.process.wait()
+            if self.ready_mark and self.ready_mark in self._said():
+                note(RunFolder(self.log.parent).ends, name=self.name, ended=self.pid, code=code)
+            if code == 0 and not self.for_ever:
                 return
 
     async def end(self) -> None:
@@ -232,8 +236,12 @@ async def with_workers(cluster: Cluster) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def with_clients(cluster: Cluster) -> AsyncGenerator[None]:
-    """Workers and clients, kept alive until the end of the block."""
-    async with with_workers(cluster), AsyncExitStack() as stack:
+    """Workers, clients and an HTTP server, kept alive until the end of the block."""
+    address, store = cluster.temporal.address, cluster.url(Link.CLIENT_STORE)
+    web = _program(cluster, "web", "web", address, store, ready="ready\n")
+    async with with_workers(cluster), AsyncExitStack() as stack, kept([web]):
+        if not await until(lambda: web.alive):
+            raise DurableAdkError(f"The HTTP server has not started; see {web.log}.")
         slots = range(cluster.scale.clients)
         cluster.clients = [await _client(stack, cluster, slot) for slot in slots]
         async with kept(cluster.clients):

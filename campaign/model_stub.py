@@ -46,6 +46,7 @@ SCRIPTS: dict[str, list[Answer]] = {
     "keeper": [("", [("remember", {})]), ("", [("recall", {})]), ("Recalled.", [])],
     "signer": [("", [("sign_in", {})]), ("Signed in.", [])],
     "poisoner": [("", [("poison", {})]), ("Survived.", [])],
+    "raiser": [("", [("raising", {})]), ("Endured.", [])],
     "talker": [("Heard.", [])],
     "sleeper": [("", [("nap", {})]), ("Rested.", [])],
     "decliner": [("", [("refund", {"amount": 7})]), ("Settled.", [])],

@@ -77,6 +77,21 @@ class RunFolder:
         return self.path / "starts.jsonl"
 
     @property
+    def web(self) -> Path:
+        """Where the HTTP server listens."""
+        return self.path / "web.url"
+
+    @property
+    def answers(self) -> Path:
+        """What each user of the HTTP server was answered."""
+        return self.path / "answers.jsonl"
+
+    @property
+    def ends(self) -> Path:
+        """How each worker or server that was ready has ended."""
+        return self.path / "ends.jsonl"
+
+    @property
     def tasks(self) -> Path:
         """The activities that workers have taken, and ended."""
         return self.path / "tasks.jsonl"

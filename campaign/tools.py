@@ -7,12 +7,24 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from google.genai import types
+from temporalio import activity
 
 from campaign.run_folder import RunFolder
-from campaign.workload import ADDED, ENDLESS, FOR_EVER, NAP, Poison, Turn, is_control
+from campaign.workload import (
+    ADDED,
+    ENDLESS,
+    FOR_EVER,
+    NAP,
+    TIMED,
+    Place,
+    Poison,
+    Raised,
+    Turn,
+    is_control,
+)
 from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
 from durable_adk.auth.auth_schemes import APIKey
 from durable_adk.context.activity import ToolContext
@@ -121,6 +133,7 @@ class Tools:
             "session": context.session.id,
             "invocation": context.invocation_id,
             "confirmed": decided and decided.confirmed,
+            "task": task(),
         }
         note(self.folder.ledger, phase="begun", **line)
         yield line
@@ -202,6 +215,89 @@ class PoisonTools(Tools):
             (line["phase"], line["key"]) == ("exit", key) for line in notes(self.folder.ledger)
         )
         return not (ended or is_control(invocation))
+
+
+class RaisingTools(Tools):
+    """What raises no `Exception`, at the place of its turn."""
+
+    async def before(self, args: dict[str, Any], tool_context: ToolContext, **_: Any) -> None:
+        """Raise before the tool runs."""
+        turn = Turn.of(tool_context.app_name, tool_context.user_id, tool_context.invocation_id)
+        if turn.place is Place.CALLBACK:
+            async with self._noted(tool_context, "raising", args["nonce"]):
+                blow(turn.raised)
+
+    async def raising(self, nonce: str, tool_context: ToolContext) -> dict[str, Any]:
+        """Raise."""
+        turn = Turn.of(tool_context.app_name, tool_context.user_id, tool_context.invocation_id)
+        async with self._noted(tool_context, "raising", nonce):
+            match turn.place:
+                case Place.AWAITED:
+                    blow(turn.raised)
+                case Place.TASK:
+                    await asyncio.create_task(blows(turn.raised))
+                case Place.TIMER:
+                    asyncio.get_running_loop().call_later(TIMED / 2, blow, turn.raised)
+                    await asyncio.sleep(TIMED)
+                case Place.THREAD:
+                    await asyncio.to_thread(blow, turn.raised)
+                case Place.DESTRUCTOR:
+                    _Falling(turn.raised)
+                case _:
+                    pass
+        return _Unreadable(raised=turn.raised) if turn.place is Place.VALUE else {"nonce": nonce}
+
+
+class Harm(BaseException):
+    """What asyncio does not know."""
+
+
+_TYPES: dict[Raised, type[BaseException]] = {
+    Raised.EXIT: SystemExit,
+    Raised.INTERRUPT: KeyboardInterrupt,
+    Raised.CLOSED: GeneratorExit,
+    Raised.CANCELLED: asyncio.CancelledError,
+    Raised.HARM: Harm,
+}
+
+
+def blow(raised: Raised) -> NoReturn:
+    """Raise what is no `Exception`."""
+    raise _TYPES[raised](EXIT_CODE)
+
+
+async def blows(raised: Raised) -> NoReturn:
+    """Raise it in a task."""
+    blow(raised)
+
+
+class _Falling:
+    """A value that raises where it is dropped."""
+
+    def __init__(self, raised: Raised) -> None:
+        self._raised = raised
+
+    def __del__(self) -> None:
+        blow(self._raised)
+
+
+class _Unreadable(dict[str, Any]):
+    """A value that raises where it is read."""
+
+    def items(self) -> NoReturn:
+        """Raise."""
+        blow(self["raised"])
+
+
+def task() -> str:
+    """The attempt of a step that runs here: workflow run, activity and number; empty for controls.
+
+    Another worker may have one of the same name, if it is a local activity.
+    """
+    if not activity.in_activity():
+        return ""
+    info = activity.info()
+    return f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}"
 
 
 def _harmful(kind: Poison, nonce: str) -> Any:

@@ -17,10 +17,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from temporalio import activity, client as clients, worker as workers
 
-from campaign.apps import make_apps, task
+from campaign.apps import make_apps
 from campaign.journaled_store import ADDED, JournaledSessionService
 from campaign.run_folder import RunFolder
 from campaign.stores import converter, shared
+from campaign.tools import task
 from campaign.workload import QUEUED
 from durable_adk.client import connect
 from durable_adk.log import configure

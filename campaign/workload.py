@@ -13,6 +13,8 @@ from durable_adk.wire.messages import WhenBusy
 ONCE = "once"
 """The app whose tool runs once at most: its agent may learn that the outcome is unknown."""
 FILES, MEMORY, SIGN_IN, POISON = "files", "memory", "sign_in", "poison"
+RAISING = "raising"
+"""The app whose code raises what is no `Exception`, at a place of its own in each turn."""
 SLOW = "slow"
 """The app whose invocations are cancelled, terminated, interrupted, refused and steered."""
 STEADY = (
@@ -39,9 +41,11 @@ DENIED = "denied"
 """The app whose calls are all denied; its second release requests no confirmation."""
 CLEARED = "cleared"
 """The app whose sessions are deleted and created again while invocations run in them."""
-FREE = (SLOW, DENIED, CLEARED)
+FREE = (SLOW, DENIED, CLEARED, RAISING)
 """The apps whose invocations may end in several ways, each of which has checks of its own."""
 KINDS = (*STEADY, CROWD, *FREE)
+DEALT = (*STEADY, RAISING)
+"""The apps that the sequences of all clients are dealt, and draw from."""
 BURST = 18
 """Messages that come to a session of `CROWD` at once."""
 QUEUED = 12
@@ -50,6 +54,8 @@ GENERATION = 10
 """Numbers that the turns of a cleared session have between two deletions."""
 ADDED = {"charge": "charged", "mark": "marked"}
 """By tool, the list in the state that its calls extend, also those that run at the same time."""
+TIMED = 0.2
+"""Seconds that code waits whose timer raises."""
 PREFIX = "control"
 """How the sessions of the controls are called."""
 MARK = "do "
@@ -72,6 +78,32 @@ RIVALS = (
 """What messages want that come while their session is busy."""
 
 
+WEB = "web"
+"""Who plays over HTTP, beside users who are at the server's limits."""
+
+
+class Limit(StrEnum):
+    """Of the server, which a user of its own is at during the faults (S16)."""
+
+    OPEN = "open"
+    """Streams."""
+    UNREAD = "unread"
+    """Answers that nobody reads."""
+    OFTEN = "often"
+    """Requests."""
+    STRANGER = "stranger"
+    """Requests with invented tokens."""
+    LARGE = "large"
+    """Bodies."""
+    QUEUED = "queued"
+    """Messages that wait for a session."""
+
+    @property
+    def user(self) -> str:
+        """Who is at it."""
+        return f"{WEB}-{self}"
+
+
 class Poison(StrEnum):
     """What the tool of ``poison`` does to its worker, a turn each (F12, F13)."""
 
@@ -87,6 +119,39 @@ class Poison(StrEnum):
     """It blocks the event loop."""
     EXIT = "exit"
     """It ends the process, but not the second time."""
+
+
+class Place(StrEnum):
+    """Where the code of ``raising`` raises, a turn each (F12)."""
+
+    AWAITED = "awaited"
+    """In its tool; so do the next five."""
+    TASK = "task"
+    TIMER = "timer"
+    THREAD = "thread"
+    VALUE = "value"
+    """Where what the tool returns is read."""
+    DESTRUCTOR = "destructor"
+    CALLBACK = "callback"
+    BODY = "body"
+    """In its custom agent, in the workflow's loop; so do the next two."""
+    BODY_TASK = "body_task"
+    BODY_TIMER = "body_timer"
+
+
+class Raised(StrEnum):
+    """What it raises, by the name of the type."""
+
+    EXIT = "SystemExit"
+    INTERRUPT = "KeyboardInterrupt"
+    CLOSED = "GeneratorExit"
+    CANCELLED = "CancelledError"
+    HARM = "Harm"
+    """A `BaseException` of the user's own."""
+
+
+ENDING = [Raised.EXIT, Raised.INTERRUPT]
+"""What asyncio raises out of its loop, wherever in it that was raised."""
 
 
 class Turn(NamedTuple):
@@ -131,6 +196,18 @@ class Turn(NamedTuple):
         return kinds[(int(_hash(self.session), 16) + self.number) % len(kinds)]
 
     @property
+    def place(self) -> Place:
+        """Where the code of ``raising`` raises in this turn; all places in so many turns."""
+        places = list(Place)
+        return places[(int(_hash(self.session), 16) + self.number) % len(places)]
+
+    @property
+    def raised(self) -> Raised:
+        """What it raises there; in a timer, what asyncio does not keep there."""
+        timed = self.place in (Place.TIMER, Place.BODY_TIMER)
+        return self._dice("raised").choice(ENDING if timed else list(Raised))
+
+    @property
     def course(self) -> int:
         """Which turn of its app's control goes the same way, from 0."""
         if self.app == CROWD:
@@ -172,7 +249,7 @@ class Turn(NamedTuple):
 
 def courses(app: str, turns: int) -> int:
     """How many turns an app's control has, if a session has so many."""
-    return {POISON: len(Poison), CROWD: 1}.get(app, turns)
+    return {POISON: len(Poison), RAISING: len(Place), CROWD: 1}.get(app, turns)
 
 
 def is_control(invocation: str) -> bool:

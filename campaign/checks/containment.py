@@ -1,14 +1,16 @@
 """Checks of invocations beside poisonous ones on a worker (I22), and over a deploy (I20)."""
 
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from campaign.checks.clients import foreseen, undisturbed
 from campaign.checks.log import CLOSED
+from campaign.checks.model_calls import HARMFUL, STOPS
 from campaign.checks.tasks import NEVER, Tasks
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence
-from campaign.workload import POISON, Poison, Turn
+from campaign.workload import POISON, RAISING, Place, Poison, Turn
 
 LARGEST = 64 * 1024
 """Characters of what a poisonous invocation may leave as its last event."""
@@ -23,7 +25,7 @@ def containment(found: Evidence) -> Iterator[Violation]:
     judged: faults make them wait too.
     """
     outcomes, by_invocation = found.outcomes(), found.by_invocation()
-    for name, turn in _poisonous(found).items():
+    for name, turn in _of(found, POISON).items():
         if not outcomes[name]:
             continue  # that is for `liveness`
         survives, rows = turn.poison in SURVIVED, by_invocation.get(name, [])
@@ -39,6 +41,35 @@ def containment(found: Evidence) -> Iterator[Violation]:
     wrong = _wrong(found)
     for name in beside_poison(found) & wrong.keys():
         yield Violation("a poison has reached another invocation", name, wrong[name])
+
+
+def raising(found: Evidence) -> Iterator[Violation]:
+    """I22, F12: whatever code raises ends its invocation only, with an error that names it.
+
+    Where Python drops what was raised, nothing has happened.
+    """
+    outcomes, by_invocation = found.outcomes(), found.by_invocation()
+    for name, turn in _of(found, RAISING).items():
+        if not outcomes[name]:
+            continue  # that is for `liveness`
+        survives, rows = turn.place is Place.DESTRUCTOR, by_invocation.get(name, [])
+        told = [turn.place, turn.raised, outcomes[name]]
+        if (outcomes[name] == "ok") is not survives or found.status(name) not in CLOSED:
+            yield Violation("what code has raised has another end", name, told)
+        last = rows[-1].body if rows else {}
+        if not survives and turn.raised not in str(last.get("error_message")):
+            yield Violation("an error does not name what was raised", name, [*told, last])
+
+
+def workers_end(found: Evidence) -> Iterator[Violation]:
+    """I22, F12: no worker ends but by a signal, or because one of its tools ends the process."""
+    ordered = {line.get("pid") for line in found.faults if line["kind"] == STOPS and line["done"]}
+    exits = {line["pid"] for line in found.ledger if line["phase"] == "exit"}
+    for line in found.ends:
+        by_order = line["ended"] in ordered or line["at"] > found.meta["healed"]
+        allowed = {-signal.SIGKILL} | ({0} if by_order else set[int]())
+        if line["code"] not in allowed and line["ended"] not in exits:
+            yield Violation("a worker has ended by itself", line["name"], line)
 
 
 def upgrade(found: Evidence) -> Iterator[Violation]:
@@ -63,8 +94,8 @@ def tasks_ended(found: Evidence) -> Iterator[Violation]:
 
 def beside_poison(found: Evidence) -> set[str]:
     """The invocations that a worker was busy with when one of its tools did harm."""
-    poisonous, tasks = _poisonous(found), Tasks(found)
-    harms = [line for line in found.ledger if line["tool"] == "poison" and line["phase"] == "begun"]
+    poisonous, tasks = _of(found, POISON, RAISING), Tasks(found)
+    harms = [line for line in found.ledger if line["tool"] in HARMFUL and line["phase"] == "begun"]
     return {
         name
         for name in found.turns.keys() - poisonous.keys()
@@ -87,11 +118,17 @@ def served_by_both(found: Evidence) -> set[str]:
 def poisons(found: Evidence) -> set[Poison]:
     """The kinds of harm that were done."""
     outcomes = found.outcomes()
-    return {turn.poison for name, turn in _poisonous(found).items() if outcomes[name]}
+    return {turn.poison for name, turn in _of(found, POISON).items() if outcomes[name]}
 
 
-def _poisonous(found: Evidence) -> dict[str, Turn]:
-    return {name: turn for name, turn in found.turns.items() if turn.app == POISON}
+def places(found: Evidence) -> set[Place]:
+    """The places where code has raised."""
+    outcomes = found.outcomes()
+    return {turn.place for name, turn in _of(found, RAISING).items() if outcomes[name]}
+
+
+def _of(found: Evidence, *apps: str) -> dict[str, Turn]:
+    return {name: turn for name, turn in found.turns.items() if turn.app in apps}
 
 
 def _exits(found: Evidence) -> Counter[str]:

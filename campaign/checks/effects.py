@@ -13,7 +13,7 @@ CREDENTIAL = "adk_request_credential"
 TOOLS = frozenset(
     (
         *("charge", "scope", "mark", "late", "refund", "fail", "nap", "pay"),
-        *("save", "load", "remember", "recall", "sign_in", "poison"),
+        *("save", "load", "remember", "recall", "sign_in", "poison", "raising"),
     )
 )
 

@@ -17,6 +17,9 @@ OF_CLIENTS = (Link.CLIENT_TEMPORAL, Link.CLIENT_STORE)
 STOPS = "stop_worker"
 """What cuts short whatever its worker still does, until that has ended."""
 
+HARMFUL = ("poison", "raising")
+"""Tools that do harm."""
+
 Question = tuple[Any, ...]
 """Invocation, agent, and how many answers it has had there."""
 
@@ -61,14 +64,32 @@ def repeats(found: Evidence) -> Iterator[Violation]:
     faults that can lose an answer, or the worker that waits for it, tools that end their worker,
     and workers that were held for lost because the machine had no time for them.
     """
+    for question, hits, lines in _repeated(found, _asked(found)):
+        yield Violation("a question was repeated for no reason", question, [hits, lines])
+
+
+def tools_repeated(found: Evidence) -> Iterator[Violation]:
+    """I8, F12: what code has raised, or returned, is no reason to run its tool again; see above."""
+    runs: dict[Any, list[Line]] = defaultdict(list)
+    for line in found.ledger:
+        if line["phase"] == "begun" and line["tool"] in HARMFUL:
+            runs[line["key"]].append(line)
+    for key, hits, lines in _repeated(found, runs):
+        yield Violation("a tool was run again for no reason", key, [hits, lines])
+
+
+def _repeated(
+    found: Evidence, tries: dict[Any, list[Line]]
+) -> Iterator[tuple[str, int, list[Line]]]:
+    """What was tried more often than there were reasons, and how many there were."""
     lost, tasks = _losses(found), Tasks(found)
-    for question, lines in _asked(found).items():
+    for what, lines in tries.items():
         first = min(map(tasks.began, lines))
         last = max(line["at"] for line in lines)
         hits = sum(span.began <= last and span.ended >= first for span in lost)
         hits += sum(map(tasks.was_given_away, lines))
         if len(lines) - 1 > hits:
-            yield Violation("a question was repeated for no reason", str(question), [hits, lines])
+            yield str(what), hits, lines
 
 
 def question_of(line: Line) -> Question:

@@ -4,13 +4,47 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from typing import Any
 
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Key, Rows
-from durable_adk.errors import SessionRegressedError
+from campaign.workload import CALM, SLOW, Turn
+from durable_adk.errors import BudgetExceededError, SessionRegressedError
 from harness.journal import Line
 
+KEPT = Key("plain", CALM, "plain-kept")
+"""A session that the copy has, and that has lost its last message for certain."""
+FORKED = KEPT._replace(session="plain-forked")
+"""One more: somebody writes to it before the doctor looks."""
+FORK = "fork"
+"""The id of what is written there."""
+
+
+class Meanwhile(StrEnum):
+    """What else happens before the doctor puts back what a copy lacks."""
+
+    COMPLETED = "completed"
+    PAUSED = "paused"
+    """An invocation waits for an answer, which comes when the doctor is done."""
+    TIMED_OUT = "timed_out"
+    CONTINUED = "continued"
+    """An invocation continues as new."""
+    FORKED = "forked"
+    DELETED = "deleted"
+
+
+BESIDE = {
+    Meanwhile.COMPLETED: KEPT._replace(session="plain-beside"),
+    Meanwhile.PAUSED: Key("approval", CALM, "approval-beside"),
+    Meanwhile.TIMED_OUT: Key(SLOW, CALM, f"{SLOW}-beside"),
+    Meanwhile.CONTINUED: Key("steps", CALM, "steps-beside"),
+}
+"""The sessions that lack nothing."""
+GONE = KEPT._replace(session="plain-gone")
+"""One more of these, which is deleted before the doctor looks."""
+EXPECTED = dict.fromkeys(Meanwhile, "ok") | {Meanwhile.TIMED_OUT: BudgetExceededError.__name__}
+"""How each ends."""
 REFUSED = SessionRegressedError.__name__
 UNTOLD = {
     "sessions": ("create_time", "update_time", "waiting"),
@@ -25,6 +59,8 @@ made first.
 """
 SHARED = ("user:noted",)
 """State that several sessions write at the same time, in an order that no history has."""
+NUMBER = 1000
+"""Of the messages in their sessions that come when the store is older."""
 UNTOLD_EVENT = "is in no history"
 STOPPED = ("abandoned", "cancelled")
 """Invocations that ended from outside.
@@ -32,6 +68,8 @@ STOPPED = ("abandoned", "cancelled")
 Whoever ran their last call may have committed it and died before Temporal heard of that; it gives
 no call of theirs to somebody else, who would find it committed.
 """
+APART = {*BESIDE.values(), FORKED, GONE}
+"""Sessions that change meanwhile, so that they have checks of their own."""
 KEPT_BESIDE = ("memories",)
 """Tables beside the log, which come back as they were at the time of the backup."""
 Place = tuple[Any, ...]
@@ -43,12 +81,17 @@ def divergence(found: Evidence) -> Iterator[Violation]:
     if restored is None:
         return
     for line in restored["asked"]:
-        if line["first"] != REFUSED:
+        if {line["first"], line["again"]} != {REFUSED}:
             yield Violation("an older store was not noticed", line["invocation"], line)
         if line["then"] != "ok":
             yield Violation("a message did not go on after the repair", line["invocation"], line)
     for place, one, other in _differences(restored["older"], restored["refused"]):
         yield Violation("an older store was written to", str(place), (one, other))
+    for kind, outcome in EXPECTED.items():
+        if restored["meanwhile"][kind] != outcome:
+            ended = restored["meanwhile"][kind]
+            yield Violation("what lacks nothing has another end beside it", kind, ended)
+    yield from _changed_meanwhile(found, restored)
     yield from _unlike(found, restored)
 
 
@@ -73,6 +116,23 @@ def _unlike(found: Evidence, restored: dict[str, Any]) -> Iterator[Violation]:
         if key in untold and key not in asked and place[0] != "state":
             yield Violation("a session that was left alone was changed", str(place), (one, other))
     yield from _appended(found, restored["mended"], own)
+
+
+def _changed_meanwhile(found: Evidence, restored: dict[str, Any]) -> Iterator[Violation]:
+    """Check that what a fork lacks is put behind it, and that what was deleted stays away."""
+    own = Turn(*FORKED, NUMBER).invocation
+    older, whole = ([*_ids(rows, FORKED)] for rows in (restored["older"], found.rows))
+    now = [name for name in _ids(restored["mended"], FORKED) if not name.startswith(f"{own}.")]
+    if now != [*older, FORK, *whole[len(older) :]]:
+        yield Violation("what a fork lacks is not behind it", str(FORKED), [now, whole])
+    if names := _ids(restored["mended"], GONE):
+        yield Violation("a deleted session is put back", str(GONE), names)
+
+
+def _ids(rows: Rows, key: Key) -> list[str]:
+    """The ids of a session's events, in order."""
+    own = sorted((row["seq"], row["event_id"]) for row in rows["events"] if _key(row) == key)
+    return [name for _, name in own]
 
 
 def lost_events(whole: Rows, older: Rows) -> dict[Key, int]:
@@ -155,6 +215,8 @@ def _told(rows: Rows) -> Iterable[tuple[Place, Line]]:
     """Return each row by its key, without the fields that no history has."""
     for table in rows.keys() - KEPT_BESIDE:
         for row in rows[table]:
+            if _key(row) in APART:
+                continue
             if table == "state" and (row["key"] in SHARED or not row["app_name"]):
                 continue  # what is of no app is how far the store was compared with Temporal
             if table == "sessions" and not row["revision"]:

@@ -174,3 +174,15 @@ def hung(found: Evidence, *, ended: float | None = None) -> None:
     found.tasks.append({"pid": 9, "at": 60.0, "phase": "idle", "task": "", "pids": [1]})
     if ended is not None:
         found.tasks.append({**task, "at": ended, "phase": "ended", "decided": ""})
+
+
+def ends(code: int) -> Harm:
+    """A worker ends amid the faults."""
+    line = {"name": "worker-1", "ended": 7, "code": code, "at": 5.0}
+    return lambda found: found.ends.append(line)
+
+
+def answered(user: str, status: int, **fields: object) -> Harm:
+    """The server answers a user so."""
+    line = {"user": user, "asked": "/run_sse", "status": status, "at": 11.0, **fields}
+    return lambda found: found.answers.append(line)

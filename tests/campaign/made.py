@@ -8,11 +8,13 @@ from typing import Any
 
 from campaign.access_probe import WAYS
 from campaign.checks.containment import SURVIVED
+from campaign.checks.limits import REFUSED
+from campaign.checks.restored import EXPECTED, FORK, FORKED
 from campaign.controls import normalized
 from campaign.evidence import Evidence, Key, Row, Rows
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.schedule import Kind
-from campaign.workload import KINDS, Poison, Turn
+from campaign.workload import KINDS, RAISING, WEB, Limit, Poison, Turn
 from harness.journal import Line
 from tests.campaign.made_outside import add_outside, workflow_of
 from tests.campaign.parts import added, call, response, row
@@ -215,7 +217,7 @@ def busy() -> Evidence:
     """Evidence with which the guards are content too."""
     found = good(quiet=10)
     found.meta["seconds"] = 10.0
-    for app in {*KINDS} - {turn.app for turn in TURNS.values()}:
+    for app in {*KINDS} - {RAISING, *(turn.app for turn in TURNS.values())}:
         key = Key(app, "u9", f"{app}-9")
         rows = [row(1, f"{app}-9.1.0", "user", {"text": Turn(*key, 1).message})]
         found.events[key] = [*rows, row(2, f"{app}-9.1.1", "talker", {"text": "Heard."})]
@@ -223,6 +225,13 @@ def busy() -> Evidence:
         added(found, key, found.events[key])
     for number in range(10):
         _talk(found, f"plenty-{number}")
+    for number in range(3):
+        _talk(found, f"web-{number}", user=WEB)
+    found.answers += [
+        {"user": limit.user, "asked": "/", "status": status, "at": 11.0}
+        for limit in Limit
+        for status in REFUSED[limit]
+    ]
     _poison(found)
     found.tasks += [
         {"pid": 2, "at": 9.0, "phase": phase, "task": f"run/plenty-{number}/1", "decided": ""}
@@ -246,9 +255,9 @@ def busy() -> Evidence:
     return found
 
 
-def _talk(found: Evidence, session: str) -> None:
+def _talk(found: Evidence, session: str, *, user: str = "u9") -> None:
     """A message and an answer, of an app that may end in any way."""
-    key = Key("slow", "u9", session)
+    key = Key("slow", user, session)
     rows = [row(1, f"{session}.1.0", "user", {"text": Turn(*key, 1).message})]
     added(found, key, [*rows, row(2, f"{session}.1.1", "talker", {"text": "Heard."})])
 
@@ -286,13 +295,18 @@ def _add_after_faults(found: Evidence) -> None:
     found.repeats = [[dict(line) for line in found.journal if line["user"] != AFTER_FAULTS.user]]
     assert found.restored is not None
     for name in ("older", "refused"):
-        found.restored[name]["events"] = []
+        rows = found.restored[name]["events"]
+        rows[:] = [row for row in rows if row["session_id"] == FORKED.session]
 
 
 def _restored(found: Evidence) -> dict[str, Any]:
     """What came of a copy that lacks the end of a session, and of a message to it."""
     turn = Turn(*PLAIN, 1000)
+    _fork(found.rows, "f.1", "f.2")
     older, mended = deepcopy(found.rows), deepcopy(found.rows)
+    older["events"].pop()
+    mended["events"] = mended["events"][:-2]
+    _fork(mended, "f.1", FORK, "f.2")
     lost = [row for row in older["events"] if row["app_name"] == PLAIN.app and row["seq"] >= LOST]
     older["events"] = [row for row in older["events"] if row not in lost]
     _of(older, "invocations", "p.1").update(status="running", end_seq=None)
@@ -304,13 +318,22 @@ def _restored(found: Evidence) -> dict[str, Any]:
     _of(mended, "sessions", "p").update(revision=6)
     refused = {"turn": list(turn), "invocation": turn.invocation, "first": "SessionRegressedError"}
     return {
-        "asked": [{**refused, "then": "ok"}],
+        "asked": [{**refused, "again": "SessionRegressedError", "then": "ok"}],
+        "meanwhile": dict(EXPECTED),
         "older": older,
         "refused": deepcopy(older),
         "mended": mended,
         "left": [],
         "seconds": 1.5,
     }
+
+
+def _fork(rows: Rows, *names: str) -> None:
+    """The events of a session that somebody writes to."""
+    rows["events"] += [
+        {**_owner(FORKED), "seq": seq, "event_id": name, "invocation_id": name, "body": "{}"}
+        for seq, name in enumerate(names, 1)
+    ]
 
 
 def _of(rows: Rows, table: str, name: str) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Evidence made by hand of what users and operators do, in which everything is as it must be."""
 
+from itertools import count
+
 from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR
 from campaign.evidence import Evidence, Key, Row
-from campaign.workload import Turn
+from campaign.workload import RAISING, WEB, Place, Turn
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
 from harness.journal import Line
@@ -33,6 +35,11 @@ def add_outside(found: Evidence, *, quiet: int = 1) -> None:
         for key in QUIET.values():
             _talk(found, Turn(*key, number + 1), TOOK)
     _talk(found, Turn(*CROWD, 1), 20.0)
+    for place in Place:
+        _raise(found, place)
+    found.answers = [
+        {"user": WEB, "asked": "/run_sse", "status": 200, "at": at} for at in (10.0, 12.0)
+    ]
     full = Turn(*CROWD, 2)
     found.journal += [
         {**_names(full), "type": "invoke", "at": 30.0},
@@ -116,6 +123,27 @@ def _talk(found: Evidence, turn: Turn, seconds: float) -> None:
 def workflow_of(turn: Turn) -> str:
     """The workflow of an invocation."""
     return workflow_id(SessionKey(*turn[:3]), turn.invocation)
+
+
+def raising(place: Place) -> Turn:
+    """The turn whose code raises there."""
+    turns = (Turn(RAISING, "u9", f"raising-{number}", 1) for number in count())
+    return next(turn for turn in turns if turn.place is place)
+
+
+def _raise(found: Evidence, place: Place) -> None:
+    """An invocation whose code raises: it fails with that name, unless Python drops it."""
+    turn = raising(place)
+    name, survives = turn.invocation, place is Place.DESTRUCTOR
+    told = {"error_code": "RuntimeError", "error_message": f"User code raised {turn.raised}: 70"}
+    rows = [
+        row(1, f"{name}.0", "user", {"text": turn.message}),
+        row(2, f"{name}.1", "body", **({} if survives else told)),
+    ]
+    added(found, Key(*turn[:3]), rows)
+    if not survives:
+        found.journal[-1] |= {"type": "fail", "error": "RuntimeError"}
+        found.invocations[name]["status"] = "failed"
 
 
 def _names(turn: Turn) -> Line:

@@ -7,15 +7,18 @@ import pytest
 
 from campaign.auditor import CHECKS, judge
 from campaign.checks.clients import UNKNOWN
-from campaign.evidence import Evidence
+from campaign.checks.restored import FORK, GONE
+from campaign.evidence import Evidence, Key
 from campaign.leaks import SECRETS, SPOKEN
-from campaign.workload import Turn
+from campaign.workload import WEB, Place, Turn
 from tests.campaign.harms import (
     Harm,
+    answered,
     cancel_late,
     change,
     deploy,
     drop,
+    ends,
     fault,
     hung,
     in_store,
@@ -49,10 +52,11 @@ from tests.campaign.made import (
     TURNS,
     good,
 )
-from tests.campaign.made_outside import CLEARED, OLD, OLD_NONCE, workflow_of
+from tests.campaign.made_outside import CLEARED, OLD, OLD_NONCE, raising, workflow_of
 from tests.campaign.parts import response, row
 
 OWNER = dict(zip(("app_name", "user_id", "session_id"), CLEARED, strict=True))
+EXIT, FALLS = raising(Place.AWAITED), raising(Place.DESTRUCTOR)
 FINDING = '{"app":"plain","user":"u","session":"p","problem":"it has forked"}'
 CASES: dict[str, list[Harm]] = {
     "append_once": [
@@ -256,6 +260,15 @@ CASES: dict[str, list[Harm]] = {
         lambda found: found.repeats[0][-1].update(type="fail", error="InvocationTerminatedError"),
         lambda found: found.events[PLAIN].extend(row(n, "p.1.end", "a") for n in (5, 6)),
     ],
+    "raising": [
+        change("journal", invocation=EXIT.invocation, type="fail")(type="ok", error="ok"),
+        change("journal", invocation=FALLS.invocation, type="ok")(type="fail", error="ToolError"),
+        store(Key(*EXIT[:3]), 1, error_message="It has failed."),
+        invocation(EXIT.invocation, status="running"),
+    ],
+    "workers_end": [ends(1), ends(0), ends(-11)],
+    "tools_repeated": [repeat("ledger", key="k4.1:c11", phase="begun")],
+    "served": [answered(WEB, 429), answered("web-large", 500)],
     "noisy neighbour": [overtaken(12)],
     "tasks_ended": [hung],
     "stream": [
@@ -268,6 +281,11 @@ CASES: dict[str, list[Harm]] = {
         restored("asked", first="ok"),
         restored("asked", first="TimeoutError"),
         restored("asked", then="TimeoutError"),
+        restored("asked", again="ok"),
+        lambda found: stores(found)["meanwhile"].update(paused="TimeoutError"),
+        in_store("mended", "events", "f.2", seq=0),
+        in_store("mended", "events", FORK, event_id="other"),
+        in_store("mended", "events", "f.1", session_id=GONE.session),
         in_store("refused", "events", "p.1.0", body="{}"),
         in_store("refused", "sessions", "p", revision=3),
         in_store("mended", "events", "p.1.3", body="{}"),
@@ -556,3 +574,35 @@ def test_of_what_crossed_a_deletion_nothing_is_known() -> None:
     change("clears", type="deleting", generation=1)(at=1.8)(found)
     change("clears", type="deleted", generation=1)(at=2.2)(found)
     assert not judge(found).violations["recreated"]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (-9, None),
+        (0, fault("stop_worker", pid=7)),
+        (70, {"tool": "poison", "phase": "exit", "pid": 7, "key": "k4.1:c11"}),
+    ],
+)
+def test_a_worker_may_end_by_a_signal_or_a_tool_that_ends_its_process(
+    code: int, reason: dict | None
+) -> None:
+    """I22: the tool does so once; that is looked at elsewhere."""
+    found = good()
+    ends(code)(found)
+    if reason is not None and "kind" in reason:
+        found.faults.append(reason)
+    elif reason is not None:
+        found.ledger.append({**reason, "nonce": "", "at": 5.0, "invocation": "k4.1"})
+    assert not judge(found).violations["workers_end"]
+
+
+@pytest.mark.parametrize(
+    ("user", "answer"),
+    [(WEB, {"status": 503}), (WEB, {"status": 0}), ("web-open", {"status": 429})],
+)
+def test_what_faults_or_one_s_own_doing_may_answer_is_no_refusal(user: str, answer: dict) -> None:
+    """S16: the server says that something is away, or is frozen; and who is at a limit is told."""
+    found = good()
+    answered(user, **answer)(found)
+    assert not judge(found).violations["served"]

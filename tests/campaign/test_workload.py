@@ -7,11 +7,15 @@ from campaign.scale import SCALES, Size
 from campaign.workload import (
     BURST,
     CROWD,
+    DEALT,
     DENIED,
+    ENDING,
     POISON,
     QUEUED,
-    STEADY,
+    RAISING,
+    Place,
     Poison,
+    Raised,
     Turn,
     courses,
 )
@@ -24,6 +28,15 @@ def test_a_session_s_turns_bring_every_poison_once() -> None:
     turns = [Turn(POISON, "u", "poison-0-1-2", number + 1) for number in range(len(Poison))]
     assert {turn.poison for turn in turns} == set(Poison)
     assert sorted(turn.course for turn in turns) == list(range(courses(POISON, 3)))
+
+
+def test_a_session_s_turns_raise_at_every_place_once() -> None:
+    """F12: and what they raise in a timer is what asyncio does not keep there."""
+    turns = [Turn(RAISING, "u", "raising-0-1-2", number + 1) for number in range(len(Place))]
+    assert {turn.place for turn in turns} == set(Place)
+    many = [Turn(RAISING, "u", f"raising-{number}", 1) for number in range(100)]
+    assert {turn.raised for turn in many} == set(Raised)
+    assert {turn.raised for turn in many if turn.place is Place.TIMER} == set(ENDING)
 
 
 def test_every_message_has_a_word_of_its_own() -> None:
@@ -42,7 +55,7 @@ def test_lanes_play_all_apps_first() -> None:
             for number in range(1, USUAL.sequences)
             for app, _ in SessionSequence(str(slot), seed, number, USUAL)._dealt()
         ]
-        assert sorted(dealt) == sorted(STEADY)
+        assert sorted(dealt) == sorted(DEALT)
 
 
 def test_what_a_lane_owes_has_all_turns_of_each_app_that_it_was_dealt() -> None:
