@@ -164,6 +164,7 @@ async def _replay(folder: RunFolder, found: Evidence) -> None:
         data_converter=converter(folder),
         namespace="default",  # which payloads are encrypted for
         workflow_runner=workflow_runner(sandboxed=True),
+        debug_mode=True,  # a busy machine is slow, and takes a workflow for blocked otherwise
     )
     for line in found.workflows:
         text = (folder.histories / line["history"]).read_text()
