@@ -79,6 +79,7 @@ bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.neighbour
 	$(BIN)/python -m benchmarks.http_server
+	$(BIN)/python -m benchmarks.one_user
 	DURABLE_ADK_TESTS_BOUNDS=1 DURABLE_ADK_TESTS_SAMPLE=all $(BIN)/python -m pytest -q -m bounded
 
 bench-scale: $(STAMP) ## How throughput grows with workers, and what ends it

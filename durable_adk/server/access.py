@@ -30,7 +30,15 @@ from durable_adk.server.requests import (
     OneLength,
     SecurityHeaders,
 )
-from durable_adk.server.requests.limits import BodyLimit, BodySize, OpenLimit, RateLimit, Rates
+from durable_adk.server.requests.limits import (
+    BodyLimit,
+    BodySize,
+    OpenLimit,
+    RateLimit,
+    Rates,
+    Work,
+    weight,
+)
 from durable_adk.settings import AnswerKey
 from durable_adk.wire.messages import MAX_BYTES
 
@@ -91,6 +99,11 @@ class AccessSettings(BaseSettings):
     """Requests of one user per second, on average, to this process. Streams count once."""
     burst: int = Field(default=200, ge=1)
     """Requests that a user may send at once, after a pause."""
+    bytes_per_second: float = Field(default=1_000_000.0, gt=0, allow_inf_nan=False)
+    """Bytes of bodies of one user per second, on average, to this process. A text, item or field
+    counts 40 more; large answers count a quarter."""
+    burst_bytes: int = Field(default=25_000_000, ge=1)
+    """Bytes that a user may send at once, after a pause. One body may have more."""
     max_open_requests: int = Field(default=200, ge=1)
     """Requests that a user may have open, streams among them, at this process; fewer if it may not
     open so many files."""
@@ -164,17 +177,24 @@ def _bound(
 ) -> None:
     """Bound what each sender takes; without authentication there is one, the developer."""
     key = settings.answer_key.get_secret_value() if settings.answer_key else None
-    app.add_middleware(BodyLimit, size_of=settings.body_size)
+    work = None
+    if several:
+        largest = BodySize(settings.max_body_bytes, settings.max_body_values)
+        rates = Rates(settings.bytes_per_second, settings.burst_bytes)
+        work = Work(rates, max_debt=weight(*largest), answer_key=key)
+    app.add_middleware(BodyLimit, size_of=settings.body_size, work=work)
+    if several:
+        rates = Rates(settings.requests_per_second, settings.burst)
+        app.add_middleware(RateLimit, rates=rates, is_free=is_free, work=work, answer_key=key)
+    # Before the rate, so that what is held back for it counts as open.
     app.add_middleware(
         OpenLimit,
         max_open=partial(_share, settings.max_open_requests) if several else lambda: sys.maxsize,
         max_unread_bytes=settings.max_unread_bytes,
         is_free=is_free,
+        work=work,
         answer_key=key,
     )
-    if several:
-        rates = Rates(settings.requests_per_second, settings.burst)
-        app.add_middleware(RateLimit, rates=rates, is_free=is_free, answer_key=key)
 
 
 def protect(

@@ -25,7 +25,15 @@ from durable_adk.server.requests import (
     SecurityHeaders,
     shown_target,
 )
-from durable_adk.server.requests.limits import BodyLimit, BodySize, OpenLimit, RateLimit, Rates
+from durable_adk.server.requests.limits import (
+    BodyLimit,
+    BodySize,
+    OpenLimit,
+    RateLimit,
+    Rates,
+    Work,
+    weight,
+)
 from durable_adk.wire.answer_token import AnswerToken
 from tests.support.waiting import PATIENCE, until
 
@@ -239,7 +247,7 @@ async def test_a_caller_who_sends_too_much_waits() -> None:
     """For as long as the response says; others do not, and little is kept of each."""
     clock = Clock()
     rates = Rates(per_second=0.5, burst=3, now=clock, max_senders=2)
-    app = RateLimit(Served().app(), rates)
+    app = RateLimit(Served().app(), rates, max_held=0)
     statuses = [(await ask(app, {})).status_code for _ in range(5)]
     assert statuses == [200, 200, 200, 429, 429]
     refused = await ask(app, {})
@@ -252,10 +260,72 @@ async def test_a_caller_who_sends_too_much_waits() -> None:
     assert len(rates._buckets) == 2
 
 
+async def test_a_refusal_is_held_back() -> None:
+    """Whoever asks again at once takes less of the server."""
+    app = RateLimit(Served().app(), Rates(per_second=1e-6, burst=1), max_held=PATIENCE)
+    assert (await ask(app, {})).status_code == 200
+    held = asyncio.create_task(ask(app, {}))
+    assert (await ask(app, {}, peer="10.0.0.1")).status_code == 200
+    assert not held.done()
+    held.cancel()
+    await asyncio.gather(held, return_exceptions=True)
+
+
+VALUES = b"[" + b"1," * 499 + b"1]"
+"""JSON with 500 values."""
+
+
+@pytest.mark.parametrize(
+    ("body", "answer", "owed"),
+    [
+        (b"x" * 9_999, 0, 0),
+        (b"x" * 12_000, 0, 2),
+        (VALUES, 0, (weight(len(VALUES), 500) - 10_000) / 1_000),
+        (b"", 4 * 70_000, 60),
+    ],
+)
+async def test_bytes_and_values_of_a_user_are_counted(
+    body: bytes, answer: int, owed: float
+) -> None:
+    """What others wait for: a request is served while something is left, and later ones wait."""
+    clock = Clock()
+    work = Work(Rates(per_second=1_000, burst=10_000, now=clock), max_debt=20_000)
+
+    async def answering(request: Request) -> Response:
+        await request.body()
+        return Response(b"x" * answer)
+
+    size = limit(100_000, 1_000)
+    inner = BodyLimit(Starlette(routes=[Route("/x", answering, methods=METHODS)]), size, work)
+    rated = RateLimit(inner, Rates(1e9, burst=9), work=work, max_held=0)
+    app = OpenLimit(rated, max_open=lambda: 9, max_unread_bytes=10**6, work=work)
+    assert (await ask(app, {}, content=body)).status_code == 200
+    status = 429 if owed else 200
+    assert (await ask(app, {})).status_code == status
+    assert (await ask(app, {}, peer="10.0.0.1")).status_code == 200
+    clock.now += owed
+    assert (await ask(app, {})).status_code == status
+    clock.now += 0.002
+    assert (await ask(app, {})).status_code == 200
+
+
+async def test_bodies_at_once_are_refused_amid() -> None:
+    """A sender with many requests under way gets no further than the largest one would."""
+    served = Served()
+    work = Work(Rates(per_second=1_000, burst=100, now=Clock()), max_debt=1_000)
+    app = BodyLimit(served.app(), limit(1_000), work)
+    sent = [await ask(app, {}, content=_chunks([b"x" * 500] * 2)) for _ in range(3)]
+    assert [one.status_code for one in sent] == [200, 429, 429]
+    assert sent[1].headers["retry-after"] == "2"
+    assert sent[1].json()["error"]["type"] == "RateLimitError"
+    assert len(served.requests) == 1
+
+
 async def test_the_page_and_answers_cost_others_nothing() -> None:
     """A page's files and probes are free; URLs that answer have a bucket of their own."""
     rates = Rates(per_second=0.5, burst=2, now=Clock())
-    app = RateLimit(Served().app(), rates, is_free=lambda path: path == "/health", answer_key=KEY)
+    free: Callable[[str], bool] = "/health".__eq__
+    app = RateLimit(Served().app(), rates, is_free=free, answer_key=KEY, max_held=0)
 
     async def statuses(path: str) -> list[int]:
         return [(await ask(app, {}, path=path)).status_code for _ in range(3)]

@@ -42,13 +42,17 @@ class BodyLimit:
     app: ASGIApp
     size_of: Callable[[str], BodySize]
     """The size that the body of a request of a path may have."""
+    work: "Work | None" = None
+    """What counts the bodies of each sender; None: nothing does."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         else:
-            await _LimitedBody(self.app, self.size_of(path_of(scope)), receive, send).serve(scope)
+            size, work = self.size_of(path_of(scope)), self.work
+            sender = work.sender(scope) if work else ""
+            await _LimitedBody(self.app, size, work, sender, receive, send).serve(scope)
 
 
 _DRAINED, _DRAINING = 20_000_000, 5.0
@@ -63,6 +67,8 @@ class _LimitedBody:
 
     app: ASGIApp
     size: BodySize
+    work: "Work | None"
+    sender: str
     receive: Receive
     send: Send
     received: int = 0
@@ -71,6 +77,8 @@ class _LimitedBody:
     text: bytes = b""
     """The beginning of a text that continues in the next chunk."""
     exceeded: bool = False
+    wait: float = 0.0
+    """Seconds until the sender may send so much; 0: at once, and less."""
     more: bool = True
     started: bool = False
 
@@ -86,6 +94,9 @@ class _LimitedBody:
         if self.exceeded and not self.started:
             with suppress(TimeoutError):
                 await self._drain()
+            if self.wait > 0:
+                await refuse_for(self.send, self.wait, _TOO_MUCH)
+                return
             problem = (
                 f"A request may have at most {self.size.max_bytes:,} bytes, "
                 f"{self.size.max_values:,} texts, items and fields, and a tenth of it objects."
@@ -106,7 +117,11 @@ class _LimitedBody:
         if message["type"] == "http.request":
             chunk: bytes = message.get("body", b"")
             self.received += len(chunk)
-            if self.received > self.size.max_bytes or self._has_many(chunk):
+            before = self.values
+            too_large = self.received > self.size.max_bytes or self._has_many(chunk)
+            if self.work is not None:
+                self.wait = self.work.of_body(self.sender, len(chunk), self.values - before)
+            if too_large or self.wait > 0:
                 self.exceeded = True
                 return {"type": "http.disconnect"}
         return message
@@ -150,16 +165,60 @@ class Rates:
     )
     """By sender: times left, and as of when."""
 
-    def take(self, sender: str) -> float:
-        """Take one time out of a bucket, or return the seconds until it has one."""
+    def take(self, sender: str, times: float = 1, *, debt: float = 0) -> float:
+        """Take out of a bucket, or return the seconds until it has one time.
+
+        Args:
+            sender: Whose bucket.
+            times: How much to take; a bucket that has one time gives more than it has.
+            debt: How much the bucket may lack and still give.
+        """
         now = self.now()
         left, since = self._buckets.pop(sender, (float(self.burst), now))
         left = min(float(self.burst), left + (now - since) * self.per_second)
-        taken = left >= 1
-        self._buckets[sender] = left - taken, now
+        taken = left >= 1 - debt
+        self._buckets[sender] = left - times * taken, now
         while len(self._buckets) > self.max_senders:
             self._buckets.popitem(last=False)
         return 0.0 if taken else (1 - left) / self.per_second
+
+
+_READ_SHARE = 0.25
+"""An answer takes so much of the time that a body of its size takes."""
+_TOO_MUCH = "Too many bytes and values are sent or asked for; wait, or send less at once."
+
+
+def weight(size: int, values: int) -> int:
+    """Return how many bytes of text take as long as JSON of a size with some values."""
+    return size + 40 * values
+
+
+@dataclass(frozen=True)
+class Work:
+    """Counts the bytes of bodies and large answers, which all others wait for, by sender."""
+
+    rates: Rates
+    max_debt: float
+    """Bytes that a body may have more than its sender's bucket, so that the largest is served."""
+    answer_key: str | None = None
+    """The key of the tokens in URLs that answer."""
+
+    def sender(self, scope: Scope) -> str:
+        """Return whose request it is."""
+        return _sender(scope, self.answer_key)
+
+    def wait(self, sender: str) -> float:
+        """Return the seconds until a sender may send another request."""
+        return self.rates.take(sender, 0)
+
+    def of_body(self, sender: str, size: int, values: int) -> float:
+        """Count a piece of a body, or return the seconds until it may be sent."""
+        return self.rates.take(sender, weight(size, values), debt=self.max_debt)
+
+    def of_answer(self, sender: str, piece: bytes) -> None:
+        """Count a piece of an answer, which is made already: later requests wait for it."""
+        size = weight(len(piece), piece.count(b","))
+        self.rates.take(sender, size * _READ_SHARE, debt=math.inf)
 
 
 async def refuse_for(send: Send, seconds: float, problem: str = "") -> None:
@@ -176,15 +235,26 @@ class RateLimit:
     rates: Rates
     is_free: Callable[[str], bool] = lambda _: False
     """Whether a path costs nothing, such as a page's file or what probes read."""
+    work: Work | None = None
+    """See `BodyLimit`."""
     answer_key: str | None = None
     """The key of the tokens in URLs that answer."""
+    max_held: float = 1.0
+    """Seconds for which a refusal is held back at most."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        counts = scope["type"] == "http" and not self.is_free(path_of(scope))
-        wait = self.rates.take(_sender(scope, self.answer_key)) if counts else 0.0
+        wait, problem = 0.0, ""
+        if scope["type"] == "http" and not self.is_free(path_of(scope)):
+            sender = _sender(scope, self.answer_key)
+            if wait := self.work.wait(sender) if self.work else 0.0:
+                problem = _TOO_MUCH
+            else:
+                wait = self.rates.take(sender)
         if wait > 0:
-            await refuse_for(send, wait)
+            # One who asks again at once would take as much of the server as before.
+            await asyncio.sleep(min(wait, self.max_held))
+            await refuse_for(send, wait, problem)
         else:
             await self.app(scope, receive, send)
 
@@ -218,6 +288,8 @@ class OpenLimit:
     """Most requests of one sender at a time."""
     max_unread_bytes: int
     """Most bytes of large answers to one sender at a time; a single one may have more."""
+    work: Work | None = None
+    """See `BodyLimit`."""
     is_free: Callable[[str], bool] = lambda _: False
     """See `RateLimit`."""
     answer_key: str | None = None
@@ -282,6 +354,8 @@ class _Answer:
         if self.refused:
             return
         body, more = message.get("body", b""), message.get("more_body", False)
+        if self.length and self.limit.work is not None:
+            self.limit.work.of_answer(self.sender, body)
         for at in range(_PIECE, len(body), _PIECE):
             piece = body[at - _PIECE : at]
             await self.send({"type": message["type"], "body": piece, "more_body": True})
