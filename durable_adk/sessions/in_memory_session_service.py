@@ -2,7 +2,6 @@
 
 import asyncio
 import operator
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +141,7 @@ class _MemoryTables:
 
     def remove_session(self, key: SessionKey) -> None:
         if (log := self._logs.pop(key, None)) is not None:
-            self._tombstones[key] = Creation(log.head.lease_epoch + 1, time.time())
+            self._tombstones[key] = Creation.after_deletion(log.head.lease_epoch)
         self._state.pop(key, None)
         self._initial.pop(key, None)
 

@@ -1,6 +1,7 @@
 """One conversation: its state and its events."""
 
 import hashlib
+import time
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -85,6 +86,19 @@ class Creation(NamedTuple):
     """The lease's epoch at creation; runs of earlier sessions of this name have smaller epochs."""
     time: float
     """Seconds since the epoch, by the clock of the process that created it."""
+
+    @classmethod
+    def after_deletion(cls, lease_epoch: int) -> "Creation":
+        """Return what the next session of the name begins with, or a later one.
+
+        A store that was restored from a backup may know smaller epochs than the name has had. The
+        deletion must come after all of them, so it counts in milliseconds.
+
+        Args:
+            lease_epoch: The last epoch of the lease of the session that is deleted now.
+        """
+        now = time.time()
+        return cls(max(lease_epoch + 1, int(now * 1000)), now)
 
 
 class Session(JsonModel):

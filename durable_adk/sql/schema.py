@@ -59,8 +59,8 @@ TOMBSTONES = Table(
     Column("delete_time", Double, nullable=False),
     sqlite_with_rowid=False,
 )
-"""One row per deleted session, until a session of the same name is created: the last epoch of its
-lease, so that the epochs of a name never decrease."""
+"""One row per deleted session, until a session of the same name is created: the epoch with
+which that one begins, so that the epochs of a name never decrease."""
 
 EVENTS = Table(
     "events",

@@ -1,7 +1,6 @@
 """The tables of the SQL session store, on one connection."""
 
 import json
-import time
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import asdict
@@ -98,7 +97,7 @@ class SqlTables:
 
     def tombstone(self, key: SessionKey) -> Creation | None:
         row = self._connection.execute(sql.TOMBSTONE_OF, _params(key)).one_or_none()
-        return None if row is None else Creation(row.epoch + 1, row.delete_time)
+        return None if row is None else Creation(row.epoch, row.delete_time)
 
     def remove_tombstone(self, key: SessionKey) -> None:
         self._connection.execute(sql.REMOVE_TOMBSTONE, _params(key))
@@ -113,7 +112,8 @@ class SqlTables:
         if head is None and key.session_id:
             return  # a session created from now on is a new one and must not be removed
         if head is not None:
-            row = {**key._asdict(), "epoch": head.lease_epoch, "delete_time": time.time()}
+            next_one = Creation.after_deletion(head.lease_epoch)
+            row = {**key._asdict(), "epoch": next_one.epoch, "delete_time": next_one.time}
             self._connection.execute(self._insert.tombstone, row)
         for statement in sql.REMOVE:
             self._connection.execute(statement, _params(key))

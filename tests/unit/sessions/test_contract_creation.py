@@ -71,7 +71,7 @@ async def test_a_deletion_is_remembered_until_the_name_is_used_again(service, ke
     first = await service.read_creation(key)
     await delete(service, key)
     deleted = await service.read_creation(key)
-    assert deleted.epoch == record.epoch + 1
+    assert deleted.epoch >= int(first.time * 1000) > record.epoch  # a backup may lack some
     assert deleted.time >= first.time
     await create(service, key)
     again = await service.read_creation(key)

@@ -39,6 +39,7 @@ class Execution:
     stored: int = 1
     """How many events it has committed; 0: it was refused."""
     read: int = 0
+    epoch: int = 1
 
     @property
     def run_id(self) -> str:
@@ -64,7 +65,7 @@ class Execution:
         record = {
             "invocationId": self.id,
             "status": "running",
-            "epoch": 1,
+            "epoch": self.epoch,
             "leaseOwner": "",
             "startSeq": 1,
         }
@@ -172,6 +173,20 @@ async def test_a_session_that_was_written_anew_stops_nobody(clinic: Clinic) -> N
     await clinic.write_anew(MINE)
     await clinic.check(MINE)
     await clinic.check(YOURS)
+
+
+async def test_what_lacked_something_and_was_deleted_stops_nobody(clinic: Clinic) -> None:
+    """I21: nor does the next session of its name, though the lost leases had greater epochs."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "two", lost=True, epoch=9, status=WorkflowExecutionStatus.TERMINATED)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(MINE)
+    await clinic.delete(MINE)
+    await clinic.check(MINE)
+    await clinic.run(MINE, "three")
+    await clinic.check(MINE)
+    clinic.restart()
+    await clinic.check(MINE)
 
 
 async def test_what_one_session_lacks_stops_that_session(clinic: Clinic) -> None:
