@@ -26,8 +26,9 @@ from harness.journal import latest, note
 EVERY, COMMITS = 3, 6
 """Number of faults after which so many commits must have succeeded before the next fault: on a slow
 machine the faults are as far apart, in what is done between them."""
-PATIENCE = 300.0
-"""Seconds that a fault waits for a target, and the next one for the commits."""
+PATIENCE = 900.0
+"""Seconds that a fault waits for a target, and the next one for the commits: on a slow machine, few
+tools can be usurped."""
 BRIEF = 0.5
 """Seconds; longer than any write of a running worker."""
 TAKEOVER = 120.0

@@ -140,17 +140,20 @@ class SessionDeleter:
     async def _cancel(self, invocation: str, after: float, played: "asyncio.Task[None]") -> None:
         """Cancel an invocation: one that waits for an answer does not notice the deletion.
 
-        Its start may still be under way, and then it is not found. It runs in the session made
-        anew, and is cancelled when its client has seen it end or ask.
+        Its start may still be under way, and then it is not found. Or its client repeats the
+        message in a later session, where it begins anew. So it is cancelled again when its client
+        has seen it end or ask.
         """
         names = {"user_id": self._user, "session_id": self._names["session_id"]}
-        await asyncio.sleep(after)
-        try:
-            await _surely(lambda: self.player.runner.cancel(**names, invocation_id=invocation))
-        except DurableAdkError:
-            await asyncio.wait({played})
+
+        async def cancel() -> None:
             with contextlib.suppress(DurableAdkError):
                 await _surely(lambda: self.player.runner.cancel(**names, invocation_id=invocation))
+
+        await asyncio.sleep(after)
+        await cancel()
+        await asyncio.wait({played})
+        await cancel()
 
     def _note(self, kind: str, generation: int, **fields: str) -> None:
         what = {"app": CLEARED, "user": self._user, "session": self._names["session_id"]}
