@@ -96,10 +96,12 @@ class JsonModel(BaseModel):
         return super().model_validate_json(json_data, **_lenient(cls, options))
 
 
-def dumped(model: BaseModel, what: str, *, by_alias: bool = False) -> str:
+def dumped(
+    model: BaseModel, what: str, *, by_alias: bool = False, exclude: set[str] | None = None
+) -> str:
     """Return a model as one line of JSON, or raise StateValueError naming `what` it is."""
     try:
-        return model.model_dump_json(by_alias=by_alias, exclude_none=True)
+        return model.model_dump_json(by_alias=by_alias, exclude_none=True, exclude=exclude)
     except PydanticSerializationError as error:  # a lone surrogate, or more than 255 levels
         raise StateValueError(f"{what} is not JSON: {error}") from error
 

@@ -64,8 +64,8 @@ _SERVED = SessionKey("", "", "served")
 """Owner of what workers announce, apart from what each opening reads of the store."""
 SERVED_FOR = 24 * 3600.0
 """Seconds for which an app counts as served after a worker has announced it."""
-_FEW = 200
-"""Largest number of events decoded in the caller's event loop; more would block it for too long."""
+_SHORT = 200_000
+"""Most characters of events parsed in the caller's event loop; more would block it for too long."""
 
 
 class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
@@ -514,7 +514,8 @@ def _require_small(rows: list[Row], max_size: int | None) -> None:
 
 
 async def _decode(rows: list[Row]) -> list[StoredEvent]:
-    return _decoded(rows) if len(rows) <= _FEW else await asyncio.to_thread(_decoded, rows)
+    short = sum(len(row.body) for row in rows) <= _SHORT
+    return _decoded(rows) if short else await asyncio.to_thread(_decoded, rows)
 
 
 def _decoded(rows: list[Row]) -> list[StoredEvent]:

@@ -4,18 +4,22 @@ import asyncio
 import contextlib
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import pytest
+from google.genai import types
 
+from durable_adk.events import Event
 from durable_adk.ops.codec_server import serving
 from durable_adk.server.app import app
+from durable_adk.server.routes.body import session_as_json
 from durable_adk.server.serving import serve
 from durable_adk.server.settings import ServerSettings
-from durable_adk.sessions import InMemorySessionService
+from durable_adk.sessions import InMemorySessionService, session_log
 from tests.server.test_authentication import OTHER, TOKEN, bearer, digest
 from tests.support.waiting import PATIENCE, until
 
@@ -146,3 +150,30 @@ async def test_an_answer_that_nobody_takes_is_dropped(
 
         await until(read)  # who reads gets all of it, once the other is forgotten
     await shut(writer)
+
+
+async def test_a_large_session_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events are parsed in a thread, and others are served between those that are written."""
+    service, names = InMemorySessionService(), {"app_name": "a", "user_id": "u", "session_id": "s"}
+    session = await service.create_session(**names, state={"events": []})
+    for _ in range(5):
+        text = types.Part(text="x" * 150_000)
+        content = types.Content(role="user", parts=[text])
+        await service.append_event(session, Event(author="user", content=content))
+    threads, parse = set[int](), session_log.decode_event
+
+    def watched(body: str) -> Event:
+        threads.add(threading.get_ident())
+        return parse(body)
+
+    monkeypatch.setattr(session_log, "decode_event", watched)
+    found = await service.get_session(**names)
+    assert found is not None
+    assert threading.get_ident() not in threads
+    assert threads
+    writing, turns = asyncio.create_task(session_as_json(found)), 0
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > len(found.events)
+    assert json.loads(writing.result().body) == found.to_value()

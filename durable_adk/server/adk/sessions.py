@@ -19,7 +19,7 @@ from durable_adk.events.event import Event, runtime_marks
 from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import canonical, check_json
 from durable_adk.server.caller import CurrentCaller
-from durable_adk.server.routes.body import InSession, RequestBody, as_json
+from durable_adk.server.routes.body import InSession, RequestBody, as_json, session_as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import USER_PREFIX, without_temp
@@ -59,7 +59,7 @@ class SessionPatch(RequestBody):
 @router.get(_ONE, response_model=Session)
 async def get_session(services: CurrentServices, key: InSession) -> Response:
     """Return a session with its events."""
-    return as_json(await existing_session(services, key))
+    return await session_as_json(await existing_session(services, key))
 
 
 @router.get(_SESSIONS, response_model=list[Session])
@@ -110,7 +110,7 @@ async def create_session(
     session = await _create(services, app_name, user_id, new.session_id, new.state)
     for event in new.events or ():
         await services.session_service.append_event(session, event)
-    return as_json(session)
+    return await session_as_json(session)
 
 
 @router.post(_ONE, response_model=Session, deprecated=True)
@@ -145,8 +145,8 @@ async def update_session(
     )
     for _ in range(_TRIES - 1):
         with suppress(StaleSessionError):
-            return as_json(await _appended(services, key, event))
-    return as_json(await _appended(services, key, event))
+            return await session_as_json(await _appended(services, key, event))
+    return await session_as_json(await _appended(services, key, event))
 
 
 async def existing_session(services: ServerServices, key: SessionKey) -> Session:

@@ -1,6 +1,7 @@
 """The base class of requests' bodies, and what several of them have."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Self
 
 from fastapi import Depends, Header, Query
@@ -8,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_val
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
-from durable_adk.json_values import JsonModel, validated
+from durable_adk.json_values import JsonModel, dumped, validated
 from durable_adk.server.feed import FeedPosition
-from durable_adk.sessions.session import SessionKey, checked_key
+from durable_adk.sessions.session import Session, SessionKey, checked_key
 
 
 class CheckedBody(BaseModel):
@@ -57,4 +58,27 @@ def as_json(value: JsonModel | Sequence[JsonModel]) -> Response:
         text = value.to_json()
     else:
         text = f"[{','.join(one.to_json() for one in value)}]"
+    return Response(text, media_type="application/json")
+
+
+_PIECE = 100_000
+"""Characters of JSON after which others are served."""
+
+
+async def large_list(values: Iterable[JsonModel]) -> str:
+    """Return the JSON of a list; others are served meanwhile."""
+    texts, length = list[str](), 0
+    for value in values:
+        texts.append(value.to_json())
+        length += len(texts[-1])
+        if length > _PIECE:
+            await asyncio.sleep(0)
+            length = 0
+    return f"[{','.join(texts)}]"
+
+
+async def session_as_json(session: Session) -> Response:
+    """Return a response with the JSON of a session and its events, which may be large."""
+    head = dumped(session, "The Session", by_alias=True, exclude={"events"})
+    text = f'{head.removesuffix("}")},"events":{await large_list(session.events)}}}'
     return Response(text, media_type="application/json")

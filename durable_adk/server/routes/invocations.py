@@ -12,7 +12,7 @@ from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.feed import EventItem, entries_of
 from durable_adk.server.routes.acceptance import check_waiting, opened, started, taken
-from durable_adk.server.routes.body import From, RequestBody, as_json
+from durable_adk.server.routes.body import From, RequestBody, as_json, large_list
 from durable_adk.server.routes.invocation_lookup import (
     Located,
     ThisInvocation,
@@ -147,7 +147,8 @@ async def get_events(
             this.key, after=seq, max_size=services.settings.max_session_bytes
         )
         own = [one for one in stored if one.event.invocation_id == name]
-        return as_json([EventItem(seq=one.seq, event=one.event) for one in own])
+        items = (EventItem(seq=one.seq, event=one.event) for one in own)
+        return Response(await large_list(items), media_type="application/json")
     return EventStream(services, Reading(services.feed.invocation(this.key, name, after)), ITEMS)
 
 
