@@ -139,9 +139,11 @@ class _MemoryTables:
     def save_head(self, key: SessionKey, head: Head) -> None:
         self._logs[key].head = head
 
+    def add_tombstone(self, key: SessionKey, creation: Creation) -> None:
+        self._tombstones[key] = creation
+
     def remove_session(self, key: SessionKey) -> None:
-        if (log := self._logs.pop(key, None)) is not None:
-            self._tombstones[key] = Creation.after_deletion(log.head.lease_epoch)
+        self._logs.pop(key, None)
         self._state.pop(key, None)
         self._initial.pop(key, None)
 

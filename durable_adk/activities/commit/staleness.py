@@ -248,9 +248,11 @@ class StalenessCheck:
             verdicts: The results of `_lacks` that count, besides True.
         """
         while known := records.get(key):
-            if await self._lacks(known[0]) in (True, *verdicts):
-                return known[0]
-            known.pop(0)
+            first = known[0]
+            if await self._lacks(first) in (True, *verdicts):
+                return first
+            if first in known:  # else another check has forgotten it meanwhile
+                known.remove(first)
         records.pop(key, None)
         return None
 

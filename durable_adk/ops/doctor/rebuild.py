@@ -242,10 +242,8 @@ class SessionRebuild:
         """Let epochs continue where those of a deleted session of this name ended."""
         creation = await self.store.read_creation(key)
         if creation is not None and creation.epoch > 0:
-            await self.scratch.rebuild([Rebuilt(key=key, after=0, epoch=creation.epoch - 1)])
-            await self.scratch.delete_session(
-                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
-            )
+            earlier = Rebuilt(key=key, after=0, epoch=creation.epoch, deleted=True)
+            await self.scratch.rebuild([earlier])
 
     async def _is_stored(
         self, key: SessionKey, operation: Operation, position: LogPosition

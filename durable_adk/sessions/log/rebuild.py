@@ -13,7 +13,7 @@ from durable_adk.sessions.log.queue import drop
 from durable_adk.sessions.log.sessions import add, existing
 from durable_adk.sessions.log.storage import NoteKey, Tables, owner
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import Creation, SessionKey
 
 
 class RebuiltNote(NamedTuple):
@@ -42,6 +42,8 @@ class Rebuilt:
     """Creation time of the session, used if it is missing."""
     epoch: int = 0
     """The lease's epoch when the session was created; a tombstone, if present, has it too."""
+    deleted: bool = False
+    """Whether it is a deleted session, of which only a tombstone is left."""
 
 
 def rebuild(tables: Tables, sessions: Sequence[Rebuilt]) -> None:
@@ -79,6 +81,9 @@ def _entries(tables: Tables, one: Rebuilt) -> list[Entry]:
 
 
 def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
+    if one.deleted:
+        tables.add_tombstone(one.key, Creation(one.epoch, one.create_time))
+        return
     made = Head(
         create_time=one.create_time,
         update_time=one.create_time,

@@ -68,10 +68,12 @@ def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
 
 def remove(tables: Tables, key: SessionKey) -> None:
     """Remove a session with the child sessions of its calls, and theirs."""
-    tables.head(key)  # locks the row: openings of child sessions wait, and do not find it then
+    head = tables.head(key)  # locks the row, which serializes this with commits and openings
     for child in tables.sessions_of(key, key.child_prefix()):
         remove(tables, child)
-    tables.remove_session(key)
+    if head is not None:  # else one created from now on is a new one and must not be removed
+        tables.add_tombstone(key, Creation.after_deletion(head.lease_epoch))
+        tables.remove_session(key)
 
 
 def creation(tables: Tables, key: SessionKey) -> Creation | None:

@@ -149,10 +149,11 @@ class Tables(Protocol):
         ...
 
     def remove_session(self, key: SessionKey) -> None:
-        """Remove a session and all its data, except app and user state.
+        """Remove a session and all its data, except app and user state."""
+        ...
 
-        A tombstone keeps its last epoch for the next session of the same name.
-        """
+    def add_tombstone(self, key: SessionKey, creation: Creation) -> None:
+        """Store what `tombstone` reads, in place of an earlier one."""
         ...
 
     def tombstone(self, key: SessionKey) -> Creation | None:

@@ -106,15 +106,12 @@ class SqlTables:
         whose = {"k_app": user.app_name, "k_user": user.user_id}
         self._connection.execute(sql.REMOVE_TOMBSTONES, whose)
 
+    def add_tombstone(self, key: SessionKey, creation: Creation) -> None:
+        row = {**key._asdict(), "epoch": creation.epoch, "delete_time": creation.time}
+        self._connection.execute(self._insert.tombstone, row)
+
     def remove_session(self, key: SessionKey) -> None:
         self.changed.add(key)
-        head = self.head(key)  # locks the row, which serializes this with other commits
-        if head is None and key.session_id:
-            return  # a session created from now on is a new one and must not be removed
-        if head is not None:
-            next_one = Creation.after_deletion(head.lease_epoch)
-            row = {**key._asdict(), "epoch": next_one.epoch, "delete_time": next_one.time}
-            self._connection.execute(self._insert.tombstone, row)
         for statement in sql.REMOVE:
             self._connection.execute(statement, _params(key))
 

@@ -322,6 +322,27 @@ async def test_a_session_that_was_put_back_goes_on(
     await clinic.check(MINE)
 
 
+async def test_messages_that_waited_for_the_repair_look_at_once(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I21: each of them finds that nothing is lacking any more."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "two", lost=True)
+    monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(MINE)
+    clinic.temporal.listed.pop(0)
+    await clinic.run(MINE, "two")
+    look = clinic.sessions.get_invocation
+
+    async def look_slowly(*names: Any) -> Any:
+        await asyncio.sleep(0)
+        return await look(*names)
+
+    monkeypatch.setattr(clinic.sessions, "get_invocation", look_slowly)
+    await asyncio.gather(*(clinic.check(MINE) for _ in range(3)))
+
+
 async def restored(clinic: Clinic) -> None:
     """Have the store lack the newest invocations of several users."""
     for key in (MINE, YOURS):
