@@ -210,7 +210,7 @@ class Simulation:
         """Delete the session, create it again, and append the messages that were in it."""
         tables = self.sessions.tables
         events = [json.loads(body) for body in self.bodies()]
-        tables.remove_session(KEY)
+        sessions.remove(tables, KEY)
         sessions.create(tables, KEY, {})
         self.cleared = [event["id"] for event in events if event["id"].endswith(".0")]
         for event in events:
