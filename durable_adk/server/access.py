@@ -37,7 +37,6 @@ from durable_adk.server.requests.limits import (
     RateLimit,
     Rates,
     Work,
-    weight,
 )
 from durable_adk.settings import AnswerKey
 from durable_adk.wire.messages import MAX_BYTES
@@ -101,7 +100,7 @@ class AccessSettings(BaseSettings):
     """Requests that a user may send at once, after a pause."""
     bytes_per_second: float = Field(default=1_000_000.0, gt=0, allow_inf_nan=False)
     """Bytes of bodies of one user per second, on average, to this process. A text, item or field
-    counts 40 more; large answers count a quarter."""
+    counts 40 more; answers count a quarter."""
     burst_bytes: int = Field(default=25_000_000, ge=1)
     """Bytes that a user may send at once, after a pause. One body may have more."""
     max_open_requests: int = Field(default=200, ge=1)
@@ -179,9 +178,7 @@ def _bound(
     key = settings.answer_key.get_secret_value() if settings.answer_key else None
     work = None
     if several:
-        largest = BodySize(settings.max_body_bytes, settings.max_body_values)
-        rates = Rates(settings.bytes_per_second, settings.burst_bytes)
-        work = Work(rates, max_debt=weight(*largest), answer_key=key)
+        work = Work(Rates(settings.bytes_per_second, settings.burst_bytes), answer_key=key)
     app.add_middleware(BodyLimit, size_of=settings.body_size, work=work)
     if several:
         rates = Rates(settings.requests_per_second, settings.burst)

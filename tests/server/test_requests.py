@@ -271,17 +271,17 @@ async def test_a_refusal_is_held_back() -> None:
     await asyncio.gather(held, return_exceptions=True)
 
 
-VALUES = b"[" + b"1," * 499 + b"1]"
-"""JSON with 500 values."""
+VALUES = b"[" + b"1," * 49_999 + b"1]"
+"""JSON with 50,000 values."""
 
 
 @pytest.mark.parametrize(
     ("body", "answer", "owed"),
     [
-        (b"x" * 9_999, 0, 0),
-        (b"x" * 12_000, 0, 2),
-        (VALUES, 0, (weight(len(VALUES), 500) - 10_000) / 1_000),
-        (b"", 4 * 70_000, 60),
+        (b"x" * 999_000, 0, 0),
+        (b"x" * 1_200_000, 0, 2),
+        (VALUES, 0, (weight(len(VALUES), 50_000) - 1_000_000) / 100_000),
+        (b"", 4_400_000, 1),
     ],
 )
 async def test_bytes_and_values_of_a_user_are_counted(
@@ -289,13 +289,13 @@ async def test_bytes_and_values_of_a_user_are_counted(
 ) -> None:
     """What others wait for: a request is served while something is left, and later ones wait."""
     clock = Clock()
-    work = Work(Rates(per_second=1_000, burst=10_000, now=clock), max_debt=20_000)
+    work = Work(Rates(per_second=100_000, burst=1_000_000, now=clock))
 
     async def answering(request: Request) -> Response:
         await request.body()
         return Response(b"x" * answer)
 
-    size = limit(100_000, 1_000)
+    size = limit(2_000_000, 100_000)
     inner = BodyLimit(Starlette(routes=[Route("/x", answering, methods=METHODS)]), size, work)
     rated = RateLimit(inner, Rates(1e9, burst=9), work=work, max_held=0)
     app = OpenLimit(rated, max_open=lambda: 9, max_unread_bytes=10**6, work=work)
@@ -305,20 +305,38 @@ async def test_bytes_and_values_of_a_user_are_counted(
     assert (await ask(app, {}, peer="10.0.0.1")).status_code == 200
     clock.now += owed
     assert (await ask(app, {})).status_code == status
-    clock.now += 0.002
+    clock.now += 0.01  # refusals count, too
     assert (await ask(app, {})).status_code == 200
 
 
-async def test_bodies_at_once_are_refused_amid() -> None:
-    """A sender with many requests under way gets no further than the largest one would."""
-    served = Served()
-    work = Work(Rates(per_second=1_000, burst=100, now=Clock()), max_debt=1_000)
-    app = BodyLimit(served.app(), limit(1_000), work)
-    sent = [await ask(app, {}, content=_chunks([b"x" * 500] * 2)) for _ in range(3)]
-    assert [one.status_code for one in sent] == [200, 429, 429]
-    assert sent[1].headers["retry-after"] == "2"
-    assert sent[1].json()["error"]["type"] == "RateLimitError"
-    assert len(served.requests) == 1
+async def test_of_bodies_at_once_one_is_served() -> None:
+    """A sender with many under way gets no further than the largest one; each round ends one."""
+    served, clock = Served(), Clock()
+    work = Work(Rates(per_second=1_000, burst=100, now=clock))
+    app = RateLimit(BodyLimit(served.app(), limit(1_000), work), Rates(1e9, 99), work=work)
+
+    async def slow() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"x" * 200
+            await asyncio.sleep(0)
+
+    waiting = 3
+    while waiting:
+        sent = await asyncio.gather(*(ask(app, {}, content=slow()) for _ in range(waiting)))
+        refused = [one for one in sent if one.status_code == 429]
+        assert len(refused) == waiting - 1
+        assert {one.json()["error"]["type"] for one in refused} <= {"RateLimitError"}
+        waiting -= 1
+        clock.now += max((int(one.headers["retry-after"]) for one in refused), default=0)
+    assert len(served.requests) == 3
+
+
+async def test_what_is_refused_and_read_all_the_same_counts() -> None:
+    """Else a sender could keep the server reading for nothing."""
+    work = Work(Rates(per_second=1_000, burst=100, now=Clock()))
+    app = BodyLimit(Served().app(), limit(100), work)
+    assert (await ask(app, {}, content=b"x" * 4_400)).status_code == 413
+    assert work.wait("other at 127.0.0.1") == pytest.approx(1.0, abs=0.01)
 
 
 async def test_the_page_and_answers_cost_others_nothing() -> None:

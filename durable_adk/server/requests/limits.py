@@ -52,7 +52,12 @@ class BodyLimit:
         else:
             size, work = self.size_of(path_of(scope)), self.work
             sender = work.sender(scope) if work else ""
-            await _LimitedBody(self.app, size, work, sender, receive, send).serve(scope)
+            body = _LimitedBody(self.app, size, work, sender, receive, send)
+            try:
+                await body.serve(scope)
+            finally:
+                if work is not None:
+                    work.end(sender, body)
 
 
 _DRAINED, _DRAINING = 20_000_000, 5.0
@@ -61,7 +66,7 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(")|(\\?)\Z)|[\[{,]', re.DOT
 """A text of JSON, to its end or to that of the chunk, or what begins another value."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _LimitedBody:
     """One request whose body is counted while it arrives; its length may be unknown before."""
 
@@ -110,6 +115,8 @@ class _LimitedBody:
                 message = await self.receive()
                 self.received += len(message.get("body", b""))
                 self.more = message.get("more_body", False)
+                if self.work is not None:
+                    self.work.count(self.sender, message.get("body", b""))
 
     async def _receive(self) -> Message:
         message = await self.receive()
@@ -120,7 +127,8 @@ class _LimitedBody:
             before = self.values
             too_large = self.received > self.size.max_bytes or self._has_many(chunk)
             if self.work is not None:
-                self.wait = self.work.of_body(self.sender, len(chunk), self.values - before)
+                taken = weight(len(chunk), self.values - before)
+                self.wait = self.work.take(self.sender, taken, self)
             if too_large or self.wait > 0:
                 self.exceeded = True
                 return {"type": "http.disconnect"}
@@ -165,18 +173,18 @@ class Rates:
     )
     """By sender: times left, and as of when."""
 
-    def take(self, sender: str, times: float = 1, *, debt: float = 0) -> float:
+    def take(self, sender: str, times: float = 1, *, owing: bool = False) -> float:
         """Take out of a bucket, or return the seconds until it has one time.
 
         Args:
             sender: Whose bucket.
             times: How much to take; a bucket that has one time gives more than it has.
-            debt: How much the bucket may lack and still give.
+            owing: Whether one that has less gives, too.
         """
         now = self.now()
         left, since = self._buckets.pop(sender, (float(self.burst), now))
         left = min(float(self.burst), left + (now - since) * self.per_second)
-        taken = left >= 1 - debt
+        taken = owing or left >= 1
         self._buckets[sender] = left - times * taken, now
         while len(self._buckets) > self.max_senders:
             self._buckets.popitem(last=False)
@@ -184,7 +192,7 @@ class Rates:
 
 
 _READ_SHARE = 0.25
-"""An answer takes so much of the time that a body of its size takes."""
+"""What is not parsed takes so much of the time that a body of its size takes."""
 _TOO_MUCH = "Too many bytes and values are sent or asked for; wait, or send less at once."
 
 
@@ -195,13 +203,14 @@ def weight(size: int, values: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """Counts the bytes of bodies and large answers, which all others wait for, by sender."""
+    """Counts the bytes of bodies and answers, which all others wait for, by sender."""
 
     rates: Rates
-    max_debt: float
-    """Bytes that a body may have more than its sender's bucket, so that the largest is served."""
     answer_key: str | None = None
     """The key of the tokens in URLs that answer."""
+    _owing: dict[str, object] = field(default_factory=dict[str, object], init=False, repr=False)
+    """By sender, the one body that may have more than its sender's bucket. So the largest is
+    served, and of several at once that exceed it together, one is."""
 
     def sender(self, scope: Scope) -> str:
         """Return whose request it is."""
@@ -211,14 +220,22 @@ class Work:
         """Return the seconds until a sender may send another request."""
         return self.rates.take(sender, 0)
 
-    def of_body(self, sender: str, size: int, values: int) -> float:
+    def take(self, sender: str, size: int, body: object) -> float:
         """Count a piece of a body, or return the seconds until it may be sent."""
-        return self.rates.take(sender, weight(size, values), debt=self.max_debt)
+        wait = self.rates.take(sender, size, owing=self._owing.get(sender) is body)
+        if wait and self._owing.setdefault(sender, body) is body:
+            wait = self.rates.take(sender, size, owing=True)
+        return wait
 
-    def of_answer(self, sender: str, piece: bytes) -> None:
-        """Count a piece of an answer, which is made already: later requests wait for it."""
+    def end(self, sender: str, body: object) -> None:
+        """Let another body of a sender have more than the bucket."""
+        if self._owing.get(sender) is body:
+            del self._owing[sender]
+
+    def count(self, sender: str, piece: bytes) -> None:
+        """Count what is sent or read in any case: later requests wait for it."""
         size = weight(len(piece), piece.count(b","))
-        self.rates.take(sender, size * _READ_SHARE, debt=math.inf)
+        self.rates.take(sender, size * _READ_SHARE, owing=True)
 
 
 async def refuse_for(send: Send, seconds: float, problem: str = "") -> None:
@@ -354,8 +371,8 @@ class _Answer:
         if self.refused:
             return
         body, more = message.get("body", b""), message.get("more_body", False)
-        if self.length and self.limit.work is not None:
-            self.limit.work.of_answer(self.sender, body)
+        if self.limit.work is not None:
+            self.limit.work.count(self.sender, body)
         for at in range(_PIECE, len(body), _PIECE):
             piece = body[at - _PIECE : at]
             await self.send({"type": message["type"], "body": piece, "more_body": True})
