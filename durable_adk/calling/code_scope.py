@@ -210,7 +210,8 @@ def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
 
     They leave asyncio's loops, and the SDK's for workflows, by `_run_once`. Called again, it
     continues with the next callback. A loop without it (uvloop) is left as it is. Nor may user code
-    stop the loop: `loop.stop()` raises a RuntimeError in it, as `loop.close()` does.
+    stop the loop, or change what others run in it: such methods raise a RuntimeError in it, as
+    `loop.close()` does.
 
     Args:
         loop: The event loop, which runs in the current thread.
@@ -233,15 +234,24 @@ def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
             else:
                 return
 
-    stop: Callable[[], None] = loop.stop
+    vars(loop).update({name: _unless_called_by_code(loop, name) for name in _REFUSED})
+    vars(loop)["_run_once"] = contained
 
-    def stop_unless_called_by_code() -> None:
+
+_REFUSED = ("stop", "set_default_executor", "shutdown_default_executor", "set_task_factory")
+"""Methods of a loop that end or change what others run in it."""
+
+
+def _unless_called_by_code(loop: asyncio.AbstractEventLoop, name: str) -> Callable[..., Any]:
+    method: Callable[..., Any] = getattr(loop, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
         scope = _scope.get()
         if scope is not None and scope.runs_in(loop):  # its code may run loops of its own
-            raise RuntimeError("User code cannot stop the event loop that runs it.")
-        stop()
+            raise RuntimeError(f"User code cannot call {name}() of the event loop that runs it.")
+        return method(*args, **kwargs)
 
-    vars(loop).update(_run_once=contained, stop=stop_unless_called_by_code)
+    return call
 
 
 def _origin(error: BaseException) -> tuple[bool, CodeScope | None]:
@@ -259,10 +269,10 @@ def _origin(error: BaseException) -> tuple[bool, CodeScope | None]:
 
 
 def _fail(scope: CodeScope | None, error: BaseException) -> None:
+    if scope is not None:  # before the line of the log, whose filters are user code, too
+        scope.fail(error)
     at = frames_of(error)
     logger.error("user_code.raised", error_type=type(error).__name__, at=at[-1:], stack=at)
-    if scope is not None:
-        scope.fail(error)
 
 
 def _running() -> asyncio.Task[Any] | None:

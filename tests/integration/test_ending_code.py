@@ -122,6 +122,13 @@ class Falls:
         blow(self.error)
 
 
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Drop what is left here, and in no later test."""
+    yield
+    gc.collect()
+
+
 async def yields(error: str) -> AsyncGenerator[int]:
     """Raise when the generator is closed by whoever collects it."""
     try:
@@ -315,16 +322,27 @@ async def test_code_that_cancels_all_tasks_ends_its_call_only(make_runner: MakeR
     assert RUNS.count("harmed") > RUNS.count("cancels") == 1
 
 
-async def test_code_that_stops_its_loop_fails(make_runner: MakeRunner) -> None:
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("stop", []),
+        ("set_default_executor", [None]),
+        ("shutdown_default_executor", []),
+        ("set_task_factory", [None]),
+    ],
+)
+async def test_code_that_ends_or_changes_its_loop_fails(
+    make_runner: MakeRunner, method: str, given: list[None]
+) -> None:
     """F12, I22: in process, too, where the loop is the application's."""
 
     def stops(**_: Any) -> NoReturn:
-        asyncio.get_running_loop().stop()
-        raise AssertionError("The loop stops.")
+        getattr(asyncio.get_running_loop(), method)(*given)
+        raise AssertionError("The loop takes it.")
 
     async def before(callback_context: Any) -> None:
         stops()
 
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["fine"]), before_agent_callback=before)
     outcome = await said(await make_runner(agent, auto_create_session=True), "go")
-    assert "User code cannot stop the event loop that runs it." in str(outcome)
+    assert f"User code cannot call {method}() of the event loop that runs it." in str(outcome)
