@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from google.genai import types
 
 from durable_adk.context.activity import ToolContext
+from durable_adk.events.copies import own_copy
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.settings import checked_seconds
 from durable_adk.tools.tool_options import (
@@ -83,7 +84,8 @@ class BaseTool:
 
     def get_declaration(self) -> types.FunctionDeclaration | None:
         """Return the name, description and parameters for the model, if it can call the tool."""
-        return self._get_declaration()
+        # A copy: a before_model_callback may change this request, but not those of others.
+        return own_copy(self._get_declaration())
 
     def _get_declaration(self) -> types.FunctionDeclaration | None:
         return None

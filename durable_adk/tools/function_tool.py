@@ -111,8 +111,7 @@ class FunctionTool(BaseTool):
         )
 
     def _get_declaration(self) -> types.FunctionDeclaration:
-        # A copy: a before_model callback may change this request, but not all later ones.
-        return self._declaration.model_copy(deep=True)
+        return self._declaration
 
     async def check_require_confirmation(
         self, args: dict[str, Any], tool_context: ToolContext

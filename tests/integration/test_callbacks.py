@@ -1,6 +1,6 @@
 """Callbacks: when they run, what they change, which event carries it (semantics 10, STA-16)."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.genai import types
@@ -9,6 +9,7 @@ from durable_adk.agents import BaseAgent, LlmAgent, RunConfig
 from durable_adk.errors import CallbackError, ModelError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
+from durable_adk.tools import BaseTool
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, gist, send, state, stored
 
@@ -134,6 +135,45 @@ async def test_a_request_can_be_changed_and_a_response_replaced(make_runner: Mak
     instruction = str(model.requests[0].config.system_instruction)
     assert instruction.startswith("Answer.\n\n")
     assert instruction.endswith("\n\nBe polite.")
+
+
+class Kept(BaseTool):
+    """A tool that keeps its declaration."""
+
+    declaration = types.FunctionDeclaration(name="kept", description="As it is.")
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return self.declaration
+
+
+@pytest.mark.parametrize("what", ["tools", "schema"])
+async def test_a_changed_request_changes_no_other(make_runner: MakeRunner, what: str) -> None:
+    """F12: declarations and schemas are its own, whatever tool or agent keeps them."""
+
+    def spoil(callback_context: Any, llm_request: LlmRequest) -> None:
+        if what == "schema":
+            schema: Any = llm_request.config.response_schema
+            shown.append([schema["description"]])
+            schema["description"] = "Spoiled."
+        else:
+            (tool,) = cast("list[types.Tool]", llm_request.config.tools)
+            declared = tool.function_declarations or []
+            shown.append([one.description for one in declared])
+            for one in declared:
+                one.description = "Spoiled."
+
+    shown: list[Any] = []
+    agent = LlmAgent(
+        name="a",
+        model=ScriptedModel(replies=["{}"] * 2),
+        tools=[Kept(name="kept", description=""), echo] if what == "tools" else [],
+        output_schema={"type": "object", "description": "As it is."} if what == "schema" else None,
+        before_model_callback=spoil,
+    )
+    runner = await make_runner(agent)
+    for _ in range(2):
+        await send(runner)
+    assert shown == [["As it is.", "Return the word."] if what == "tools" else ["As it is."]] * 2
 
 
 async def test_a_model_error_can_be_answered(make_runner: MakeRunner) -> None:

@@ -18,6 +18,7 @@ from durable_adk.errors import (
     ToolError,
     reported_as,
 )
+from durable_adk.events.copies import own_copy
 from durable_adk.extras import callable_from_google_adk
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.planning import apply_planner
@@ -53,7 +54,8 @@ async def _basic(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None
     if agent.generate_content_config:
         request.config = agent.generate_content_config.model_copy(deep=True)
     if agent.output_schema is not None and not agent.answers_by_tool:
-        request.set_output_schema(agent.output_schema)
+        shown = isinstance(agent.output_schema, dict | types.Schema)  # and may be changed
+        request.set_output_schema(own_copy(agent.output_schema) if shown else agent.output_schema)
 
 
 async def _run_options(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
