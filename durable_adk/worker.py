@@ -383,9 +383,11 @@ class WorkerApps:
 def _load_models(apps: Sequence[App]) -> None:
     """Make the models that agents name, and import what their first calls need."""
     for agent in (agent for app in apps for agent in app.agents()):
-        with suppress(Exception):  # its first step fails with the reason
+        try:
             if isinstance(agent, LlmAgent):
                 agent.canonical_model.load()
+        except BaseException as error:  # noqa: BLE001 - its first step fails with the reason
+            logger.debug("model.not_loaded", error_type=type(error).__name__)
 
 
 def _config(worker: Worker) -> dict[str, Any]:
