@@ -61,6 +61,7 @@ class Ended:
             tool_calls=self.ending.tool_calls,
             tokens=self.ending.tokens,
             revision=record.end_seq or record.start_seq,
+            epoch=record.epoch,
         )
 
 

@@ -232,4 +232,5 @@ def _result(invocation: Invocation) -> InvocationResult:
         tool_calls=checkpoint.counters.tool_calls,
         tokens=state.budget.used["tokens"],
         revision=checkpoint.revision,
+        epoch=checkpoint.epoch,
     )

@@ -376,3 +376,5 @@ class InvocationResult(JsonModel):
     """Tokens as reported by the models, including those of agent tools."""
     revision: int
     """The session's revision at the end: the cursor after the last event."""
+    epoch: int = 0
+    """The last epoch of its lease; 0: it had none."""

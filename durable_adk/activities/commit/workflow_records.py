@@ -82,6 +82,7 @@ async def read_record(client: Client, execution: WorkflowExecution) -> WorkflowR
                     first_run_id=run_id,
                     started=started,
                     closed=True,
+                    epoch=result.epoch or None,
                 )
         history = await handle.fetch_history()
         context = WorkflowSerializationContext(client.namespace, execution.id)

@@ -222,9 +222,11 @@ class SessionRebuild:
         if common < len(events):
             if await self.store.active_invocation(key) is not None:
                 self._failures[key] = "an invocation is active in it; look again when it has ended"
-            epoch = max((record.epoch for record in records), default=0)
+            creation = await self.store.read_creation(key)
+            created = creation.epoch if creation else 0
+            epoch = max((record.epoch for record in records), default=created)
             records = [record for record in records if record.start_seq <= common]
-            common_epoch = max((record.epoch for record in records), default=0)
+            common_epoch = max((record.epoch for record in records), default=created)
             self._forks[key] = _Fork(common, len(events), common_epoch, epoch)
             events = events[:common]
         self._stored_ids[key] = {item.event.id for item in events}

@@ -55,7 +55,8 @@ class Execution:
         app, user, session = self.key
         fields = {"app": app, "user": user, "session": session, "invocationId": self.id}
         counts = {"events": 1, "modelCalls": 0, "toolCalls": 0, "revision": 1}
-        return {**fields, **counts, "status": "completed", "text": "", "addedLater": 1}
+        more = {"status": "completed", "text": "", "epoch": self.epoch, "addedLater": 1}
+        return {**fields, **counts, **more}
 
     async def fetch_history(self) -> WorkflowHistory:
         """Its argument, its opening, and its commits."""
@@ -187,6 +188,17 @@ async def test_what_lacked_something_and_was_deleted_stops_nobody(clinic: Clinic
     await clinic.check(MINE)
     clinic.restart()
     await clinic.check(MINE)
+
+
+async def test_a_session_that_was_created_again_can_lack_something(clinic: Clinic) -> None:
+    """I21: at once, whatever the clocks say: a completed run tells its epoch."""
+    await clinic.run(MINE, "one")
+    await clinic.write_anew(MINE)
+    creation = await clinic.sessions.read_creation(MINE)
+    assert creation is not None
+    await clinic.run(MINE, "two", lost=True, epoch=creation.epoch + 1)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(MINE)
 
 
 async def test_what_one_session_lacks_stops_that_session(clinic: Clinic) -> None:
