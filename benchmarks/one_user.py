@@ -1,8 +1,8 @@
-"""What another user feels while one user is at every limit: ``python -m benchmarks.one_user``.
+"""How long requests take while another user is at every limit: ``python -m benchmarks.one_user``.
 
-A server, a user who sends as much as he may, and another user, each in a process of its own. The
-other user's requests are measured in turns with and without the first one, in one run. Prints the
-ratio of their p50 and p95.
+A server, a user who sends and asks for more than is taken, and another user, each in a process of
+its own. The other user's requests are measured in turns with and without the first one, in one run.
+Prints the ratios of their p50 and of their p95.
 """
 
 import argparse

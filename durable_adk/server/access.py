@@ -33,10 +33,10 @@ from durable_adk.server.requests import (
 from durable_adk.server.requests.limits import (
     BodyLimit,
     BodySize,
+    ByteRate,
     OpenLimit,
     RateLimit,
     Rates,
-    Work,
 )
 from durable_adk.settings import AnswerKey
 from durable_adk.wire.messages import MAX_BYTES
@@ -176,20 +176,22 @@ def _bound(
 ) -> None:
     """Bound what each sender takes; without authentication there is one, the developer."""
     key = settings.answer_key.get_secret_value() if settings.answer_key else None
-    work = None
+    byte_rate = None
     if several:
-        work = Work(Rates(settings.bytes_per_second, settings.burst_bytes), answer_key=key)
-    app.add_middleware(BodyLimit, size_of=settings.body_size, work=work)
+        byte_rate = ByteRate(Rates(settings.bytes_per_second, settings.burst_bytes), answer_key=key)
+    app.add_middleware(BodyLimit, size_of=settings.body_size, byte_rate=byte_rate)
     if several:
         rates = Rates(settings.requests_per_second, settings.burst)
-        app.add_middleware(RateLimit, rates=rates, is_free=is_free, work=work, answer_key=key)
+        app.add_middleware(
+            RateLimit, rates=rates, is_free=is_free, byte_rate=byte_rate, answer_key=key
+        )
     # Before the rate, so that what is held back for it counts as open.
     app.add_middleware(
         OpenLimit,
         max_open=partial(_share, settings.max_open_requests) if several else lambda: sys.maxsize,
         max_unread_bytes=settings.max_unread_bytes,
         is_free=is_free,
-        work=work,
+        byte_rate=byte_rate,
         answer_key=key,
     )
 

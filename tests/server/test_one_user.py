@@ -152,7 +152,7 @@ async def test_an_answer_that_nobody_takes_is_dropped(
     await shut(writer)
 
 
-async def test_a_large_session_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_session_delays_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its events are parsed in a thread, and others are served between those that are written."""
     service, names = InMemorySessionService(), {"app_name": "a", "user_id": "u", "session_id": "s"}
     session = await service.create_session(**names, state={"events": []})

@@ -28,10 +28,10 @@ from durable_adk.server.requests import (
 from durable_adk.server.requests.limits import (
     BodyLimit,
     BodySize,
+    ByteRate,
     OpenLimit,
     RateLimit,
     Rates,
-    Work,
     weight,
 )
 from durable_adk.wire.answer_token import AnswerToken
@@ -289,16 +289,16 @@ async def test_bytes_and_values_of_a_user_are_counted(
 ) -> None:
     """What others wait for: a request is served while something is left, and later ones wait."""
     clock = Clock()
-    work = Work(Rates(per_second=100_000, burst=1_000_000, now=clock))
+    byte_rate = ByteRate(Rates(per_second=100_000, burst=1_000_000, now=clock))
 
     async def answering(request: Request) -> Response:
         await request.body()
         return Response(b"x" * answer)
 
     size = limit(2_000_000, 100_000)
-    inner = BodyLimit(Starlette(routes=[Route("/x", answering, methods=METHODS)]), size, work)
-    rated = RateLimit(inner, Rates(1e9, burst=9), work=work, max_held=0)
-    app = OpenLimit(rated, max_open=lambda: 9, max_unread_bytes=10**6, work=work)
+    inner = BodyLimit(Starlette(routes=[Route("/x", answering, methods=METHODS)]), size, byte_rate)
+    rated = RateLimit(inner, Rates(1e9, burst=9), byte_rate=byte_rate, max_held=0)
+    app = OpenLimit(rated, max_open=lambda: 9, max_unread_bytes=10**6, byte_rate=byte_rate)
     assert (await ask(app, {}, content=body)).status_code == 200
     status = 429 if owed else 200
     assert (await ask(app, {})).status_code == status
@@ -312,8 +312,10 @@ async def test_bytes_and_values_of_a_user_are_counted(
 async def test_of_bodies_at_once_one_is_served() -> None:
     """A sender with many under way gets no further than the largest one; each round ends one."""
     served, clock = Served(), Clock()
-    work = Work(Rates(per_second=1_000, burst=100, now=clock))
-    app = RateLimit(BodyLimit(served.app(), limit(1_000), work), Rates(1e9, 99), work=work)
+    byte_rate = ByteRate(Rates(per_second=1_000, burst=100, now=clock))
+    app = RateLimit(
+        BodyLimit(served.app(), limit(1_000), byte_rate), Rates(1e9, 99), byte_rate=byte_rate
+    )
 
     async def slow() -> AsyncIterator[bytes]:
         for _ in range(4):
@@ -333,10 +335,10 @@ async def test_of_bodies_at_once_one_is_served() -> None:
 
 async def test_what_is_refused_and_read_all_the_same_counts() -> None:
     """Else a sender could keep the server reading for nothing."""
-    work = Work(Rates(per_second=1_000, burst=100, now=Clock()))
-    app = BodyLimit(Served().app(), limit(100), work)
+    byte_rate = ByteRate(Rates(per_second=1_000, burst=100, now=Clock()))
+    app = BodyLimit(Served().app(), limit(100), byte_rate)
     assert (await ask(app, {}, content=b"x" * 4_400)).status_code == 413
-    assert work.wait("other at 127.0.0.1") == pytest.approx(1.0, abs=0.01)
+    assert byte_rate.wait("other at 127.0.0.1") == pytest.approx(1.0, abs=0.01)
 
 
 async def test_the_page_and_answers_cost_others_nothing() -> None:

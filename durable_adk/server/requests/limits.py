@@ -42,7 +42,7 @@ class BodyLimit:
     app: ASGIApp
     size_of: Callable[[str], BodySize]
     """The size that the body of a request of a path may have."""
-    work: "Work | None" = None
+    byte_rate: "ByteRate | None" = None
     """What counts the bodies of each sender; None: nothing does."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,14 +50,14 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         else:
-            size, work = self.size_of(path_of(scope)), self.work
-            sender = work.sender(scope) if work else ""
-            body = _LimitedBody(self.app, size, work, sender, receive, send)
+            size, byte_rate = self.size_of(path_of(scope)), self.byte_rate
+            sender = byte_rate.sender(scope) if byte_rate else ""
+            body = _LimitedBody(self.app, size, byte_rate, sender, receive, send)
             try:
                 await body.serve(scope)
             finally:
-                if work is not None:
-                    work.end(sender, body)
+                if byte_rate is not None:
+                    byte_rate.end(sender, body)
 
 
 _DRAINED, _DRAINING = 20_000_000, 5.0
@@ -72,7 +72,7 @@ class _LimitedBody:
 
     app: ASGIApp
     size: BodySize
-    work: "Work | None"
+    byte_rate: "ByteRate | None"
     sender: str
     receive: Receive
     send: Send
@@ -115,8 +115,8 @@ class _LimitedBody:
                 message = await self.receive()
                 self.received += len(message.get("body", b""))
                 self.more = message.get("more_body", False)
-                if self.work is not None:
-                    self.work.count(self.sender, message.get("body", b""))
+                if self.byte_rate is not None:
+                    self.byte_rate.count(self.sender, message.get("body", b""))
 
     async def _receive(self) -> Message:
         message = await self.receive()
@@ -126,9 +126,9 @@ class _LimitedBody:
             self.received += len(chunk)
             before = self.values
             too_large = self.received > self.size.max_bytes or self._has_many(chunk)
-            if self.work is not None:
+            if self.byte_rate is not None:
                 taken = weight(len(chunk), self.values - before)
-                self.wait = self.work.take(self.sender, taken, self)
+                self.wait = self.byte_rate.take(self.sender, taken, self)
             if too_large or self.wait > 0:
                 self.exceeded = True
                 return {"type": "http.disconnect"}
@@ -192,7 +192,7 @@ class Rates:
 
 
 _READ_SHARE = 0.25
-"""What is not parsed takes so much of the time that a body of its size takes."""
+"""Share of its size that counts of what is not parsed: answers, and the rest of a refused body."""
 _TOO_MUCH = "Too many bytes and values are sent or asked for; wait, or send less at once."
 
 
@@ -202,7 +202,7 @@ def weight(size: int, values: int) -> int:
 
 
 @dataclass(frozen=True)
-class Work:
+class ByteRate:
     """Counts the bytes of bodies and answers, which all others wait for, by sender."""
 
     rates: Rates
@@ -252,7 +252,7 @@ class RateLimit:
     rates: Rates
     is_free: Callable[[str], bool] = lambda _: False
     """Whether a path costs nothing, such as a page's file or what probes read."""
-    work: Work | None = None
+    byte_rate: ByteRate | None = None
     """See `BodyLimit`."""
     answer_key: str | None = None
     """The key of the tokens in URLs that answer."""
@@ -264,12 +264,12 @@ class RateLimit:
         wait, problem = 0.0, ""
         if scope["type"] == "http" and not self.is_free(path_of(scope)):
             sender = _sender(scope, self.answer_key)
-            if wait := self.work.wait(sender) if self.work else 0.0:
+            if wait := self.byte_rate.wait(sender) if self.byte_rate else 0.0:
                 problem = _TOO_MUCH
             else:
                 wait = self.rates.take(sender)
         if wait > 0:
-            # One who asks again at once would take as much of the server as before.
+            # A client that repeats its request at once would take as much of the server as before.
             await asyncio.sleep(min(wait, self.max_held))
             await refuse_for(send, wait, problem)
         else:
@@ -305,7 +305,7 @@ class OpenLimit:
     """Most requests of one sender at a time."""
     max_unread_bytes: int
     """Most bytes of large answers to one sender at a time; a single one may have more."""
-    work: Work | None = None
+    byte_rate: ByteRate | None = None
     """See `BodyLimit`."""
     is_free: Callable[[str], bool] = lambda _: False
     """See `RateLimit`."""
@@ -371,8 +371,8 @@ class _Answer:
         if self.refused:
             return
         body, more = message.get("body", b""), message.get("more_body", False)
-        if self.limit.work is not None:
-            self.limit.work.count(self.sender, body)
+        if self.limit.byte_rate is not None:
+            self.limit.byte_rate.count(self.sender, body)
         for at in range(_PIECE, len(body), _PIECE):
             piece = body[at - _PIECE : at]
             await self.send({"type": message["type"], "body": piece, "more_body": True})

@@ -320,10 +320,8 @@ async def test_a_session_that_is_stopped_costs_its_neighbours_nothing(
     assert clinic.temporal.listings == asked
 
 
-async def test_a_session_that_was_put_back_goes_on(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """I21: soon, without waiting for the next time that Temporal is asked for its neighbours."""
+async def put_back(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a session lack an invocation until it was refused for that."""
     await clinic.run(MINE, "one")
     await clinic.run(MINE, "two", lost=True)
     monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
@@ -331,6 +329,13 @@ async def test_a_session_that_was_put_back_goes_on(
         await clinic.check(MINE)
     clinic.temporal.listed.pop(0)
     await clinic.run(MINE, "two")
+
+
+async def test_a_session_that_was_put_back_goes_on(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I21: soon, without waiting for the next time that Temporal is asked for its neighbours."""
+    await put_back(clinic, monkeypatch)
     await clinic.check(MINE)
 
 
@@ -338,13 +343,7 @@ async def test_messages_that_waited_for_the_repair_look_at_once(
     clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I21: each of them finds that nothing is lacking any more."""
-    await clinic.run(MINE, "one")
-    await clinic.run(MINE, "two", lost=True)
-    monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
-    with pytest.raises(SessionRegressedError):
-        await clinic.check(MINE)
-    clinic.temporal.listed.pop(0)
-    await clinic.run(MINE, "two")
+    await put_back(clinic, monkeypatch)
     look = clinic.sessions.get_invocation
 
     async def look_slowly(*names: Any) -> Any:
