@@ -16,6 +16,7 @@ from durable_adk.errors import (
     EventConflictError,
     InvocationCancelledError,
     InvocationNotFoundError,
+    InvocationTerminatedError,
     LeaseLostError,
     SessionNotFoundError,
 )
@@ -29,6 +30,7 @@ GONE = frozenset(
         LeaseLostError,
         InvocationCancelledError,
         InvocationNotFoundError,
+        InvocationTerminatedError,
         SessionNotFoundError,
         EventConflictError,
     )
@@ -36,7 +38,8 @@ GONE = frozenset(
 """The errors that a client may get whose session was deleted.
 
 `InvocationNotFoundError`: its invocation is paused, and a session of the same name was created,
-which lacks it.
+which lacks it. `InvocationTerminatedError`: a frozen worker opened it after its cancellation, and
+the session's next message ended it.
 """
 
 
