@@ -110,6 +110,8 @@ class InvocationRequest(JsonModel):
         check_json(self.run_config.custom_metadata, "custom_metadata")
         metadata = canonical(self.run_config.custom_metadata)
         check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)
+        if self.tool_run is None:  # else the runtime's, as the opening checks
+            check_marks(self.run_config.custom_metadata)
         self.message = self.user_content()
         if self.state_delta:  # both are in the message's event
             both = self.message.model_dump_json(exclude_none=True) + canonical(self.state_delta)

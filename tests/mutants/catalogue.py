@@ -12,7 +12,7 @@ from durable_adk import calling
 from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
-from durable_adk.activities.invocation import close, open as opening, pause, request, take_over
+from durable_adk.activities.invocation import close, open as opening, pause, take_over
 from durable_adk.activities.tool import agent_tools, run as tool_runs, tool_call
 from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code import event_loop
@@ -39,7 +39,7 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.listing import InvocationRecords
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.sql.sqlite import FilesAtPaths
-from durable_adk.wire import converter
+from durable_adk.wire import converter, messages
 from durable_adk.wire.checkpoint import SaveCheckpointStep
 from durable_adk.workflows import invocation as workflows, temporal_runtime
 from durable_adk.workflows.lost_tasks import LostTasks
@@ -530,12 +530,12 @@ MUTANTS = [
     mutant(
         "a run as a tool is whoever's wants one",
         "runs as tools",
-        replaces(request, "_check_tool_run", does_nothing),
+        replaces(opening, "check_request", does_nothing),
     ),
     mutant(
         "a sender's metadata is taken for the runtime's",
         "metadata of the runtime",
-        replaces(request, "check_marks", ignored),
+        replaces(messages, "check_marks", ignored),
     ),
     # ----- who may know and do what
     mutant(

@@ -24,7 +24,6 @@ from durable_adk.activities.tool.run import ToolsetUnavailable
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.agents import LlmAgent
-from durable_adk.agents.run_config import RunConfig
 from durable_adk.apps import App, AppRegistry
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
@@ -65,7 +64,7 @@ from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
 from durable_adk.wire.converter import MAX_WAITING, data_converter
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.messages import InvocationAnswer, ToolRun
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, ToolRun
 from durable_adk.wire.steps import AnswerStep, OpenStep
 from simulation.catalogue import TOOL_TURN
 from simulation.schedule import Listed
@@ -367,8 +366,12 @@ def runs_as_tools() -> str:
 
 def metadata_of_the_runtime() -> str:
     """Who sends a message marks none of its calls as decided (S3)."""
-    forged = RunConfig(custom_metadata={FINAL_RESPONSES: True})
-    return "" if _is_refused(run_config=forged) else "its calls wait, and nobody sees it"
+    forged = {"custom_metadata": {FINAL_RESPONSES: True}}
+    try:
+        InvocationRequest.parse({"app": "a", "user": "u", "message": "hi", "run_config": forged})
+    except InvalidRequestError:
+        return ""
+    return "its calls wait, and nobody sees it"
 
 
 def _is_refused(**forged: Any) -> bool:

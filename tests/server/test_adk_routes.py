@@ -139,6 +139,8 @@ async def test_artifacts_have_versions(http):
     for version in range(2):
         saved = (await http.post(path, json=body)).json()
         assert (saved["version"], saved["customMetadata"]) == (version, {"k": 1})
+    marked = await http.post(path, json=body | {"customMetadata": {"adk_answered_by": "u"}})
+    assert (marked.status_code, "adk_answered_by" in marked.text) == (400, True)
     assert (await http.get(path)).json() == ["a/b.png"]
     assert (await http.get(f"{path}/a/b.png/versions")).json() == [0, 1]
     for one in ("", "?version=0", "/versions/1", "/versions/latest"):

@@ -25,6 +25,7 @@ from tests.support.http_server import (
     IDS,
     USERS,
     Place,
+    absent_worker,
     brief,
     message,
     placed,
@@ -758,3 +759,14 @@ async def test_a_page_token_of_another_list_is_refused(pays, token):
     response = await http.get("/invocations", params={"page_token": text})
     assert response.status_code == 400, response.text
     assert response.json()["error"]["type"] == "InvalidRequestError"
+
+
+async def test_metadata_of_the_runtime_is_refused_without_a_worker(client, tmp_path):
+    """At once: no workflow is started for it."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["Hello."]))
+    async with placed(client, tmp_path, agent) as place, absent_worker(place, agent):
+        http = await place.server()
+        await session(http)
+        sent = message("hi", customMetadata={"adk_answered_by": {"user": "alice"}})
+        refused = await http.post("/invocations", json=sent)
+    assert (refused.status_code, "adk_answered_by" in refused.text) == (400, True), refused.text

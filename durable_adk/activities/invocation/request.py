@@ -15,22 +15,11 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
-from durable_adk.wire.messages import ToolRun, check_marks
+from durable_adk.wire.messages import ToolRun
 from durable_adk.wire.steps import OpenStep
 
 
 async def check_request(deps: Dependencies, step: OpenStep) -> None:
-    """Reject an opening that asks for what only the runtime may do; repeats of an opening pass.
-
-    Raises:
-        InvalidRequestError: It claims to be a tool run, or sets the runtime's metadata.
-    """
-    await _check_tool_run(deps, step)
-    if step.run_config is not None and step.tool_run is None:  # a tool's caller has been checked
-        check_marks(step.run_config.custom_metadata)
-
-
-async def _check_tool_run(deps: Dependencies, step: OpenStep) -> None:
     """Reject an opening that falsely claims to be a tool run; repeats of an opening pass.
 
     Raises:

@@ -18,7 +18,7 @@ from durable_adk.server.routes.body import InSession, RequestBody, as_json
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.storage.objects import each
-from durable_adk.wire.messages import MAX_METADATA_BYTES, check_size
+from durable_adk.wire.messages import MAX_METADATA_BYTES, check_marks, check_size
 
 router = APIRouter(tags=["artifacts"])
 _ARTIFACTS = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
@@ -87,6 +87,7 @@ async def save_artifact(
     await services.check_room(key.app_name, caller, artifacts=True)
     check_json(body.custom_metadata, "customMetadata")
     check_size(canonical(body.custom_metadata), "customMetadata", MAX_METADATA_BYTES)
+    check_marks(body.custom_metadata)
     version = await services.artifact_service.save_artifact(
         **key._asdict(),
         filename=body.filename,

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from google.genai import types
 
+from durable_adk.conversation.client_requests import CONFIRMATION_REQUESTERS
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES
+from durable_adk.conversation.sent_message import AS_SENT
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import MAX_PROBLEMS
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
@@ -41,3 +44,12 @@ def test_few_problems_are_told() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         InvocationRequest.parse(request)
     assert refused.value.message.count("message.") == MAX_PROBLEMS
+
+
+@pytest.mark.parametrize("key", [CONFIRMATION_REQUESTERS, FINAL_RESPONSES, AS_SENT, "adk_later"])
+def test_a_sender_sets_no_metadata_of_the_runtime(key: str) -> None:
+    """S3: who sends a message cannot make its pending calls look answered."""
+    raw: dict[str, Any] = {"app": "a", "user": "u", "message": "hi"}
+    raw["run_config"] = {"custom_metadata": {"mine": 1, key: True}}
+    with pytest.raises(InvalidRequestError, match=key):
+        InvocationRequest.parse(raw)

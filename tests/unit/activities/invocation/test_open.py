@@ -5,12 +5,8 @@ import pytest
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
-from durable_adk.agents.run_config import RunConfig
 from durable_adk.apps import App, AppRegistry
-from durable_adk.conversation.client_requests import CONFIRMATION_REQUESTERS
-from durable_adk.conversation.pending_calls import FINAL_RESPONSES
-from durable_adk.conversation.sent_message import AS_SENT
-from durable_adk.errors import InvalidRequestError, InvocationCancelledError, SessionBusyError
+from durable_adk.errors import InvocationCancelledError, SessionBusyError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
@@ -82,14 +78,3 @@ async def test_a_run_does_not_wait_for_what_it_began_under_another_id() -> None:
     record = await effects.deps.sessions.get_invocation(KEY, "first")
     assert record is not None
     assert record.status is Status.ABANDONED
-
-
-@pytest.mark.parametrize("key", [CONFIRMATION_REQUESTERS, FINAL_RESPONSES, AS_SENT, "adk_later"])
-async def test_a_sender_sets_no_metadata_of_the_runtime(key: str) -> None:
-    """S3: who sends a message cannot make its pending calls look answered; nothing is stored."""
-    effects = living()
-    marked = RunConfig(custom_metadata={"mine": 1, key: True})
-    forged = step("forged", WhenBusy.ENQUEUE).model_copy(update={"run_config": marked})
-    with pytest.raises(InvalidRequestError, match=key):
-        await effects.perform(forged)
-    assert await effects.deps.sessions.get_invocation(KEY, "forged") is None
