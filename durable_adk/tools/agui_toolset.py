@@ -1,17 +1,44 @@
 """`AGUIToolset`: the tools of the front end that the user looks at."""
 
+import re
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from google.genai import types
 
 from durable_adk.context.activity import ReadonlyContext, ToolContext
+from durable_adk.errors import InvalidRequestError
 from durable_adk.events.copies import own_copy
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
 
 FRONT_END_TOOLS = "ag_ui_tools"
 """Key of the state that holds the tools of the session's front end, as AG-UI declares them."""
+_NAME = re.compile(r"(?!adk_)[A-Za-z_][\w.-]{0,63}", re.ASCII)
+_RUNTIMES = ("transfer_to_agent", "set_model_response", "exit_loop")
+
+
+def check_declared(tool: Any, place: str) -> None:
+    """Check what a front end, or whoever else writes to the state, declares as a tool.
+
+    Args:
+        tool: The declaration, as JSON.
+        place: Its name in the error message.
+
+    Raises:
+        InvalidRequestError: It is no declaration, or its name is one of the runtime's tools.
+    """
+    fields = cast("dict[str, Any]", tool if isinstance(tool, dict) else {})
+    name, description = fields.get("name"), fields.get("description")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RUNTIMES:
+        raise InvalidRequestError(
+            f"{place}.name: This is no name for a front end's tool. Use up to 64 letters, digits, "
+            f"'_', '-' and '.', no 'adk_' at the start, and none of {_RUNTIMES}."
+        )
+    if not isinstance(description, str | None):
+        raise InvalidRequestError(f"{place}.description: It must be a string.")
+    if not isinstance(fields.get("parameters"), dict | None):
+        raise InvalidRequestError(f"{place}.parameters: They must be a JSON Schema, or null.")
 
 
 class AGUIToolset(BaseToolset):
@@ -39,9 +66,18 @@ class AGUIToolset(BaseToolset):
         self._wait: dict[str, Any] = {"deadline": deadline, "on_deadline": on_deadline}
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the tools that the front end sent last; none without one."""
+        """Return the tools that the front end sent last; none without one.
+
+        Raises:
+            InvalidRequestError: The state has something else in their place.
+        """
         declared: Any = readonly_context.state.get(FRONT_END_TOOLS) if readonly_context else None
-        tools = [_FrontEndTool(one, self._wait) for one in declared or ()]
+        if not isinstance(declared, list | None):
+            raise InvalidRequestError(f"{FRONT_END_TOOLS}: It must be a list.")
+        found = cast("list[Any]", declared or [])
+        for index, one in enumerate(found):  # any writer of the state may have set it
+            check_declared(one, f"{FRONT_END_TOOLS}[{index}]")
+        tools = [_FrontEndTool(one, self._wait) for one in found]
         return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
 
 
@@ -49,7 +85,7 @@ class _FrontEndTool(BaseTool):
     def __init__(self, declared: dict[str, Any], wait: dict[str, Any]) -> None:
         super().__init__(
             name=declared["name"],
-            description=declared["description"],
+            description=declared.get("description") or "",
             is_long_running=True,
             **wait,
         )

@@ -1,7 +1,6 @@
 """Requests of AG-UI's front ends as messages and answers of invocations."""
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -32,7 +31,7 @@ from durable_adk.server.protocols.agui.events import shown_state
 from durable_adk.server.protocols.agui.messages import content_of, is_of_server
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.tools.agui_toolset import FRONT_END_TOOLS
+from durable_adk.tools.agui_toolset import FRONT_END_TOOLS, check_declared
 from durable_adk.wire.messages import InvocationRequest
 
 CONTEXT = "ag_ui_context"
@@ -41,8 +40,6 @@ _NOTHING_NEW = (
     "messages: The last one must be the user's, or the result of a call that waits. To follow a "
     "run, send its `runId`."
 )
-_TOOL_NAME = re.compile(r"(?!adk_)[A-Za-z_][\w.-]{0,63}", re.ASCII)
-_RUNTIMES_TOOLS = ("transfer_to_agent", "set_model_response", "exit_loop")
 
 
 async def request_of(
@@ -100,17 +97,15 @@ def _changed(body: RunAgentInput, state: dict[str, Any]) -> dict[str, Any]:
     if body.context:
         new[CONTEXT] = [to_json_value(one.model_dump(mode="json")) for one in body.context]
     if body.tools or FRONT_END_TOOLS in state:
-        new[FRONT_END_TOOLS] = [_declared(tool) for tool in body.tools or ()]
+        new[FRONT_END_TOOLS] = [
+            _declared(tool, f"tools[{index}]") for index, tool in enumerate(body.tools or ())
+        ]
     return {name: value for name, value in new.items() if state.get(name, body) != value}
 
 
-def _declared(tool: Tool) -> dict[str, Any]:
-    if not _TOOL_NAME.fullmatch(tool.name) or tool.name in _RUNTIMES_TOOLS:
-        raise InvalidRequestError(
-            f"tools: {tool.name[:80]!r} is no name for a front end's tool. Use up to 64 letters, "
-            f"digits, '_', '-' and '.', no 'adk_' at the start, and none of {_RUNTIMES_TOOLS}."
-        )
+def _declared(tool: Tool, place: str) -> dict[str, Any]:
     declared: Any = to_json_value(tool.model_dump(mode="json"))
+    check_declared(declared, place)
     return {name: declared.get(name) for name in ("name", "description", "parameters")}
 
 
