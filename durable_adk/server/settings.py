@@ -30,7 +30,7 @@ class ServerSettings(AccessSettings):
     temporal_ui: str | None = None
     """Address of Temporal's UI, which invocations are linked to."""
     max_list_bytes: int = Field(default=2_000_000, ge=1)
-    """Size of the states with which a page of a list of sessions ends."""
+    """Size of the states, or of A2A's tasks, with which a page of a list ends."""
     max_session_bytes: int = Field(default=50_000_000, ge=1)
     """Most bytes of events of a session that is read as a whole."""
     max_stored_bytes: int = Field(default=1_000_000_000, ge=1)

@@ -28,7 +28,7 @@ from durable_adk.server.routes.records import (
     attempts_of,
     children_of,
     detailed,
-    events_of_invocation,
+    outline_of,
     queued,
 )
 from durable_adk.server.routes.request_headers import Starting
@@ -156,7 +156,7 @@ async def get_events(
 async def get_attempts(services: CurrentServices, this: ThisInvocation) -> Response:
     """Return the attempts at model calls, and at tool calls those without a result."""
     sessions = services.session_service
-    events = await events_of_invocation(sessions, this.key, this.record)
+    events = await outline_of(sessions, this.key, this.record)
     return as_json(await attempts_of(sessions, this.key, this.record, events))
 
 

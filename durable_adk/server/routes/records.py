@@ -1,14 +1,18 @@
 """An invocation as lists show it, and all that is known of it."""
 
 from collections.abc import Collection, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 from google.genai import types
 from pydantic import Field
 
+from durable_adk.client.feed import paged
 from durable_adk.client.queries import LocatedCall, pending_calls_of, read_attempts
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
 from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import JsonModel
 from durable_adk.server.caller import Caller
 from durable_adk.server.feed import error_of
@@ -171,7 +175,7 @@ async def detailed(
     """Return all that a caller may know of an invocation."""
     sessions = services.session_service
     summary = await summarized(sessions, key, record)
-    events = await events_of_invocation(sessions, key, record)
+    events = await outline_of(sessions, key, record)
     calls = await pending_calls_of(sessions, key, record.invocation_id)
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner) if caller.is_operator else None
     workflow_id = lease_owner and lease_owner.workflow_id
@@ -193,7 +197,7 @@ async def children_of(
     children = {one for one in found if one.is_child}
     if not children:
         return []
-    events = await events_of_invocation(sessions, key, record)
+    events = await outline_of(sessions, key, record)
     return await _children(sessions, caller, key, record.invocation_id, events, children)
 
 
@@ -214,8 +218,8 @@ async def _children(  # noqa: PLR0917 - it calls itself
             record = await sessions.get_invocation(child, name)
             if record is None:
                 continue  # it has not begun
-            own = await events_of_invocation(sessions, child, record)
-            summary = summary_of(child, record, own[0] if own else None, count=len(own))
+            summary = await summarized(sessions, child, record)
+            own = await outline_of(sessions, child, record)
             found.append(
                 ChildInvocation(
                     **_known(summary, record, caller),
@@ -257,13 +261,26 @@ def requests_of(calls: Sequence[LocatedCall]) -> list[PendingRequest]:
     return [pending_request(item.key, item.call) for item in calls]
 
 
-async def events_of_invocation(
+async def outline_of(
     sessions: SessionLog, key: SessionKey, record: InvocationRecord
 ) -> list[Event]:
-    """Return an invocation's committed events."""
-    stored = await sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
-    name = record.invocation_id
-    return [item.event for item in stored if item.event.invocation_id == name]
+    """Return an invocation's committed events, of whose content only calls are kept.
+
+    They are read in pages, so that of a long invocation only so much is in memory.
+    """
+    read = partial(sessions.read_page, key, upto=record.end_seq)
+    async with aclosing(paged(read, record.start_seq - 1)) as stored:
+        return [
+            _outline(item.event)
+            async for item in stored
+            if item.event.invocation_id == record.invocation_id
+        ]
+
+
+def _outline(event: Event) -> Event:
+    parts = [types.Part(function_call=call) for call in event.get_function_calls()]
+    kept = {"content": types.Content(parts=parts), "actions": EventActions()}
+    return event.model_copy(update=kept)
 
 
 async def attempts_of(

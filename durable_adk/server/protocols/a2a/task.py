@@ -20,7 +20,6 @@ from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.events.event import Event
 from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem, error_of
 from durable_adk.server.protocols.a2a.message import parts_of, said_in, user_message
-from durable_adk.server.routes.records import events_of_invocation
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
@@ -43,8 +42,7 @@ class TaskView:
         """Return the task as the store has it; without a record it waits for its session."""
         if record is None:
             return self.opening(TaskState.TASK_STATE_SUBMITTED)
-        sessions = self.services.session_service
-        events = await events_of_invocation(sessions, self.key, record)
+        events = await self._events(record)
         error = (error_of(record) or {}).get("message")
         return Task(
             id=self.task_id,
@@ -53,6 +51,15 @@ class TaskView:
             artifacts=[one async for one in self._artifacts(events)] if artifacts else [],
             history=self._history(events),
         )
+
+    async def _events(self, record: InvocationRecord) -> list[Event]:
+        stored = await self.services.session_service.read_events(
+            self.key,
+            after=record.start_seq - 1,
+            upto=record.end_seq,
+            max_size=self.services.settings.max_session_bytes,
+        )
+        return [one.event for one in stored if one.event.invocation_id == self.task_id]
 
     async def begun(self) -> bool:
         """Whether the task has begun; before that it waits for its session, or for a worker."""

@@ -2,16 +2,17 @@
 
 from contextlib import aclosing
 
-from a2a.types import ListTasksRequest, ListTasksResponse, TaskState
+from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from a2a.utils.task import apply_history_length, validate_page_size
 
 from durable_adk.client.queries import InvocationFilter, invocations_by_time
+from durable_adk.errors import PayloadTooLargeError
 from durable_adk.server.caller import Caller
 from durable_adk.server.protocols.a2a.task import STATES, TaskView
 from durable_adk.server.routes.listing import position_of, token_of
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.log.storage import InvocationPosition
-from durable_adk.sessions.records import Status
+from durable_adk.sessions.records import InvocationRecord, Status
 
 _PAGE = 50
 
@@ -19,7 +20,7 @@ _PAGE = 50
 async def list_tasks(
     services: ServerServices, caller: Caller, app_name: str, params: ListTasksRequest
 ) -> ListTasksResponse:
-    """Return a page of the tasks of an app that a sender may see.
+    """Return a page of the tasks of an app that a sender may see; large tasks end it early.
 
     Tasks that wait for their session are not listed.
 
@@ -35,7 +36,7 @@ async def list_tasks(
         return answer
     since = params.status_timestamp_after.ToMicroseconds() / 1e6
     sessions, before = services.session_service, position_of(params.page_token)
-    user, context = caller.only(None), params.context_id or None
+    user, context, held = caller.only(None), params.context_id or None, 0
     answer.total_size = await _total(services, app_name, user, context, statuses)
     newest = invocations_by_time(
         sessions,
@@ -49,17 +50,29 @@ async def list_tasks(
         async for key, record in newest:
             if record.update_time < since:
                 break
-            if len(answer.tasks) == size and before is not None:
+            full = len(answer.tasks) == size or held >= services.settings.max_list_bytes
+            if full and before is not None:
                 answer.next_page_token = token_of(before)
                 break
             before = InvocationPosition.of(key, record)
             if key.is_child:
                 continue
             view = TaskView(services, key, record.invocation_id)
-            task = await view.task(record, artifacts=params.include_artifacts)
+            task = await _listed(view, record, artifacts=params.include_artifacts)
             if params.status in (TaskState.TASK_STATE_UNSPECIFIED, task.status.state):
-                answer.tasks.append(apply_history_length(task, params))
+                shown = apply_history_length(task, params)
+                answer.tasks.append(shown)
+                held += shown.ByteSize()
     return answer
+
+
+async def _listed(view: TaskView, record: InvocationRecord, *, artifacts: bool) -> Task:
+    """Return a task; of one that is too large to be read only its status."""
+    try:
+        return await view.task(record, artifacts=artifacts)
+    except PayloadTooLargeError:
+        status = await view.status(record.status, time=record.update_time)
+        return Task(id=view.task_id, context_id=view.key.session_id, status=status)
 
 
 async def _total(
