@@ -119,6 +119,8 @@ def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     if isinstance(record, logging.LogRecord) and record.name == "asyncio":
         # Its message about tasks whose exception was never retrieved contains the exception.
         event["event"] = str(event["event"]).partition("\n")[0]
+    if isinstance(record, logging.LogRecord) and record.name.startswith("a2a."):
+        event["event"] = str(record.msg)  # its values quote requests
     raised = cast("tuple[object, ...] | None", event.get("exc_info"))
     error = raised[1] if raised else None  # the format of the standard library
     if isinstance(error, BaseException):

@@ -1,6 +1,8 @@
 """Apps as agents of A2A, asked by the official client over a real socket."""
 
 import asyncio
+import json
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -8,6 +10,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from a2a.client import Client
+from a2a.server.routes.jsonrpc_dispatcher import JSONRPC03Adapter
 from a2a.types import (
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
@@ -36,13 +39,13 @@ from durable_adk.client import temporal_backend
 from durable_adk.errors import LeaseLostError, ModelUnavailableError
 from durable_adk.models import ScriptedModel
 from durable_adk.server.protocols.a2a import operations
-from durable_adk.server.protocols.a2a.http import MAX_PING_SECONDS
+from durable_adk.server.protocols.a2a.http import _V03, MAX_PING_SECONDS
 from durable_adk.server.streams import Reading
 from durable_adk.sessions.records import Note
 from durable_adk.tools import FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.integration.test_credentials import SECRET, sender
-from tests.server.test_authentication import OTHER, TOKEN, digest, settings_for
+from tests.server.test_authentication import OTHER, TOKEN, bearer, digest, settings_for
 from tests.server.test_runs import reading
 from tests.support.a2a_client import (
     answers,
@@ -569,6 +572,37 @@ async def test_tasks_are_listed_in_pages(client, tmp_path):
     assert list(failed.tasks) == []
 
 
+async def test_large_tasks_end_a_page_early(client, tmp_path):
+    """So a page takes the server no longer than another one; all tasks are listed."""
+    async with (
+        place_of(client, tmp_path, *[f"{n}" for n in range(3)]) as place,
+        connected(
+            await place.server(settings={"max_list_bytes": 10_000}), streaming=False
+        ) as agent,
+    ):
+        made = [(await task_of(agent, said("hi" * 3_000))).id for _ in range(3)]
+        pages, token = list[list[str]](), ""
+        while token or not pages:
+            page = await agent.list_tasks(ListTasksRequest(page_token=token))
+            pages.append([one.id for one in page.tasks])
+            token = page.next_page_token
+    assert pages == [[made[2], made[1]], [made[0]]]
+
+
+async def test_a_task_too_large_to_be_read_is_listed(client, tmp_path):
+    """The others are listed beside it; what it holds is refused when it is asked for."""
+    async with (
+        place_of(client, tmp_path, "Hello.") as place,
+        connected(await place.server(settings={"max_session_bytes": 400}), streaming=False) as one,
+    ):
+        with pytest.raises(InvalidParamsError, match="follow them as a stream"):
+            await task_of(one, said("hi" * 300))
+        (listed,) = (await one.list_tasks(ListTasksRequest())).tasks
+        with pytest.raises(InvalidParamsError, match="follow them as a stream"):
+            await one.get_task(GetTaskRequest(id=listed.id))
+    assert state(listed) == "(completed)"
+
+
 async def test_a_failed_task_says_why(client, tmp_path):
     """Its status has the error."""
     async with (
@@ -641,12 +675,17 @@ async def test_a_card_says_what_there_is(client, tmp_path):
         http = await place.server(apps=[app], settings=known)
         card = (await http.get("/a2a/app/.well-known/agent-card.json")).json()
         missing = await http.get("/a2a/other/.well-known/agent-card.json")
+        path = "/a2a/app/.well-known/agent-card.json"
+        own = (await http.get(path, headers=bearer(TOKEN))).json()
+        unknown = (await http.get(path, headers=bearer("0" * 32))).json()
         async with connected(http, token=TOKEN) as alice:
             whole = await alice.get_extended_agent_card(GetExtendedAgentCardRequest())
     assert missing.status_code == 404
     assert (card["name"], card["description"]) == ("app", "Pays.")
     assert card["capabilities"]["streaming"]
     assert [one["name"] for one in card["skills"]] == ["a"]
+    assert [one["name"] for one in own["skills"]] == ["a", "pay", "ask", "draw", "helper"]
+    assert unknown["skills"] == card["skills"]
     assert card["supportedInterfaces"][0]["url"] == f"{http.base_url}/a2a/app"
     assert "bearer" in card["securitySchemes"]
     assert [one.name for one in whole.skills] == ["a", "pay", "ask", "draw", "helper"]
@@ -686,6 +725,64 @@ async def test_errors_have_the_codes_of_the_protocol(client, tmp_path):
         assert await runs(place) == 0
     assert [one["code"] for one in found] == [code for code, *_ in cases]
     assert old["code"] == -32009
+
+
+def test_all_methods_of_the_version_before_are_checked():
+    """Those that the library answers, by the requests that it reads them as."""
+    assert {name: one for name, (one, _) in _V03.items()} == JSONRPC03Adapter.METHOD_TO_MODEL
+
+
+_SAID = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
+_HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "place"),
+    [
+        ("message/send", {"message": _SAID | {"parts": ["word"] * 9_000}}, "9,000|problems|parts"),
+        ("message/send", {"message": _SAID | {"taskId": "\ud800"}}, "taskId"),
+        ("message/stream", {"message": _SAID | {"taskId": "\ud800"}}, "taskId"),
+        (
+            "message/send",
+            {"message": _SAID, "configuration": {"historyLength": 10**30}},
+            "out of range",
+        ),
+        ("tasks/get", {"id": "t", "historyLength": 10**12}, "out of range"),
+        ("message/send", {"message": _SAID | {"metadata": {"a": _HUGE}}}, "out of range|digits"),
+        (
+            "message/stream",
+            {"message": _SAID | {"parts": [{"kind": "data", "data": {"a": _HUGE}}]}},
+            "out of range|digits",
+        ),
+        (
+            "message/send",
+            {"message": _SAID | {"parts": [{"kind": "file", "file": {"bytes": "YQ"}}]}},
+            "base64",
+        ),
+        ("tasks/cancel", {"id": 7}, "params.id"),
+        ("tasks/resubscribe", {"id": "\udfff"}, "id"),
+        ("tasks/pushNotificationConfig/set", {"taskId": []}, "taskId"),
+        ("tasks/pushNotificationConfig/list", "word", "params"),
+    ],
+)
+async def test_a_malformed_request_of_the_version_before_is_not_quoted(
+    client, tmp_path, method, params, place
+):
+    """What is wrong is named, in a few words, and is the sender's fault."""
+    async with place_of(client, tmp_path, "Hello.") as served:
+        http = await served.server()
+        sent = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+        response = await http.post(
+            "/a2a/app",
+            content=json.dumps(sent),
+            headers={"A2A-Version": "0.3", "content-type": "application/json"},
+        )
+        assert await runs(served) == 0
+    found = response.json()
+    assert (found["id"], found["error"]["code"]) == (7, -32602)
+    assert re.search(place, found["error"]["message"])
+    assert "word" not in response.text
+    assert len(response.text) < 2_000
 
 
 async def test_clients_of_the_version_before_are_answered(client, tmp_path):

@@ -40,6 +40,24 @@ def test_a_console_line_moves_no_cursor(capsys, monkeypatch):
     assert len(output.splitlines()) == 2
 
 
+def test_what_a2a_logs_of_a_request_is_left_out(capsys, monkeypatch):
+    """Its values, and the text of exceptions, quote what a client has sent (I19)."""
+    monkeypatch.setenv("DURABLE_ADK_LOG", "json")
+    configure("info")
+    logger = logging.getLogger("a2a.server.routes.jsonrpc_dispatcher")
+    quoted = "the secret"
+    logger.error("Request Error: Message='%s'", quoted)
+    try:
+        int(quoted)
+    except ValueError:
+        logger.exception("Failed to parse request params")
+    output = capsys.readouterr().err
+    assert quoted not in output
+    assert "Request Error" in output
+    assert "Failed to parse request params" in output
+    assert "ValueError" in output
+
+
 def test_a_stack_is_written_line_by_line(capsys, monkeypatch):
     """The lines of code that block a worker can be read on a console, below the event."""
     monkeypatch.setenv("DURABLE_ADK_LOG", "console")

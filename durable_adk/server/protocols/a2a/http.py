@@ -1,8 +1,9 @@
 """The routes of A2A: an agent card of each app, JSON-RPC over HTTP, and the HTTP+JSON binding."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
+from a2a.compat.v0_3 import conversions, types as v03
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.server.routes.rest_dispatcher import RestDispatcher
@@ -11,22 +12,41 @@ from fastapi import APIRouter, Request
 from sse_starlette import EventSourceResponse
 from starlette.responses import JSONResponse, Response
 
+from durable_adk.errors import CallerError
+from durable_adk.json_values import check_json
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.protocols.a2a.card import card_of
 from durable_adk.server.protocols.a2a.operations import TaskHandler
 from durable_adk.server.routes.errors import RETRY_AFTER, UNAVAILABLE
 from durable_adk.server.routes.request_headers import WhenBusyHeader
 from durable_adk.server.services import CurrentServices, ServerServices
-from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.messages import WhenBusy, parsed
 
 router = APIRouter(tags=["a2a"])
 _APP = "/a2a/{app_name}"
 _CARD = "/.well-known/agent-card.json"
-_INVALID = -32600
-"""JSON-RPC's code of a request that is none."""
+_INVALID, _INVALID_PARAMS = -32600, -32602
+"""JSON-RPC's codes of a request that is none, and of one whose content is malformed."""
 MAX_PING_SECONDS = 3.0
 """Between two comments in a stream: the official client gives up after 5 s without a byte."""
 _PUSH_CONFIG = "/tasks/{id}/pushNotificationConfigs/{push_id}"
+_V03: dict[str, tuple[Any, Callable[..., object] | None]] = {
+    "message/send": (v03.SendMessageRequest, conversions.to_core_send_message_request),
+    "message/stream": (v03.SendStreamingMessageRequest, conversions.to_core_send_message_request),
+    "tasks/get": (v03.GetTaskRequest, conversions.to_core_get_task_request),
+    "tasks/cancel": (v03.CancelTaskRequest, None),
+    "tasks/resubscribe": (v03.TaskResubscriptionRequest, None),
+    "tasks/pushNotificationConfig/set": (
+        v03.SetTaskPushNotificationConfigRequest,
+        conversions.to_core_create_task_push_notification_config_request,
+    ),
+    "tasks/pushNotificationConfig/get": (v03.GetTaskPushNotificationConfigRequest, None),
+    "tasks/pushNotificationConfig/list": (v03.ListTaskPushNotificationConfigRequest, None),
+    "tasks/pushNotificationConfig/delete": (v03.DeleteTaskPushNotificationConfigRequest, None),
+    "agent/getAuthenticatedExtendedCard": (v03.GetAuthenticatedExtendedCardRequest, None),
+}
+"""By method of A2A 0.3, the request, and how the library reads one whose values may be out of the
+range of 1.0's."""
 
 
 @router.get(_APP + _CARD)
@@ -52,12 +72,62 @@ async def handle(
 ) -> Response:
     """Handle a request of A2A, in JSON-RPC."""
     handler = await _handler(services, caller, app_name, request, when_busy)
+    if refusal := _refusal(await _json_of(request)):
+        return refusal
     dispatcher = JsonRpcDispatcher(handler, enable_v0_3_compat=True)
     try:
         return _kept_alive(await dispatcher.handle_requests(request), services)
     except UnicodeEncodeError:  # it would have been in the response
         error = {"code": _INVALID, "message": "id has a lone surrogate, which is no character."}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
+
+
+async def _json_of(request: Request) -> Any:
+    try:
+        return await request.json()
+    except (ValueError, RecursionError):
+        return None  # the dispatcher says so
+
+
+def _refusal(body: Any) -> Response | None:
+    """Return the response to a request of A2A 0.3 that is malformed.
+
+    The library would quote what was sent, several times in each of its problems.
+    """
+    sent = cast("dict[str, Any]", body if isinstance(body, dict) else {})
+    method = sent.get("method")
+    if not isinstance(method, str) or method not in _V03:
+        return None
+    model, convert = _V03[method]
+    try:
+        check_json(sent, "request")
+        read = parsed(model, sent, "request", extra="ignore")
+        if convert is not None:
+            convert(read)
+    except CallerError as error:
+        problem = error.message
+    except Exception as error:  # noqa: BLE001 - the library's own, and protobuf's
+        problem = (
+            "params: A number is out of range, data is nested too deep, or bytes are not in base64 "
+            f"({type(error).__name__})."
+        )
+    else:
+        return None
+    return JSONResponse(
+        {
+            "jsonrpc": "2.0",
+            "id": _name_of(sent),
+            "error": {"code": _INVALID_PARAMS, "message": problem},
+        }
+    )
+
+
+def _name_of(sent: dict[str, Any]) -> str | int | None:
+    """Return the id of a request, if it is one that a response can have."""
+    name = sent.get("id")
+    if isinstance(name, str):
+        return name if name.encode(errors="replace").decode() == name else None
+    return name if isinstance(name, int) and not isinstance(name, bool) else None
 
 
 def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Callable[..., Any]:
