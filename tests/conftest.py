@@ -67,8 +67,8 @@ SAMPLED = {
     "interop/test_copied_sessions.py": 2,
 }
 """Of so many tests of a folder or a file the gate takes one: what they show, others show, too."""
-HALVED = ("integration", "server", "simulation")
-"""Folders of whose `thorough` tests it takes one in two, unless a mark gives another share."""
+QUARTERED = ("integration", "server", "simulation")
+"""Folders of whose `thorough` tests it takes one in four, unless a mark gives another share."""
 REPLAYED = 6
 """A run replays at its end what one in so many tests began: all take a twelfth of its CPU time."""
 REPLAYING = 900.0
@@ -137,8 +137,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for place, of in SAMPLED.items():
             if item.path.is_relative_to(Path(__file__).parent / place):
                 item.add_marker(pytest.mark.sampled(of))
-        if _is_halved(item):
-            item.add_marker(pytest.mark.sampled(2))
+        if _is_quartered(item):
+            item.add_marker(pytest.mark.sampled(4))
     if any("::" in argument for argument in config.args):
         return  # what is named is taken
     spared = {item for item in items if not _is_taken(item)}
@@ -152,9 +152,9 @@ def _is_slow(item: pytest.Item) -> bool:
     return folder in ELSEWHERE or (folder == "integration" and bool(inner))
 
 
-def _is_halved(item: pytest.Item) -> bool:
+def _is_quartered(item: pytest.Item) -> bool:
     alone = item.get_closest_marker("sampled") is None
-    return alone and _folder(item) in HALVED and item.get_closest_marker("thorough") is not None
+    return alone and _folder(item) in QUARTERED and item.get_closest_marker("thorough") is not None
 
 
 def _folder(item: pytest.Item) -> str:
