@@ -2,7 +2,7 @@
 
 A server, a user who sends and asks for more than is taken, and another user, each in a process of
 its own. The other user's requests are measured in turns with and without the first one, in one run.
-Prints the ratios of their p50 and of their p95.
+Prints the ratios of their p50 and of their p95, during the first user's burst and after it.
 """
 
 import argparse
@@ -27,7 +27,9 @@ from durable_adk.sessions import DatabaseSessionService
 
 TOKENS = {"alice": "a" * 40, "bob": "b" * 40}
 SESSIONS = "/apps/app/users/{}/sessions"
-TURNS, REQUESTS = 3, 40
+TURNS, REQUESTS = 10, 40
+BURST = 2
+"""Turns in which the first user's burst lasts: what it may send at once, after a pause."""
 STREAMS, SENDERS = 100, 20
 LARGE = json.dumps({"events": [{"author": "a", "content": {"parts": [{"text": "x" * 900_000}]}}]})
 MANY = json.dumps({"state": {"a": [1] * 45_000}})
@@ -130,7 +132,7 @@ async def times(http: httpx.AsyncClient) -> list[float]:
 
 async def measure() -> None:
     """Print both ratios."""
-    alone, together = list[float](), list[float]()
+    alone, together = list[float](), list[list[float]]()
     with tempfile.TemporaryDirectory() as folder:
         async with beside("--serve", folder) as server:
             url = await server("")
@@ -141,11 +143,13 @@ async def measure() -> None:
                 for _ in range(TURNS):
                     alone += await times(http)
                     await bob("\n")
-                    together += await times(http)
+                    together.append(await times(http))
                     await bob("\n")
-    for name, of in (("p50", 9), ("p95", 18)):
-        first, second = (statistics.quantiles(one, n=20)[of] for one in (alone, together))
-        print(f"{name}: {first:.1f} ms alone, {second:.1f} ms, ratio {second / first:.2f}")
+    for when, turns in (("during the burst", together[:BURST]), ("then", together[BURST:])):
+        beside_it = [one for turn in turns for one in turn]
+        for name, of in (("p50", 9), ("p95", 18)):
+            first, second = (statistics.quantiles(one, n=20)[of] for one in (alone, beside_it))
+            print(f"{when}, {name}: {first:.1f} ms alone, {second:.1f} ms, {second / first:.2f}")
 
 
 def main() -> None:
