@@ -243,9 +243,6 @@ class FaultInjector:
         """
         done = _signal(worker, signal.SIGSTOP)
         worker.spared = True
-        if worker.proxy is not None:
-            # Else Temporal goes on handing it tasks, each of which has to time out.
-            worker.proxy.cut()
         try:
             if self.cluster.postgres is None and not await asyncio.to_thread(self._is_free):
                 return None  # it has SQLite's lock, and nobody could take over
