@@ -9,8 +9,11 @@ from google.genai import types
 from durable_adk.context.activity import ReadonlyContext, ToolContext
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.copies import own_copy
+from durable_adk.log import get_logger
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
+
+logger = get_logger(__name__)
 
 FRONT_END_TOOLS = "ag_ui_tools"
 """Key of the state that holds the tools of the session's front end, as AG-UI declares them."""
@@ -19,7 +22,7 @@ _RUNTIMES = ("transfer_to_agent", "set_model_response", "exit_loop")
 
 
 def check_declared(tool: Any, place: str) -> None:
-    """Check what a front end, or whoever else writes to the state, declares as a tool.
+    """Check a tool's declaration, from a front end or from another writer of the state.
 
     Args:
         tool: The declaration, as JSON.
@@ -68,17 +71,21 @@ class AGUIToolset(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools that the front end sent last; none without one.
 
-        Raises:
-            InvalidRequestError: The state has something else in their place.
+        Any writer of the state may have set them, so a malformed one is left out with a warning.
         """
         declared: Any = readonly_context.state.get(FRONT_END_TOOLS) if readonly_context else None
-        if not isinstance(declared, list | None):
-            raise InvalidRequestError(f"{FRONT_END_TOOLS}: It must be a list.")
-        found = cast("list[Any]", declared or [])
-        for index, one in enumerate(found):  # any writer of the state may have set it
-            check_declared(one, f"{FRONT_END_TOOLS}[{index}]")
-        tools = [_FrontEndTool(one, self._wait) for one in found]
+        found = cast("list[Any]", declared if isinstance(declared, list) else [])
+        tools = [_FrontEndTool(one, self._wait) for one in found if _is_declared(one)]
         return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
+
+
+def _is_declared(tool: Any) -> bool:
+    try:
+        check_declared(tool, FRONT_END_TOOLS)
+    except InvalidRequestError as error:
+        logger.warning("front_end_tool.left_out", reason=error.message)
+        return False
+    return True
 
 
 class _FrontEndTool(BaseTool):
