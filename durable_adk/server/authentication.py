@@ -5,7 +5,6 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -249,17 +248,12 @@ class Authentication:
         if not self.means and refused is None:
             return ANYBODY
         if self.is_public(path_of(scope)):
-            with suppress(DurableAdkError):  # who is known has a rate of its own there, too
-                return await self._user(scope)
             return Caller()
         if refused is not None:  # e.g. mounted in an application that listens elsewhere
             raise PermissionDeniedError(
                 "The server asks nobody who they are, so it serves only requests of this machine "
                 f"to its loopback addresses, and {refused}. To serve others, set {_WAYS}."
             )
-        return await self._user(scope)
-
-    async def _user(self, scope: Scope) -> Caller:
         for one in self.means:
             user = await one.user_of(scope)
             if user is not None:

@@ -12,7 +12,6 @@ from durable_adk.client.feed import paged
 from durable_adk.client.queries import LocatedCall, pending_calls_of, read_attempts
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
 from durable_adk.events.event import Event
-from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import JsonModel
 from durable_adk.server.caller import Caller
 from durable_adk.server.feed import error_of
@@ -264,7 +263,7 @@ def requests_of(calls: Sequence[LocatedCall]) -> list[PendingRequest]:
 async def outline_of(
     sessions: SessionLog, key: SessionKey, record: InvocationRecord
 ) -> list[Event]:
-    """Return an invocation's committed events, of whose content only calls are kept.
+    """Return an invocation's committed events: authors, counts, and calls without arguments.
 
     They are read in pages, so that of a long invocation only so much is in memory.
     """
@@ -278,9 +277,16 @@ async def outline_of(
 
 
 def _outline(event: Event) -> Event:
-    parts = [types.Part(function_call=call) for call in event.get_function_calls()]
-    kept = {"content": types.Content(parts=parts), "actions": EventActions()}
-    return event.model_copy(update=kept)
+    calls = (types.FunctionCall(id=call.id, name=call.name) for call in event.get_function_calls())
+    return Event(
+        id=event.id,
+        invocation_id=event.invocation_id,
+        author=event.author,
+        timestamp=event.timestamp,
+        content=types.Content(parts=[types.Part(function_call=call) for call in calls]),
+        model_version=event.model_version,
+        usage_metadata=event.usage_metadata,
+    )
 
 
 async def attempts_of(

@@ -1,6 +1,6 @@
 """Invocations as tasks of A2A: what the store has of them, and what their feed says."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from a2a.types import (
@@ -17,6 +17,7 @@ from google.protobuf.json_format import ParseDict
 from durable_adk.activities.webhook.task_status import TASK_STATES, task_status
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.conversation.pending_calls import PendingCall
+from durable_adk.errors import PayloadTooLargeError
 from durable_adk.events.event import Event
 from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem, error_of
 from durable_adk.server.protocols.a2a.message import parts_of, said_in, user_message
@@ -38,11 +39,26 @@ class TaskView:
     key: SessionKey
     task_id: str
 
-    async def task(self, record: InvocationRecord | None, *, artifacts: bool = True) -> Task:
-        """Return the task as the store has it; without a record it waits for its session."""
+    async def task(
+        self,
+        record: InvocationRecord | None,
+        *,
+        artifacts: bool = True,
+        history: bool = True,
+        max_size: int | None = None,
+    ) -> Task:
+        """Return the task as the store has it; without a record it waits for its session.
+
+        Args:
+            record: The invocation's record.
+            artifacts: Whether to load its artifacts.
+            history: Whether to read what its user has said.
+            max_size: Characters of events; None: as many as a session read as a whole may have. A
+                task with more has its status only.
+        """
         if record is None:
             return self.opening(TaskState.TASK_STATE_SUBMITTED)
-        events = await self._events(record)
+        events = await self._events(record, max_size) if artifacts or history else []
         error = (error_of(record) or {}).get("message")
         return Task(
             id=self.task_id,
@@ -52,13 +68,16 @@ class TaskView:
             history=self._history(events),
         )
 
-    async def _events(self, record: InvocationRecord) -> list[Event]:
-        stored = await self.services.session_service.read_events(
-            self.key,
-            after=record.start_seq - 1,
-            upto=record.end_seq,
-            max_size=self.services.settings.max_session_bytes,
-        )
+    async def _events(self, record: InvocationRecord, max_size: int | None) -> list[Event]:
+        try:
+            stored = await self.services.session_service.read_events(
+                self.key,
+                after=record.start_seq - 1,
+                upto=record.end_seq,
+                max_size=max_size or self.services.settings.max_session_bytes,
+            )
+        except PayloadTooLargeError:
+            return []  # what was asked for has been done, so the answer must not be an error
         return [one.event for one in stored if one.event.invocation_id == self.task_id]
 
     async def begun(self) -> bool:
@@ -88,17 +107,24 @@ class TaskView:
         return [user_message(one, self.task_id, self.key.session_id) for one in said]
 
     async def _artifacts(self, events: Sequence[Event]) -> AsyncIterator[Artifact]:
-        found: dict[str, Artifact] = {}
+        deltas = (event.actions.artifact_delta for event in events)
+        latest = {name: version for delta in deltas for name, version in delta.items()}
         for event in events:
-            async for one in self.artifacts_of(event):
-                found.pop(one.artifact_id, None)  # a new version
-                found[one.artifact_id] = one
-        for one in found.values():
-            yield one
+            async for one in self.artifacts_of(event, latest):
+                yield one
 
-    async def artifacts_of(self, event: Event) -> AsyncIterator[Artifact]:
-        """Yield the artifacts that an event saved, and what its agent says in it."""
+    async def artifacts_of(
+        self, event: Event, latest: Mapping[str, int] | None = None
+    ) -> AsyncIterator[Artifact]:
+        """Yield the artifacts that an event saved, and what its agent says in it.
+
+        Args:
+            event: A committed event.
+            latest: By name, the only version to load; None: those that the event saved.
+        """
         for name, version in event.actions.artifact_delta.items():
+            if latest is not None and latest[name] != version:
+                continue
             part = await self.services.artifact_service.load_artifact(
                 **self.key._asdict(), filename=name, version=version
             )

@@ -6,7 +6,6 @@ from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from a2a.utils.task import apply_history_length, validate_page_size
 
 from durable_adk.client.queries import InvocationFilter, invocations_by_time
-from durable_adk.errors import PayloadTooLargeError
 from durable_adk.server.caller import Caller
 from durable_adk.server.protocols.a2a.task import STATES, TaskView
 from durable_adk.server.routes.listing import position_of, token_of
@@ -57,22 +56,23 @@ async def list_tasks(
             before = InvocationPosition.of(key, record)
             if key.is_child:
                 continue
-            view = TaskView(services, key, record.invocation_id)
-            task = await _listed(view, record, artifacts=params.include_artifacts)
+            task = await _listed(TaskView(services, key, record.invocation_id), record, params)
             if params.status in (TaskState.TASK_STATE_UNSPECIFIED, task.status.state):
-                shown = apply_history_length(task, params)
-                answer.tasks.append(shown)
-                held += shown.ByteSize()
+                answer.tasks.append(task)
+                held += task.ByteSize()
     return answer
 
 
-async def _listed(view: TaskView, record: InvocationRecord, *, artifacts: bool) -> Task:
-    """Return a task; of one that is too large to be read only its status."""
-    try:
-        return await view.task(record, artifacts=artifacts)
-    except PayloadTooLargeError:
-        status = await view.status(record.status, time=record.update_time)
-        return Task(id=view.task_id, context_id=view.key.session_id, status=status)
+async def _listed(view: TaskView, record: InvocationRecord, params: ListTasksRequest) -> Task:
+    """Return a task as a list shows it; of one that is larger than a page only its status."""
+    settings = view.services.settings
+    task = await view.task(
+        record,
+        artifacts=params.include_artifacts,
+        history=not params.HasField("history_length") or params.history_length > 0,
+        max_size=min(settings.max_list_bytes, settings.max_session_bytes),
+    )
+    return apply_history_length(task, params)
 
 
 async def _total(
