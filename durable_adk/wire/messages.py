@@ -139,7 +139,7 @@ def check_marks(metadata: dict[str, Any] | None) -> None:
     """
     if reserved := runtime_marks(metadata):
         raise InvalidRequestError(
-            f"custom_metadata has the key {reserved[0]!r}: keys that begin with "
+            f"custom_metadata has the key {reserved[0][:80]!r}: keys that begin with "
             f"{RUNTIME_METADATA!r} are set by the runtime; choose another."
         )
 

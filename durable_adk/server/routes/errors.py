@@ -59,7 +59,7 @@ _STATUSES: dict[type[DurableAdkError], int] = {
 """The status of each class of errors; the first that fits counts."""
 _CONSTRAINTS = ("type", "$ref", "enum", "const", "pattern", "minLength", "maxLength")
 RETRY_AFTER = {"Retry-After": "1"}
-UNAVAILABLE = 503
+BAD_REQUEST, UNAVAILABLE = 400, 503
 """Status of a response to a request that may be sent again."""
 _QUOTED = 300
 """Most characters of a message or a name in a report of a malformed request."""

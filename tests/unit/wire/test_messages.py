@@ -48,7 +48,7 @@ def test_few_problems_are_told() -> None:
 
 @pytest.mark.parametrize("key", [CONFIRMATION_REQUESTERS, FINAL_RESPONSES, AS_SENT, "adk_later"])
 def test_a_sender_sets_no_metadata_of_the_runtime(key: str) -> None:
-    """S3: who sends a message cannot make its pending calls look answered."""
+    """S3: a sender cannot make the pending calls of a message look answered."""
     raw: dict[str, Any] = {"app": "a", "user": "u", "message": "hi"}
     raw["run_config"] = {"custom_metadata": {"mine": 1, key: True}}
     with pytest.raises(InvalidRequestError, match=key):

@@ -1,5 +1,6 @@
 """The routes of A2A: an agent card of each app, JSON-RPC over HTTP, and the HTTP+JSON binding."""
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from durable_adk.json_values import check_json
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.protocols.a2a.card import card_of
 from durable_adk.server.protocols.a2a.operations import TaskHandler
-from durable_adk.server.routes.errors import RETRY_AFTER, UNAVAILABLE
+from durable_adk.server.routes.errors import BAD_REQUEST, RETRY_AFTER, UNAVAILABLE
 from durable_adk.server.routes.request_headers import WhenBusyHeader
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.wire.messages import WhenBusy, parsed
@@ -27,6 +28,8 @@ _APP = "/a2a/{app_name}"
 _CARD = "/.well-known/agent-card.json"
 _INVALID, _INVALID_PARAMS = -32600, -32602
 """JSON-RPC's codes of a request that is none, and of one whose content is malformed."""
+_QUOTED, _LONG = 300, 4_000
+"""Characters of a problem, which may quote what was sent; bytes of an error that quotes more."""
 MAX_PING_SECONDS = 3.0
 """Between two comments in a stream: the official client gives up after 5 s without a byte."""
 _PUSH_CONFIG = "/tasks/{id}/pushNotificationConfigs/{push_id}"
@@ -74,12 +77,26 @@ async def handle(
     handler = await _handler(services, caller, app_name, request, when_busy)
     if refusal := _refusal(await _json_of(request)):
         return refusal
-    dispatcher = JsonRpcDispatcher(handler, enable_v0_3_compat=True)
+    dispatcher = _Dispatcher(handler, enable_v0_3_compat=True)
     try:
         return _kept_alive(await dispatcher.handle_requests(request), services)
     except UnicodeEncodeError:  # it would have been in the response
         error = {"code": _INVALID, "message": "id has a lone surrogate, which is no character."}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
+
+
+class _Dispatcher(JsonRpcDispatcher):
+    """Cuts what the library quotes of a request of 1.0 that it cannot read."""
+
+    def _generate_error_response(self, request_id: str | int | None, error: Any) -> JSONResponse:
+        data = getattr(error, "data", None)
+        if isinstance(data, dict) and "parseError" in data:
+            error.data = {"parseError": _cut(str(cast("Any", data)["parseError"]))}
+        return super()._generate_error_response(request_id, error)
+
+
+def _cut(problem: str) -> str:
+    return problem[:_QUOTED].encode(errors="replace").decode()
 
 
 async def _json_of(request: Request) -> Any:
@@ -96,8 +113,8 @@ def _refusal(body: Any) -> Response | None:
     """
     sent = cast("dict[str, Any]", body if isinstance(body, dict) else {})
     method = sent.get("method")
-    if not isinstance(method, str) or method not in _V03:
-        return None
+    if not isinstance(method, str) or method not in _V03 or sent.get("jsonrpc") != "2.0":
+        return None  # a request of 1.0, or none of JSON-RPC, which the dispatcher says
     model, convert = _V03[method]
     try:
         check_json(sent, "request")
@@ -108,8 +125,8 @@ def _refusal(body: Any) -> Response | None:
         problem = error.message
     except Exception as error:  # noqa: BLE001 - the library's own, and protobuf's
         problem = (
-            "params: A number is out of range, data is nested too deep, or bytes are not in base64 "
-            f"({type(error).__name__})."
+            f"params cannot be read ({type(error).__name__}): a number may be out of range, data "
+            "nested too deep, or bytes not in base64."
         )
     else:
         return None
@@ -117,7 +134,7 @@ def _refusal(body: Any) -> Response | None:
         {
             "jsonrpc": "2.0",
             "id": _name_of(sent),
-            "error": {"code": _INVALID_PARAMS, "message": problem},
+            "error": {"code": _INVALID_PARAMS, "message": _cut(problem)},
         }
     )
 
@@ -139,12 +156,22 @@ def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Cal
         when_busy: WhenBusyHeader = None,
     ) -> Response:
         handler = await _handler(services, caller, app_name, request, when_busy)
-        response = await work(RestDispatcher(handler), request)
+        try:
+            response = await work(RestDispatcher(handler), request)
+        except UnicodeEncodeError:  # it would have been in the response
+            return _refused("The request has a lone surrogate, which is no character.")
+        if response.status_code == BAD_REQUEST and len(response.body) > _LONG:
+            return _refused(_cut(json.loads(bytes(response.body))["error"]["message"]))
         if response.status_code == UNAVAILABLE:
             response.headers.update(RETRY_AFTER)
         return _kept_alive(response, services)
 
     return handle_rest
+
+
+def _refused(problem: str) -> Response:
+    error = {"code": BAD_REQUEST, "status": "INVALID_ARGUMENT", "message": problem}
+    return JSONResponse({"error": error}, BAD_REQUEST)
 
 
 def _kept_alive(response: Response, services: ServerServices) -> Response:
