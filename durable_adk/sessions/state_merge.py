@@ -7,7 +7,7 @@ the value that is stored by then:
 
 - A value that nobody else has changed is replaced.
 - Numbers are counts: both differences to the base are added up.
-- Lists keep what both sides have inserted, and lose what either has removed.
+- Lists that both sides have extended get the items of both, those that are stored first.
 - Dicts are merged key by key.
 - A write whose code had not read the value depends on nothing, and replaces it.
 
@@ -17,10 +17,8 @@ attempt gives the same result.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
-from difflib import SequenceMatcher
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from durable_adk.errors import StateConflictError
 from durable_adk.json_values import canonical
@@ -32,8 +30,6 @@ has None, and can only be compared."""
 
 MAX_BASE: Final = 16_000
 """Characters of a base that is kept as a value."""
-MAX_COMPARED: Final = 4_000_000
-"""Limit for the product of the lengths of two lists that are compared item by item."""
 MISSING: Final = object()
 """Stands for the value of a key that does not exist."""
 
@@ -166,8 +162,8 @@ def _merge(path: str, base: Any, current: Any, written: Any) -> Any:
     list_before: Any = [] if absent else base
     if _is_dict(dict_before) and _is_dict(current) and _is_dict(written):
         return _merge_dicts(path, dict_before, current, written)
-    if _is_list(list_before) and _is_list(current) and _is_list(written):
-        return _merge_lists(path, list_before, current, written)
+    if _extends(current, list_before) and _extends(written, list_before):
+        return current + written[len(list_before) :]
     if _same(current, written):
         return written
     raise _conflict(path, "was changed in two ways that cannot be merged")
@@ -192,6 +188,10 @@ def _is_dict(value: Any) -> TypeGuard[_Dict]:
 
 def _is_list(value: Any) -> TypeGuard[_List]:
     return isinstance(value, list)
+
+
+def _extends(value: Any, base: Any) -> TypeGuard[_List]:
+    return _is_list(value) and _is_list(base) and _same(value[: len(base)], base)
 
 
 def _is_number(value: Any) -> bool:
@@ -225,127 +225,3 @@ def _merge_dicts(path: str, base: _Dict, current: _Dict, written: _Dict) -> _Dic
         if value is not MISSING:
             result[key] = value
     return result
-
-
-# ----- lists
-
-
-class _Change(NamedTuple):
-    """One side has replaced ``base[start:end]``; an insertion replaces nothing."""
-
-    start: int
-    end: int
-    side: int
-    items: _List
-
-
-def _merge_lists(path: str, base: _List, current: _List, written: _List) -> _List:
-    """Return a list with the changes of both sides; of two insertions the current one is first."""
-    result: _List = []
-    done = 0
-    for group in _groups(_changes(path, base, current, written)):
-        start, end = group[0].start, max(change.end for change in group)
-        mine, others = (
-            _changed(base, start, end, [change for change in group if change.side == side])
-            for side in (0, 1)
-        )
-        result += base[done:start]
-        if len({change.side for change in group}) == 1:
-            result += mine if group[0].side == 0 else others
-        elif not any(change.items for change in group):
-            gone = {at for change in group for at in range(change.start, change.end)}
-            result += [base[at] for at in range(start, end) if at not in gone]
-        else:
-            result += _merge_items(f"{path}[{start}:{end}]", base[start:end], mine, others)
-        done = end
-    return result + base[done:]
-
-
-def _merge_items(path: str, base: _List, current: _List, written: _List) -> _List:
-    """Return the merge of items that both sides have changed."""
-    count = len(base)
-    if min(len(current), len(written)) >= count:
-        pairs = zip(base, current, written, strict=False)  # the others were added behind them
-        return [_merge(path, *one) for one in pairs] + current[count:] + written[count:]
-    if _same(current, written):
-        return current
-    raise _conflict(path, "was changed in two ways that cannot be merged")
-
-
-def _changes(path: str, base: _List, *sides: _List) -> list[_Change]:
-    texts = [canonical(item) for item in base]
-    found: list[_Change] = []
-    for number, side in enumerate(sides):
-        other = [canonical(item) for item in side]
-        begin = _common(texts, other)
-        room = min(len(texts), len(other)) - begin
-        end = min(_common(texts[::-1], other[::-1]), room)
-        old, new = texts[begin : len(texts) - end], other[begin : len(other) - end]
-        if len(old) * len(new) > MAX_COMPARED:
-            raise _conflict(path, "is too long to be merged")
-        found += [
-            _Change(begin + i, begin + j, number, side[begin + k : begin + m])
-            for i, j, k, m in _edits(old, new)
-        ]
-    return sorted(found, key=lambda change: change[:3])
-
-
-def _edits(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the edits that make one list of another, each the ranges of both.
-
-    A list that has only got or only lost items has no replaced ones; `SequenceMatcher`, which looks
-    for the longest equal runs, may see some.
-    """
-    if (places := _places(old, new)) is not None:
-        return [(at, at, start, end) for at, start, end in _between(places, len(new))]
-    if (places := _places(new, old)) is not None:
-        return [(start, end, at, at) for at, start, end in _between(places, len(old))]
-    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return [(i, j, k, m) for kind, i, j, k, m in codes if kind != "equal"]
-
-
-def _places(items: list[str], within: list[str]) -> list[int] | None:
-    """Return where a list has the items, in their order; None if it lacks one."""
-    places: list[int] = []
-    for item in items:
-        try:
-            places.append(within.index(item, places[-1] + 1 if places else 0))
-        except ValueError:
-            return None
-    return places
-
-
-def _between(places: list[int], end: int) -> Iterable[tuple[int, int, int]]:
-    """Yield the ranges before, between and behind places, with the number of places before."""
-    for number, (before, behind) in enumerate(pairwise([-1, *places, end])):
-        if before + 1 < behind:
-            yield number, before + 1, behind
-
-
-def _common(one: list[str], other: list[str]) -> int:
-    """Return how many items the two begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, pair in pairs if pair[0] != pair[1]), min(len(one), len(other)))
-
-
-def _groups(changes: Iterable[_Change]) -> list[list[_Change]]:
-    """Return the changes in groups: those that touch the same items, or insert at one place."""
-    groups: list[list[_Change]] = []
-    end = -1
-    for change in changes:
-        same_place = bool(groups) and change[:2] == groups[-1][0][:2]
-        if change.start < end or same_place:
-            groups[-1].append(change)
-        else:
-            groups.append([change])
-        end = max(end, change.end)
-    return groups
-
-
-def _changed(base: _List, start: int, end: int, changes: Iterable[_Change]) -> _List:
-    """Return ``base[start:end]`` with the changes of one side."""
-    result: _List = []
-    for change in changes:
-        result += base[start : change.start] + change.items
-        start = change.end
-    return result + base[start:end]
