@@ -36,7 +36,7 @@ from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.thorough
 
-KINDS = ["v1", "v0", "file"]
+KINDS = ["v1", "file"]
 LONG = 130
 MORE = 200
 
@@ -105,7 +105,7 @@ def as_ours(session: dict[str, Any]) -> dict[str, Any]:
     """google-adk's session without what ours does not have: fields, and empty ones."""
     events = [Event.read(one) for one in session["events"]]
     for event in events:
-        event.long_running_tool_ids = event.long_running_tool_ids or None  # schema 0 has no None
+        event.long_running_tool_ids = event.long_running_tool_ids or None
     return {**session, "events": [event.to_value() for event in events]}
 
 
@@ -175,12 +175,10 @@ async def test_an_export_is_the_database_that_was_imported(adk, written, tmp_pat
 
 
 @pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL's wheel")
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("kind", ["v1", "v0"])
-async def test_postgres_databases_are_copied(adk, postgres, kind) -> None:
+async def test_postgres_databases_are_copied(adk, postgres) -> None:
     """From PostgreSQL into PostgreSQL, and back."""
     source, store, back = [await postgres.make() for _ in range(3)]
-    theirs = write(adk, source.replace("postgresql://", "postgresql+asyncpg://"), kind)
+    theirs = write(adk, source.replace("postgresql://", "postgresql+asyncpg://"), "v1")
     report = await copied("import", source, store)
     assert report["problems"] == []
     assert await stored(store) == [as_ours(one) for one in theirs]
@@ -308,7 +306,7 @@ async def test_other_sessions_and_values_are_left_alone(written, tmp_path) -> No
 async def test_the_conversation_goes_on(written, tmp_path) -> None:
     """The model is asked with the imported history, and sees the imported state."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    written("v0").copied_to(tmp_path / "adk.db")
+    written("v1").copied_to(tmp_path / "adk.db")
     await copied("import", url, store)
     model = ScriptedModel(replies=lambda _: "Go on.")
     agent = LlmAgent(name="root", model=model, instruction="{user:tier} {count}")
@@ -406,23 +404,23 @@ async def test_bad_rows_are_named_and_left_out(written, tmp_path) -> None:
     assert (await copied("import", url, store))["events"]["present"] == LONG - 2
 
 
-async def test_a_pickle_with_code_is_not_run(written, tmp_path) -> None:
-    """S12: an event of 1.x whose actions name a function is left out, and named."""
-    url, store, proof = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "proof"
-    written("v0").copied_to(tmp_path / "adk.db")
-    code = f"cos\nsystem\n(S'touch {proof}'\ntR.".encode()
-    change(tmp_path / "adk.db", f"UPDATE events SET actions = x'{code.hex()}' WHERE id = 'm3'")  # noqa: S608
-    report = await copied("import", url, store)
-    assert [one["event"] for one in report["problems"]] == ["m3"]
-    assert "os.system" in report["problems"][0]["problem"]
-    assert not proof.exists()
+def migrate(old: Path, new: Path) -> None:
+    """Have google-adk's command convert a database, as the docs say."""
+    program = interpreter("adk").with_name("adk")
+    urls = ("--source_db_url", f"sqlite:///{old}", "--dest_db_url", f"sqlite:///{new}")
+    line = (program, "migrate", "session", *urls, "--allow-unsafe-unpickling")
+    subprocess.run(line, check=True, capture_output=True)
 
 
-async def test_times_of_1x_are_read_in_their_time_zone(written, tmp_path) -> None:
-    """google-adk 1.x wrote events' times in the local time of its machine."""
-    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
-    theirs = written("v0").copied_to(tmp_path / "adk.db")
-    reported("import", url, store, "--timezone", "Asia/Tokyo")
-    ours = await stored(f"sqlite:///{store}")
-    before = [one["timestamp"] for one in theirs[2]["events"]]
-    assert [one["timestamp"] for one in ours[2]["events"]] == [n - 9 * 3600 for n in before]
+async def test_a_database_of_1x_is_converted_first(written, tmp_path) -> None:
+    """S12: its events are pickled, so google-adk has to read them; the error says how."""
+    old, new, store = tmp_path / "old.db", tmp_path / "new.db", tmp_path / "ours.db"
+    theirs = written("v0").copied_to(old)
+    with pytest.raises(InvalidRequestError, match="`adk migrate session`"):
+        await copied("import", sqlite(old), store)
+    migrate(old, new)
+    report = await copied("import", sqlite(new), store)
+    assert report["sessions"]["copied"] == 4
+    assert [len(one["events"]) for one in await stored(f"sqlite:///{store}")] == [
+        len(one["events"]) for one in theirs
+    ]

@@ -51,14 +51,6 @@ Database = Annotated[
         show_default=False,
     ),
 ]
-TimeZone = Annotated[
-    str,
-    typer.Option(
-        "--timezone",
-        help="The time zone of the machines that google-adk 1.x ran on, such as Europe/Zurich. "
-        "Later versions note all times in UTC.",
-    ),
-]
 Counts = Annotated[bool, typer.Option("--json", help="The counts and problems, as JSON.")]
 
 
@@ -129,16 +121,13 @@ def attempts(
 
 @command("operations.session_copies:import_sessions", "store", "data_dir")
 def import_sessions(
-    connection: ConnectionOptions,
-    url: Database,
-    *,
-    timezone: TimeZone = "UTC",
-    as_json: Counts = False,
+    connection: ConnectionOptions, url: Database, *, as_json: Counts = False
 ) -> None:
     """Copy the sessions of a google-adk database into the session store.
 
-    Takes what google-adk's DatabaseSessionService (1.x and 2.x) and SqliteSessionService wrote, and
-    only reads it; google-adk need not be installed. Run it again after a stop: nothing is copied
+    Takes what the DatabaseSessionService of google-adk 2 and its SqliteSessionService wrote, and
+    only reads it; google-adk need not be installed. `adk migrate session` of google-adk 2 converts
+    a database of 1.x. Run it again after a stop: nothing is copied
     twice, and sessions that went on in google-adk are continued. A session that the store has with
     other events is left alone, and a row that cannot be read is left out. Both are named, and the
     exit code is then 1.

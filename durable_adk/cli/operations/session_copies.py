@@ -2,28 +2,20 @@
 
 import json
 from dataclasses import asdict
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
 from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import FAILED, note
-from durable_adk.errors import InvalidRequestError
 from durable_adk.log import printable
 from durable_adk.ops.adk_sessions.copies import CopyReport, OpenRequest, Problem, copy_sessions
 from durable_adk.ops.adk_sessions.database import open_database
 from durable_adk.ops.adk_sessions.stored_sessions import StoredSessions
 
 
-async def import_sessions(
-    connection: CliConnection, url: str, *, timezone: str, as_json: bool
-) -> int:
+async def import_sessions(connection: CliConnection, url: str, *, as_json: bool) -> int:
     """Do the work of ``durable-adk sessions import``."""
-    try:
-        zone = ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidRequestError(f"{timezone!r} is no time zone; try Europe/Zurich.") from error
-    async with open_database(url, zone=zone) as database, connection.sessions() as store:
+    async with open_database(url) as database, connection.sessions() as store:
         report = await copy_sessions(database, store)
     if not as_json:
         for one in report.requests:

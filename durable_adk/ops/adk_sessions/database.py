@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -62,7 +62,7 @@ class Layout:
     @property
     def is_current(self) -> bool:
         """Whether `tables` describes it."""
-        return "event_data" in self.columns["events"] and self.tie == "id"
+        return self.tie == "id"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +71,13 @@ class AdkDatabase:
 
     connections: Connections
     layout: Layout
-    zone: tzinfo = UTC
-    """The time zone of events' times in schema 0."""
 
     # ----- as a source
 
     async def parts(self) -> AsyncGenerator[SourcePart]:
         """See `Source.parts`: the sessions with events, then the others.
 
-        One query reads all events: tables of older versions have no index for those of a session.
+        One query reads all events: a `SqliteSessionService`'s file has no index for a session's.
         """
         async for rows, first, last in _grouped(self._event_rows()):
             key = SessionKey(*(rows[0][name] for name in _KEY))
@@ -111,7 +109,7 @@ class AdkDatabase:
         events = list[CopiedEvent]()
         for row in rows if session else ():
             try:
-                events.append(event_of(row, self.zone))
+                events.append(event_of(row))
             except UNREADABLE as error:
                 problems.append(_problem(key, reason(error), event=str(row["id"])))
         return SourcePart(
@@ -152,7 +150,7 @@ class AdkDatabase:
         query = self.layout.select("events").where(*_is_session(key, "session_id"))
         query = query.order_by(column("timestamp"), column("id")).offset(after).limit(limit)
         rows = await self.connections.run(lambda one: as_rows(one.execute(query).mappings()))
-        return [event_of(row, self.zone) for row in rows]
+        return [event_of(row) for row in rows]
 
     async def copy_part(self, part: CopiedPart) -> None:
         """See `Target.copy_part`."""
@@ -164,14 +162,11 @@ class AdkDatabase:
 
 
 @asynccontextmanager
-async def open_database(
-    db_url: str, *, zone: tzinfo = UTC, is_target: bool = False
-) -> AsyncGenerator[AdkDatabase]:
+async def open_database(db_url: str, *, is_target: bool = False) -> AsyncGenerator[AdkDatabase]:
     """Open a database of google-adk's.
 
     Args:
         db_url: Its URL, as google-adk takes it, or the path of a SQLite file.
-        zone: The time zone in which google-adk 1.x wrote events' times.
         is_target: Whether it is written to. Then it is created, and its tables too.
 
     Raises:
@@ -190,7 +185,7 @@ async def open_database(
             raise InvalidRequestError(
                 f"{shown(url)} has tables that google-adk 2 does not write to; name a new database."
             )
-        yield AdkDatabase(connections=connections, layout=layout, zone=zone)
+        yield AdkDatabase(connections=connections, layout=layout)
 
 
 def _columns(names: Iterable[str]) -> Select[Any]:
@@ -211,10 +206,15 @@ def _layout(connection: Connection, url: URL) -> Layout:
     events = set(columns.get("events", ()))
     if "sessions" not in columns or not events & {"event_data", "actions"}:
         raise InvalidRequestError(f"{shown(url)} has no sessions of google-adk's.")
+    if "event_data" not in events:
+        raise InvalidRequestError(
+            f"{shown(url)} has the tables of google-adk 1.x, whose events are pickled. Convert it "
+            "with google-adk 2 (`adk migrate session`), and name the database that it writes."
+        )
     has_version = tables.VERSIONS.name in names
     if has_version:
         _require_known(connection, url)
-    is_file = connection.dialect.name == "sqlite" and "event_data" in events and not has_version
+    is_file = connection.dialect.name == "sqlite" and not has_version
     return Layout(columns=columns, tie="rowid" if is_file else "id")
 
 
@@ -222,10 +222,10 @@ def _require_known(connection: Connection, url: URL) -> None:
     versions = tables.VERSIONS
     query = select(versions.c.value).where(versions.c.key == tables.VERSION_KEY)
     version = connection.scalar(query)
-    if version not in ("0", tables.VERSION):
+    if version != tables.VERSION:
         raise InvalidRequestError(
             f"{shown(url)} has tables of schema {version!r}; this version of durable_adk knows "
-            f"0 and {tables.VERSION}."
+            f"{tables.VERSION}."
         )
 
 

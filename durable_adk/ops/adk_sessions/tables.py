@@ -1,7 +1,4 @@
-"""The tables of google-adk's `DatabaseSessionService`, in their current version (schema 1).
-
-Older versions are read by their columns' names; see `row_events`.
-"""
+"""The tables of google-adk's `DatabaseSessionService`, in their current version (schema 1)."""
 
 import json
 from typing import Any
