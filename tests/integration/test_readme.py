@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 EXAMPLES = ROOT.glob("examples/*/*.md")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *EXAMPLES])
+COMMANDS, INDEX = ROOT / "docs" / "commands.md", ROOT / "docs" / "README.md"
 DURABILITY = ROOT / "docs" / "durability.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -55,11 +56,12 @@ def table(head: str) -> list[str]:
     return rows.splitlines()[2:]
 
 
-def test_what_the_readme_shows_of_a_check_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_shown_of_a_check_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word by word."""
     monkeypatch.chdir(ROOT)
     told = command_line("check", "examples/capital_agent")
-    assert "\n".join(line.rstrip() for line in told.splitlines()) + "\n" in blocks("text")
+    printed = "\n".join(line.rstrip() for line in told.splitlines()) + "\n"
+    assert ("text", printed) in FENCE.findall(COMMANDS.read_text())
 
 
 @pytest.mark.thorough
@@ -95,9 +97,18 @@ def test_the_commands_a_document_names_exist(document: Path) -> None:
         assert set(options) <= offered, command
 
 
-def test_the_readme_names_every_command() -> None:
-    """Who reads the README knows what `durable-adk` can do."""
-    assert known_commands() == {command.split()[0] for command, _ in commands(README.read_text())}
+def test_every_command_is_described() -> None:
+    """In docs/commands.md."""
+    assert known_commands() == {command.split()[0] for command, _ in commands(COMMANDS.read_text())}
+
+
+def test_every_page_answers_a_question() -> None:
+    """docs/README.md lists each page of the folder once, and the README is short."""
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", INDEX.read_text())
+    assert sorted(listed) == sorted(path.name for path in INDEX.parent.glob("*.md") if path != INDEX)
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 120
+    assert max(map(len, lines)) <= 110
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
