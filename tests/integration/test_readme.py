@@ -105,7 +105,9 @@ def test_every_command_is_described() -> None:
 def test_every_page_answers_a_question() -> None:
     """docs/README.md lists each page of the folder once, and the README is short."""
     listed = re.findall(r"\]\(([\w-]+\.md)\)", INDEX.read_text())
-    assert sorted(listed) == sorted(path.name for path in INDEX.parent.glob("*.md") if path != INDEX)
+    assert sorted(listed) == sorted(
+        path.name for path in INDEX.parent.glob("*.md") if path != INDEX
+    )
     lines = README.read_text().splitlines()
     assert len(lines) <= 120
     assert max(map(len, lines)) <= 110
