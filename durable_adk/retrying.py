@@ -12,7 +12,7 @@ from durable_adk.log import get_logger
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# How long an unavailable service is waited for, in seconds, by who waits.
+# Timeouts for an unavailable service, in seconds, by caller.
 STORE_TIMEOUT: Final = 30.0
 """A step, before its attempt ends and Temporal schedules another one."""
 SERVICE_TIMEOUT: Final = 10.0

@@ -171,7 +171,7 @@ class WorkerOptions:
     versioning: Versioning | None = None
     """None: any worker of the task queue may run any invocation."""
     webhooks: Webhooks | None = None
-    """Who is told of invocations that pause or end; None: nobody."""
+    """Webhooks for invocations that pause or end; None disables them."""
 
     def __post_init__(self) -> None:
         """Check that it can run anything.

@@ -87,7 +87,7 @@ class AttemptRecorder(Generic[C]):
         if self.kept and isinstance(error, TransientError):
             return False
         # A tool may run again every two seconds while a store is away, for hours: of many such
-        # attempts only the 1st, 2nd, 4th, 8th ... are told. A model's have a cost.
+        # attempts only the 1st, 2nd, 4th, 8th ... are recorded. A model's have a cost.
         waits = isinstance(error, StoreUnavailableError) and isinstance(self.step, ToolStep)
         return not (waits and self.number & (self.number - 1))
 

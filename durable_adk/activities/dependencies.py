@@ -60,7 +60,7 @@ async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
 
 
 async def start_nothing(step: DeliverStep) -> None:
-    """No-op: without a Temporal client nobody is told of an invocation."""
+    """No-op: without a Temporal client no notification can be delivered."""
     del step
 
 

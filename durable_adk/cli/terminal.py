@@ -134,7 +134,7 @@ class EventPrinter:
 
 
 async def without_raised(events: AsyncIterable[Event]) -> AsyncGenerator[Event]:
-    """Leave out the event that only tells of the error that `events` then raise.
+    """Leave out the event that only reports the error that `events` then raise.
 
     Who reports the error says more.
     """
@@ -262,7 +262,7 @@ def _returned(event: Event, answer: types.FunctionResponse) -> str:
 
 
 def _who(answered_by: Any) -> str:
-    """Who has given an answer, by the metadata of its event."""
+    """The sender of an answer, by the metadata of its event."""
     match answered_by:
         case {"user": str(user)}:
             return printable(user)

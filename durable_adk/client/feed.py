@@ -29,7 +29,7 @@ from durable_adk.wire.messages import InvocationResult
 POLL = 0.5
 """Seconds between two reads of the store while something may happen that is not in it."""
 IDLE = 600.0
-"""Seconds between two reads of the store otherwise: it tells of each change."""
+"""Seconds between two reads of a store that notifies of each change."""
 ORPHANED_READS = 3
 """An invocation that is being closed may look orphaned in one read."""
 CLOSING_TIMEOUT = 3.0

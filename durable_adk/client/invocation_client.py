@@ -134,7 +134,7 @@ class InvocationClient:
 
         Args:
             request: The request.
-            answered_by: Who answers, as a server knows them.
+            answered_by: The sender of the answer, as a server knows it.
         """
         if is_answer(request.message):
             return self.answer(request, answered_by=answered_by)

@@ -126,7 +126,7 @@ class StepScope:
     """Returns whether an earlier function call of the invocation has this id."""
 
     created_epoch: int = 0
-    """Tells the session from deleted ones of its name; see `Head.created_epoch`."""
+    """Distinguishes the session from deleted ones of its name; see `Head.created_epoch`."""
     fence: Fence = _pass
     """Raises LeaseLostError or SessionNotFoundError if the invocation may save nothing more."""
 

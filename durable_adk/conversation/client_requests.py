@@ -188,7 +188,7 @@ def is_denied(
 def _requested_by_tool(events: Sequence[Event], request_id: str | None, call_id: str) -> bool:
     """Whether the tool's own code made the last request.
 
-    Events of google-adk do not record the requester; there the hint tells.
+    Events of google-adk do not record the requester; there the hint says so.
     """
     for event in reversed(events):
         # Read from this event only: clients put metadata of their own on the others.

@@ -55,7 +55,7 @@ class _Turn:
     is_steering: bool
     """Whether it is a user message that was delivered to an active invocation."""
     is_transfer: bool
-    """Whether it hands the conversation over; the turn of who gets it began before."""
+    """Whether it hands the conversation over; the receiving agent's turn has already begun."""
     answers: dict[str, types.Part] = field(default_factory=dict[str, types.Part])
     """Latest response to each of its calls."""
     beside_answers: list[types.Part] = field(default_factory=list[types.Part])

@@ -21,7 +21,7 @@ STATE_AS_SENT = "adk_state_as_sent"
 
 MESSAGE_ID = "ag_ui_message_id"
 """Key of `custom_metadata`: the id that a front end of AG-UI has given to the user's message. It is
-not compared: who sends the same message by another route has none."""
+not compared: the same message by another route has none."""
 
 
 def with_digests(changed: Event, *, sent: Event) -> dict[str, Any] | None:

@@ -78,7 +78,7 @@ def _merge_into(target: dict[str, Any], source: dict[str, Any]) -> None:
 
 
 def failure_text(tool: str, detail: dict[str, Any]) -> str:
-    """Return what the model is told of a call that failed.
+    """Return the response that the model gets for a failed call.
 
     Args:
         tool: The tool's name.

@@ -375,7 +375,7 @@ class NoWorkerError(TransientError):
     """No worker listens on the task queue."""
 
     invocation_id: str | None = None
-    """The invocation that begins or goes on once there is one, without being sent again."""
+    """The invocation that begins or continues once there is one, without being sent again."""
 
 
 class TemporalUnavailableError(TransientError):

@@ -185,7 +185,7 @@ class PendingCalls:
                 await self._store(news, author="user")
 
     async def resume(self) -> None:
-        """Take the lease again, if it is given back, for a branch that continues closing_responses.
+        """Take the lease again for a branch that resumes before any answer has come.
 
         A custom agent may catch a deadline's error, have a timeout round a sub-agent, or run two
         sub-agents in tasks of its own.

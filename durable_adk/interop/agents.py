@@ -263,7 +263,7 @@ def _llm_fields(agent: Any, made: dict[int, BaseAgent]) -> dict[str, Any]:
 
 
 def _beside_others(tool: Any, agent: Any) -> Any:
-    """What google-adk puts for a tool of the provider's that cannot stand beside other tools."""
+    """google-adk's replacement for a provider's tool that cannot stand beside other tools."""
     if len(agent.tools) < 2 or not getattr(tool, "bypass_multi_tools_limit", False):  # noqa: PLR2004 - more than one
         return tool
     if isinstance(tool, AdkGoogleSearchTool):

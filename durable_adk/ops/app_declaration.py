@@ -27,7 +27,7 @@ class ToolDescription(JsonModel):
     is_agent: bool = False
     """Whether it is an agent that is used as a tool."""
     declaration: dict[str, Any] | None = None
-    """What the model is told of it."""
+    """The description that the model gets."""
 
 
 class AgentDescription(JsonModel):

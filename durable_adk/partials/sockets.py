@@ -132,7 +132,7 @@ class SocketPartials(PartialChannel):
             with suppress(FileNotFoundError, FileExistsError):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 return _bind(folder)
-        raise FileNotFoundError(errno.ENOENT, "The folder vanishes time and again", str(folder))
+        raise FileNotFoundError(errno.ENOENT, "The folder is deleted repeatedly", str(folder))
 
     def _folder(self, key: SessionKey, invocation_id: str) -> Path:
         return self._root / _hash(self._name, key, invocation_id)

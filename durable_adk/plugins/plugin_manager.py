@@ -78,7 +78,7 @@ class PluginManager:
     async def notify(self, hook: HookName, **kwargs: Any) -> None:
         """Tell every plugin of an error: none can answer, and what one raises is only logged.
 
-        So the error that is being told of is the one that the caller gets.
+        So the caller gets the error that is being reported.
         """
         for plugin in self._defining[hook]:
             try:

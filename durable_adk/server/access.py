@@ -1,4 +1,4 @@
-"""Who may use the server: all checks of a request, by its settings and in their order."""
+"""All checks of a request, in their order, and their settings."""
 
 import re
 import sys
@@ -208,7 +208,7 @@ def protect(
 
     Args:
         app: The application. Its routes must depend on `caller.caller_of`.
-        settings: Who may use it.
+        settings: Its users, origins, hosts and limits.
         host: The address on which it is served.
         is_free: Whether requests of a path are not counted, such as those of probes.
         is_public: Whether a path has no data of any user.

@@ -1,4 +1,4 @@
-"""The log of requests: a line for each, with who has sent it and without what it holds."""
+"""The log of requests: one line for each, with sender and outcome and without content."""
 
 import time
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _QUIET = ("/health", "/ready")
 
 
 class AccessLog:
-    """Logs each response when it has ended: a stream's line tells how long it was read."""
+    """Logs each response when it has ended: a stream's line says how long it was read."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

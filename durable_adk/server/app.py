@@ -69,7 +69,7 @@ _DESCRIPTION = """\
 Durable agents over HTTP: the routes of ADK's server, and those of invocations, of what waits for an
 answer, of streams that any server goes on with, and of AG-UI and A2A if they are installed.
 
-A run goes on whatever becomes of the request that started it. A stream that broke is continued with
+A run continues even if the request that started it is closed. A stream that broke is continued with
 the `id` of its last item in `Last-Event-ID`. An error is `{"error": {"type", "message", "field"}}`,
 beside ADK's `detail`; a request may be sent again after 429 or 503, unless the error names an
 `invocationId`, which goes on.
@@ -205,7 +205,7 @@ def _is_public(services: ServerServices, path: str) -> bool:
 
 @asynccontextmanager
 async def lifespan(made: FastAPI) -> AsyncGenerator[None]:
-    """End streams, and stop waiting for invocations, when the block is left; they go on.
+    """End streams, and stop waiting for invocations, which continue, when the block is left.
 
     The lifespan of an application that is mounted is not run: enter this one in the host's.
 

@@ -98,7 +98,7 @@ class BearerTokens:
         if token is None:
             return None
         digest = hashlib.sha256(token.encode()).hexdigest()
-        # All are compared, so that the time tells nothing of which one is alike.
+        # All tokens are compared, to avoid a timing side channel.
         found = [
             known.user
             for known in (*self.tokens, *self._in_file())
@@ -205,11 +205,11 @@ def require_authentication(host: str, means: Collection[Authenticator]) -> None:
 
 @dataclass(frozen=True)
 class Authentication:
-    """ASGI middleware that finds out who sends a request, and refuses those it does not know."""
+    """ASGI middleware that authenticates the sender of a request, and refuses unknown ones."""
 
     app: ASGIApp
     means: Sequence[Authenticator]
-    """Asked in turn; none: everybody on this machine is an operator, and nobody else is served."""
+    """Tried in order. If empty, local requests act as operator and all others are refused."""
     operators: Collection[str] = ()
     """Ids of the users who may act for all users."""
     is_public: Callable[[str], bool] = lambda _: False

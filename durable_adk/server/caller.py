@@ -1,4 +1,4 @@
-"""Who sends a request, and whose sessions it may reach."""
+"""The sender of a request, and the sessions that it may reach."""
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Caller:
 
     @property
     def answered_by(self) -> dict[str, str] | None:
-        """What an answer's event says of it; None: nobody was identified."""
+        """Value of `adk_answered_by` for this caller; None for an anonymous one."""
         return {"user": self.user_id} if self.user_id else None
 
     def may_reach(self, user_id: str) -> bool:
@@ -77,17 +77,17 @@ _STATE = "durable_adk.caller"
 
 
 def identify(scope: MutableMapping[str, Any], caller: Caller) -> None:
-    """Record who has sent the request of an ASGI scope."""
+    """Record the sender of the request of an ASGI scope."""
     scope[_STATE] = caller
 
 
 def identified(scope: Any) -> Caller:
-    """Return who has sent the request of an ASGI scope: nobody, if it was not authenticated."""
+    """Return the sender of the request of an ASGI scope; anonymous if not authenticated."""
     return scope.get(_STATE) or Caller()
 
 
 async def caller_of(request: Request) -> Caller:
-    """Return who has sent a request, once what it names was checked.
+    """Return the sender of a request, once what it names was checked.
 
     A dependency of the whole application, so it stands before every route (S1). It reads path,
     query and the top level of a JSON body, where all routes name the user and take state. A route
@@ -122,7 +122,7 @@ CurrentCaller = Annotated[Caller, Depends(caller_of)]
 
 
 async def _fields(request: Request, caller: Caller) -> dict[str, Any]:
-    # Those who are not known could fill the memory. Public routes take no user or state in a body,
+    # Unknown senders could fill the memory. Public routes take no user or state in a body,
     # and these methods take none at all.
     if caller.user_id is None or request.method in ("GET", "HEAD"):
         return {}

@@ -256,8 +256,8 @@ async def entries_of(
 def _kept(error: NoWorkerError) -> NoWorkerError:
     told = NoWorkerError(
         "No worker takes the message at the moment. It is kept, and invocation "
-        f"{error.invocation_id!r} goes on by itself once there is one. Follow the invocation; the "
-        "same message without this id would start another one."
+        f"{error.invocation_id!r} continues by itself once there is one. Follow the invocation; "
+        "the same message without this id would start another one."
     )
     told.invocation_id = error.invocation_id
     return told

@@ -72,7 +72,7 @@ class Oidc(BaseModel):
             parts.scheme == "http" and is_loopback(parts.hostname or "")
         ):
             return url
-        raise ValueError("use https: who can change the keys on their way can be anybody")
+        raise ValueError("use https: an attacker who can replace the keys can impersonate any user")
 
 
 def discovery_url(options: Oidc) -> str:
@@ -103,7 +103,7 @@ class ProviderKeys:
             IdentityProviderError: The provider cannot be reached.
         """
         found = _with_id(self._keys, key_id)
-        # Who has a known key does not wait while another request asks a provider that is slow.
+        # A request with a known key does not wait while another one asks a slow provider.
         if not found or (self._is_stale() and not self._lock.locked()):
             async with self._lock:
                 if self._is_stale() or not _with_id(self._keys, key_id):

@@ -28,7 +28,7 @@ from durable_adk.sessions.session_log import SessionLog
 _LOADING = 10.0
 """Seconds to wait for the apps' names."""
 _DRAINED = 0.8
-"""The part of `drain_seconds` in which responses may go on as if the server did not stop."""
+"""The part of `drain_seconds` in which responses continue as if the server did not stop."""
 _REBUILDS = 4
 """Looks at requests of model calls at a time: each has a worker read a whole session."""
 _MISSING_SESSION = (
@@ -54,10 +54,10 @@ class ServerServices:
     """The apps by their names, and what is known of them; none: those of workers and sessions."""
     settings: ServerSettings = field(default_factory=ServerSettings)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server is to stop: streams end, and readers go on at another instance."""
+    """Set when the server is to stop: streams end, and readers continue at another instance."""
 
     rebuilds: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, _REBUILDS))
-    """Held while a worker rebuilds requests of model calls; who does not get it is refused."""
+    """Limits concurrent rebuilds of model requests; further requests get 429."""
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once `apps` is complete; `durable-adk web` serves before its worker has loaded them."""
     looked: tuple[float, asyncio.Future[str | None]] | None = None
@@ -176,7 +176,7 @@ class ServerServices:
             )
 
     async def close(self) -> None:
-        """Stop waiting for invocations, which go on; the services stay open."""
+        """Stop waiting for invocations, which continue; the services stay open."""
         for backend in self._backends.values():
             await backend.close()
 

@@ -26,7 +26,7 @@ class Renderer(Generic[T]):
     """Of an entry of the feed."""
     error: Callable[[str, str, str | None], ServerSentEvent]
     """Of an error that ends the feed: the name of its class, its message, and the id of the
-    invocation that goes on all the same, if one does."""
+    invocation that continues all the same, if one does."""
 
 
 FIRST = 1.0

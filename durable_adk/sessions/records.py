@@ -12,7 +12,7 @@ from durable_adk.sessions.session import Session
 ATTEMPT: Final = "attempt"
 """Kind of notes that record attempts at model and tool calls."""
 PUSH: Final = "push"
-"""Kind of notes that say who else is told of the invocation; the name is a `PushConfig`'s id."""
+"""Kind of notes with a push configuration; the name is a `PushConfig`'s id."""
 KEPT = frozenset({ATTEMPT, PUSH})
 """Kinds of notes that are kept when their invocation is closed; others are deleted (I24)."""
 HEARD: Final = "heard"

@@ -163,7 +163,7 @@ class State:
             self._seen[key] = None if value is MISSING else canonical(value)
 
     def _saw_default(self, key: str, default: Any) -> None:
-        """Take a default for the value that was read: the code goes on from it."""
+        """Take a default for the value that was read: the code continues from it."""
         if key in self._seen and self._seen[key] is None and key not in self._written:
             with suppress(StateValueError):  # no value that state can have
                 check_json(default, "a default")

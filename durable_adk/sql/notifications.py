@@ -197,7 +197,7 @@ class Notifications:
                 delay = min(delay * 2, most)
 
     async def _probe(self) -> None:
-        while not await self._arrives():  # noqa: ASYNC110  # nobody tells
+        while not await self._arrives():  # noqa: ASYNC110  # nothing signals it
             await asyncio.sleep(_PROBED_AGAIN)
 
     async def _arrives(self) -> bool:

@@ -64,7 +64,7 @@ def runtime_hint(tool_name: str) -> str:
 
 
 def is_runtime_hint(hint: Any, tool_name: str) -> bool:
-    """Return whether a hint tells that the runtime requested the confirmation.
+    """Return whether a hint says that the runtime requested the confirmation.
 
     Of use where the requester is not recorded: in google-adk's sessions.
     """

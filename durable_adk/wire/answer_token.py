@@ -20,7 +20,7 @@ _PURPOSE = b"durable-adk answer token 1"
 class AnswerToken(NamesSession):
     """One pending call, and until when it may be answered.
 
-    It is signed and not encrypted: who has it may answer the call, so may know which one it is. It
+    It is signed and not encrypted: its holder may answer the call, so may know which one it is. It
     is used up when the call is answered.
     """
 

@@ -188,8 +188,8 @@ class InvocationAnswer(JsonModel):
     answer_id: str | None = None
     """A second answer with the same id is ignored; None: numbered in order of arrival."""
     answered_by: dict[str, str] | None = None
-    """Who answers, as a server knows them: ``{"user": ID}``, or ``{"answerUrl": WEBHOOK ID}``. It
-    is in the `custom_metadata` of the answer's event."""
+    """The sender, as a server knows it: ``{"user": ID}``, or ``{"answerUrl": WEBHOOK ID}``; in the
+    `custom_metadata` of the answer's event."""
     run_config: RunConfig | None = None
     """Options that take the place of the invocation's from here on; others stay as they are."""
 

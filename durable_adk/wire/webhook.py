@@ -35,7 +35,7 @@ class DeliverStep(NamesSession, Effect[Delivered]):
     timestamp: float
     """When it happened, in seconds since the epoch."""
     created_epoch: int = 0
-    """Tells the session from deleted ones of its name; see `Creation`."""
+    """Distinguishes the session from deleted ones of its name; see `Creation`."""
 
     @property
     def message_id(self) -> str:
@@ -72,7 +72,7 @@ class PushConfig(JsonModel):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that prove to the receiver who sends."""
+        """The headers that prove the sender to the receiver."""
         headers = {"x-a2a-notification-token": self.token} if self.token else {}
         if self.scheme:
             headers["authorization"] = f"{self.scheme} {self.credentials}"

@@ -94,7 +94,7 @@ def guarded_instance(instance: WorkflowInstance, cache: Cache) -> WorkflowInstan
 
 
 class _Activations:
-    """What a workflow is told to do: nothing by a query, as it would never replay then.
+    """Filters activations, so that a query never advances a workflow: it could not be replayed.
 
     A query that the worker with the workflow in its cache does not answer goes to another one,
     with the whole history. That worker applies all of it, also news behind the last workflow task,
@@ -103,8 +103,8 @@ class _Activations:
     there, and would never replay. The task cannot be refused for it: if it brings no further news,
     it is completed with the commands that came of the query, and nobody asks the workflow.
 
-    So the workflow is not told that news. The query is answered as of the last task, and the worker
-    drops the workflow (tests/chaos/test_queries.py).
+    So the workflow does not get that event. The query is answered as of the last task, and the
+    worker drops the workflow (tests/chaos/test_queries.py).
 
     A query that comes with a task ends it, also while a local activity runs. The workflow would
     have that end behind the news of the next task, and in a replay before: in the task that the
@@ -123,7 +123,7 @@ class _Activations:
         self._task: tuple[int, int] = (0, 0)
         """Of the last task: when it began, and the bytes of the history by then."""
         self._is_behind: bool = False
-        """Whether it was not told news that came without a task."""
+        """Whether history events beyond the last task were withheld."""
         self._locals = set[int]()
         """The local activities that run."""
         self._counted: TaskAttempt | None = None

@@ -68,7 +68,7 @@ async def _page(deps: Dependencies, step: ReadSessionEventsStep) -> EventPage:
 
 
 def _item(stored: StoredEvent, max_bytes: int) -> tuple[PagedEvent, int]:
-    """An event on a page, and its size there; of one that is too large only its size is told."""
+    """An event on a page, and its size there; of one that is too large only the size."""
     size = len(stored.event.to_json().encode())
     if size <= max_bytes:
         return PagedEvent(seq=stored.seq, event=stored.event), size

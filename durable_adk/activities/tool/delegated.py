@@ -54,7 +54,7 @@ class AgentResult:
         context.state.merge(delta, read)
         for event in self.events:
             context.actions.artifact_delta |= event.actions.artifact_delta
-        if error is not None:  # the caller's model is told, as in ADK, and goes on
+        if error is not None:  # the caller's model gets it, as in ADK, and continues
             return f"Error: agent {tool.name!r} stopped: {error.message}"
         if isinstance(tool, AgentTool) and tool.skip_summarization:
             context.actions.skip_summarization = True
@@ -76,7 +76,7 @@ class AgentResult:
 
 
 def _told(part: types.Part) -> str | None:
-    """Return what a part tells the caller: text, or code that a model wrote and its output."""
+    """Return the part as the caller gets it: text, or code that a model wrote and its output."""
     if part.text or part.thought:
         return None if part.thought else part.text
     if part.code_execution_result and part.code_execution_result.output:
@@ -85,7 +85,7 @@ def _told(part: types.Part) -> str | None:
 
 
 def _result_told(response: types.FunctionResponse) -> str:
-    """Return what a tool's result tells the caller, if the agent has ended with it."""
+    """Return a tool's result as the caller gets it, if the agent has ended with it."""
     told = response.response or {}
     value = told["result"] if told.keys() == {"result"} else told
     return value if isinstance(value, str) else canonical(value)

@@ -146,7 +146,7 @@ class ThreadCall(Future[Any]):
         del self._work
         try:
             self.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whoever awaits it is told
+        except BaseException as error:  # noqa: BLE001 - the awaiting task gets it
             self.set_exception(error)
         finally:
             del self, work  # the error's traceback references this frame

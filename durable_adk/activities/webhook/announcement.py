@@ -48,7 +48,7 @@ async def announce(
 ) -> None:
     """Start the delivery of an invocation's webhooks; repeats start nothing.
 
-    An agent that is used as a tool is a part of its caller's invocation, so nobody is told of it.
+    An agent that is used as a tool is a part of its caller's invocation, so nothing is sent for it.
 
     Raises:
         StoreUnavailableError: The session store does not answer; the caller is retried.
@@ -78,6 +78,6 @@ async def announce(
 async def push_configs(
     sessions: SessionLog, key: SessionKey, invocation_id: str
 ) -> list[PushConfig]:
-    """Return who is told of an invocation by push notifications of A2A."""
+    """Return the push configurations (A2A) of an invocation."""
     notes = await sessions.read_notes(key, invocation_id=invocation_id, kind=PUSH)
     return [PushConfig.from_json(one.body) for one in notes]

@@ -130,7 +130,7 @@ class SessionsFeed:
             self._since = min(now, until)
 
     async def _changed(self, since: float) -> list[InvocationRecord]:
-        """Return the invocations that were seen and go on, whose status changed since a time."""
+        """Return the invocations that were seen and are open, whose status changed since a time."""
         going = {name: known.key for name, known in self._open.items() if not known.waits}
         apps = {key.app_name for key in going.values()}
         newest = invocations_by_time(self._sessions, apps, InvocationFilter(), size=_PAGE)
@@ -182,7 +182,7 @@ class SessionsFeed:
 
     async def _waits(self, name: str, known: _Invocation, record: InvocationRecord) -> None:
         calls = await pending_calls_of(self._sessions, known.key, name)
-        known.waits = bool(calls)  # else it goes on already
+        known.waits = bool(calls)  # else it is running again
         for item in calls:
             request, commands = request_and_commands(item, self._options)
             text = Text(f"waits for {request}", "bold yellow")

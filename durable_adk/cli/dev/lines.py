@@ -93,7 +93,7 @@ class Lines:
 
         Args:
             key: The session.
-            author: Who does it; "" for the runtime.
+            author: The agent or user; "" for the runtime.
             text: What; cut if it is longer than the line.
             at: When, in seconds since the epoch.
             note: What is written behind it.

@@ -27,7 +27,7 @@ async def list_apps(
     If none are set, those that workers serve, and those in which one has sessions oneself.
     """
     del relative_path
-    await services.until_loaded()  # a page that is told of no app does not ask again
+    await services.until_loaded()  # a page that gets an empty list does not ask again
     served = () if services.apps else await services.served_apps()
     if not detailed:
         own = await services.app_names(caller.only(None))

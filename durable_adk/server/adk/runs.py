@@ -106,7 +106,7 @@ async def run(
 ) -> Response:
     """Run an agent, and return its events once it has ended or waits.
 
-    It goes on if the client disconnects, or the server stops before its end.
+    It continues if the client disconnects, or the server stops before its end.
     """
     await _check(services, caller, body)
     whole = body.model_copy(update={"streaming": False})
@@ -126,7 +126,7 @@ async def run(
     if interrupted.is_set():
         return _goes_on(name)
     if failure is not None and failure.error:
-        status = 409 if failure.status is Status.CANCELLED else 500  # somebody wanted it so
+        status = 409 if failure.status is Status.CANCELLED else 500  # cancelled on request
         return error_response(
             status,
             str(failure.error["type"]),
@@ -147,7 +147,7 @@ async def _check(services: ServerServices, caller: Caller, body: RunBody) -> Non
 async def _interruption(
     services: ServerServices, request: Request
 ) -> AsyncGenerator[asyncio.Event]:
-    """Set an event once the client has gone, or must be told that the server stops."""
+    """Set an event once the client has disconnected, or the server stops."""
     interrupted = asyncio.Event()
     waits = [
         asyncio.ensure_future(left(request.receive)),
@@ -163,9 +163,9 @@ async def _interruption(
 
 
 def _goes_on(name: str) -> Response:
-    """Return the response to who would start a run again if told to send the same once more."""
+    """Return a 503 that names the invocation: a repeat without its id would start another run."""
     problem = (
-        f"The server stops, and the invocation {name!r} goes on. Read it with GET "
+        f"The server stops, and the invocation {name!r} continues. Read it with GET "
         f"/invocations/{quote(name, safe='')}/events; if there is none yet, send the message again "
         "with this invocationId."
     )
@@ -182,8 +182,8 @@ async def run_sse(
 ) -> Response:
     """Run an agent, and stream its events as they are committed, and chunks before them.
 
-    It goes on if the client disconnects. To continue, send the invocation's id, without a message
-    or with the same one, and the `id` of the last item as Last-Event-ID.
+    It continues if the client disconnects. To follow it, send the invocation's id, without a
+    message or with the same one, and the `id` of the last item as Last-Event-ID.
     """
     await _check(services, caller, body)
     splits, continues = not body.function_call_event_id, after != FeedPosition()
@@ -238,11 +238,11 @@ def _started(
 
     Args:
         services: Of the server.
-        caller: Who answers.
+        caller: The sender of the answer.
         body: The request.
         headers: Those of the request.
         new_id: Id of an invocation that is started; None: any.
-        after: The position of who sends the request again; None: all is yielded.
+        after: The position of a client that repeats the request; None: all is yielded.
     """
     after = after or FeedPosition()
     invocations = services.invocations(body.app_name)
@@ -275,7 +275,7 @@ async def _behind(feed: Feed, after: FeedPosition) -> Feed:
 
 
 def _news(item: FeedItem, after: FeedPosition) -> FeedItem | None:
-    """Return what a reader who is at a position lacks of an item; None: nothing."""
+    """Return the part of an item that comes after the reader's position; None: nothing does."""
     shown = after.chunk
     match item:
         case StoredEvent(seq=seq):
@@ -301,7 +301,7 @@ def _places(caller: Caller, failure: StatusItem) -> list[str]:
 def _rendered(
     entry: FeedEntry, caller: Caller, *, splits: bool, after: FeedPosition
 ) -> Iterable[ServerSentEvent]:
-    """Yield what a reader is sent, who has all up to a position."""
+    """Yield the SSE events of an entry that come after the reader's position."""
     match entry.item:
         case EventItem(seq=seq, event=event):
             parts = [part for one in _shown(event) for part in _parts(one, splits=splits)]

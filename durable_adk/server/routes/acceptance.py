@@ -25,7 +25,7 @@ _STARTED = 2.0
 _ACCEPTED = 10.0
 """Seconds for a worker to accept an answer or a message."""
 _CHECKED = 1.0
-"""Seconds for Temporal to tell which message waits; the head of a response waits as long."""
+"""Seconds for Temporal to say which message waits; the head of a response waits as long."""
 
 
 async def accepted(key: SessionKey, feed: Feed) -> None:

@@ -43,7 +43,9 @@ async def _position(
     last_event_id: Annotated[
         str | None, Header(alias="Last-Event-ID", description="The `id` of an item.")
     ] = None,
-    after: Annotated[str | None, Query(description="The same, for who cannot set headers.")] = None,
+    after: Annotated[
+        str | None, Query(description="The same, for clients that cannot set headers.")
+    ] = None,
 ) -> FeedPosition:
     return FeedPosition.parse(last_event_id or after)
 

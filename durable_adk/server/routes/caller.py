@@ -1,4 +1,4 @@
-"""The route that says who sends a request, for pages."""
+"""The route that returns the sender of a request, for pages."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -11,7 +11,7 @@ router = APIRouter(tags=["information"])
 
 
 class Sender(JsonModel):
-    """Who sends a request, and what it may do."""
+    """The sender of a request, and what it may do."""
 
     user_id: str | None = None
     """The user whose sessions it may reach; None: the server asks nobody who they are."""
@@ -21,5 +21,5 @@ class Sender(JsonModel):
 
 @router.get("/caller", response_model=Sender)
 async def get_caller(caller: CurrentCaller) -> Response:
-    """Return as whom the request is authenticated."""
+    """Return the user that the request is authenticated as."""
     return as_json(Sender(user_id=caller.user_id, is_operator=caller.is_operator))

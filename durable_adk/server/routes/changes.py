@@ -157,7 +157,7 @@ class _Newest:
             self._upto[app_name] = min(change.time for change in changes)
 
     def since(self, at: float) -> "set[_Change]":
-        """Return those whose status is that new."""
+        """Return the changes at or after a time."""
         return {change for change in self._changes if change.time >= at}
 
     def lacks(self, key: SessionKey, at: float) -> bool:

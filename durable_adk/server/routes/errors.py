@@ -107,7 +107,7 @@ _GIVEN: tuple[tuple[int, str, str], ...] = (
     (503, rf"(?!{_STATIC})", "The store, Temporal or a worker does not answer."),
 )
 """Which statuses routes give beside 422, by ``METHOD /path``: the status, where, and why."""
-_OF_USERS = {401: "It is not known who asks.", 429: "Too many requests; see `Retry-After`."}
+_OF_USERS = {401: "Authentication is required.", 429: "Too many requests; see `Retry-After`."}
 """Those of all routes that ask who the caller is."""
 _MALFORMED = {422: "The body or a parameter is malformed; `error.field` names it."}
 

@@ -96,7 +96,7 @@ async def _located_or_waiting(
 ) -> Located | Waiting:
     """Find an invocation as `_located` does, or a message that waits for its session.
 
-    The store tells nothing of the latter, so the query has to name the session.
+    The store has nothing of the latter, so the query has to name the session.
 
     Raises:
         InvocationNotFoundError: There is none, or it is another user's.

@@ -244,7 +244,7 @@ async def _give(
         this: The invocation that has made the call.
         found: The call.
         body: The answer.
-        by: Who answers.
+        by: The sender of the answer.
         name: The id of the answer, see `_answer_name`; None: any.
 
     Raises:
@@ -293,7 +293,7 @@ async def _answer_name(
         services: Of the server.
         this: The invocation that has made the call.
         body: The answer.
-        by: Who answers.
+        by: The sender of the answer.
         times: How often the call was answered before.
 
     Raises:
@@ -320,7 +320,7 @@ async def _is_repeated(
     if found is None or found.call.kind == "credential" or not given:
         return False
     before, event = events[: given[-1]], events[given[-1]]
-    if event.invocation_id != found.call.invocation_id:  # an update, whose id tells all
+    if event.invocation_id != found.call.invocation_id:  # an update, which its id identifies
         name = await _answer_name(services, this, body, by, len(given) - 1)
         return event.invocation_id == name
     if (event.custom_metadata or {}).get(ANSWERED_BY) != by:

@@ -89,7 +89,7 @@ class Notes(Transactions):
         limit: int,
         create_session: bool = False,
     ) -> None:
-        """Store who else is told of an invocation, which may be opened later.
+        """Store a push configuration of an invocation, which may be opened later.
 
         It is kept until it is removed or the session is deleted.
 

@@ -216,7 +216,7 @@ class DataVersion:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from another one that has its path later; None if it is missing."""
+    """Return what identifies a file, unlike a later one at its path; None if it is missing."""
     try:
         found = os.stat(path)  # noqa: PTH116 - at each transaction; a Path takes three times as long
     except FileNotFoundError:

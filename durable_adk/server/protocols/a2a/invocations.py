@@ -23,7 +23,7 @@ from durable_adk.wire.run_config import RunConfig, StreamingMode
 
 _IDS = uuid.UUID("0c1f5a3e-7a53-4a37-8f5e-0f2a2b9d6e11")
 _NOBODY = "A2A_USER_"
-"""Before the context, the user of those whom the server does not ask who they are; as in ADK."""
+"""Prefix of the user ids of unauthenticated clients; the context id follows, as in ADK."""
 
 
 @dataclass(frozen=True)

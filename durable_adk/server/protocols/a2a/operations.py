@@ -66,7 +66,7 @@ _STARTED = 2.0
 """Seconds for a message to begin something; then the task is said to wait."""
 _CANCELLED = 10.0
 """Seconds for a cancelled task to end; then it is returned as it is."""
-_STOPS = "The server stops; the task goes on. Ask for it again."
+_STOPS = "The server stops; the task continues. Ask for it again."
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class TaskHandler(RequestHandler):
         return await push_notifications.checked(params, view.task_id, hosts)
 
     async def _sent(self, params: SendMessageRequest, *, follows: bool) -> Sent:
-        """Return a message that is sent when it is read; who is notified is stored before.
+        """Prepare a message, which is sent on the first read, and store its push configuration.
 
         Args:
             params: The message.

@@ -1,4 +1,4 @@
-"""Configurations of push notifications: who else is told of a task; the workers tell them."""
+"""Push notification configurations; workers deliver the notifications."""
 
 import re
 
@@ -114,7 +114,7 @@ async def remove(view: TaskView, config_id: str) -> None:
 
 
 def shown(view: TaskView, config: PushConfig) -> TaskPushNotificationConfig:
-    """Return a configuration without its secrets, which only its receiver is told again."""
+    """Return a configuration without its secrets, which only its receiver gets again."""
     found = TaskPushNotificationConfig(id=config.id, task_id=view.task_id, url=config.url)
     if config.scheme:
         found.authentication.CopyFrom(AuthenticationInfo(scheme=config.scheme))

@@ -66,7 +66,7 @@ async def run_agent(
 ) -> Response:
     """Run an agent for a front end that speaks AG-UI.
 
-    It goes on if the front end disconnects; the same request again follows it from its start.
+    It continues if the front end disconnects; the same request again follows it from its start.
     """
     user = user_id or caller.user_id or ANONYMOUS
     await services.check_app(app_name, caller)
@@ -89,7 +89,7 @@ async def _events(
 
     Args:
         services: Of the server.
-        caller: Who sends the request.
+        caller: The sender of the request.
         key: The session.
         body: The request.
         start: Fields of the request to the invocation that the body does not have.

@@ -35,7 +35,7 @@ from durable_adk.tools.agui_toolset import FRONT_END_TOOLS, check_declared
 from durable_adk.wire.messages import InvocationRequest
 
 CONTEXT = "ag_ui_context"
-"""The key of the state that holds what a front end tells the agent of itself."""
+"""The key of the state that holds what a front end says of itself to the agent."""
 _NOTHING_NEW = (
     "messages: The last one must be the user's, or the result of a call that waits. To follow a "
     "run, send its `runId`."
