@@ -146,7 +146,7 @@ async def main(  # noqa: PLR0917 - as the command line has them
                 group.create_task(deleter.go_on(notes(journal)))
         over.set()
         await probing
-    # Not by the usual way: a client's connection may abort the process at exit (reliability 1g).
+    # Not by the usual way: a client's connection may abort the process at exit.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """Defines valid JSON values, and the base class of models that are stored as JSON.
 
 Values are checked where they are written rather than stored. The rules are the intersection of
-what all stores keep unchanged (reliability 1j): PostgreSQL's jsonb rejects NaN, NUL and lone
+what all stores keep unchanged: PostgreSQL's jsonb rejects NaN, NUL and lone
 surrogates; a JSON round trip silently turns tuples into lists and integer keys into strings. A
 value that passes `check_json` reads back equal from every store.
 """
@@ -368,7 +368,7 @@ def check_id(value: Any, field: str) -> str:
     Ids may contain any visible characters (e-mail addresses are common user ids). Control
     characters and lone surrogates are rejected: they do not survive logs and stores. Separators
     need no rule: keys store ids separately, and workflow ids are hashes of lists of them
-    (reliability S2). Event ids are the invocation's id, a dot and a position; therefore opening an
+    (S2). Event ids are the invocation's id, a dot and a position; therefore opening an
     invocation fails if the event ids of another one in the session may start with its id
     (`sessions.log.invocations`).
 

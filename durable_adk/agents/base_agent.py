@@ -22,7 +22,7 @@ AgentCallback: TypeAlias = Callable[
 
 
 class BaseAgent(BaseModel):
-    """An agent: a name, callbacks, sub-agents and a body (semantics 8.1).
+    """An agent: a name, callbacks, sub-agents and a body.
 
     Subclasses define the body: `_run_async_impl` runs in the deterministic loop, runs sub-agents
     with ``self.sub.run_async(ctx)`` and yields events. It may read `ctx.session.state`, call
@@ -54,7 +54,7 @@ class BaseAgent(BaseModel):
         return all_from_google_adk(value)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Set the parent of the sub-agents (semantics AGT-2).
+        """Set the parent of the sub-agents (AGT-2).
 
         Raises:
             AgentDefinitionError: A sub-agent has a parent already, or a name occurs twice.
@@ -130,7 +130,7 @@ class BaseAgent(BaseModel):
         """Close connections; does nothing by default."""
 
     def node(self) -> AgentNode:
-        """Return the manifest entry of this agent and those below it (design D6)."""
+        """Return the manifest entry of this agent and those below it (D6)."""
         children = [child.node() for child in self.sub_agents]
         node = AgentNode(
             name=self.name,

@@ -5,7 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ContextCacheConfig(BaseModel):
-    """Accepted for compatibility with ADK, and ignored (semantics CMP-3).
+    """Accepted for compatibility with ADK, and ignored (CMP-3).
 
     ADK stores prompt prefixes in Gemini under an explicit cache id. That id would be state outside
     the session, created by one attempt and unknown to its retry. Gemini caches equal prefixes

@@ -1,4 +1,4 @@
-"""Instruction templates filled from the session's state (semantics AGT-13, TRAP-38)."""
+"""Instruction templates filled from the session's state (AGT-13, TRAP-38)."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping

@@ -56,10 +56,10 @@ OnToolErrorCallback: TypeAlias = Callable[
 
 
 class LlmAgent(BaseAgent):
-    """An agent driven by a model with tools (semantics 8.2).
+    """An agent driven by a model with tools.
 
     Its callbacks may be one callable or a list, sync or async, and are called with the keyword
-    names of semantics 10; they run inside activities and may do any I/O.
+    names that ADK uses; they run inside activities and may do any I/O.
     """
 
     model: str | BaseLlm = ""

@@ -5,7 +5,7 @@ from durable_adk.wire.manifest import AgentNode, NodeKind
 
 
 class LoopAgent(WorkflowAgent):
-    """Runs its sub-agents in order, repeatedly, until one escalates (semantics AGT-32).
+    """Runs its sub-agents in order, repeatedly, until one escalates (AGT-32).
 
     The sub-agent that escalates finishes its own run first (OPEN-2). An escalation in a nested loop
     ends the outer one too, because its event passes through both (TRAP-31).

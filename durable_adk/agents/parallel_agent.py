@@ -5,7 +5,7 @@ from durable_adk.wire.manifest import NodeKind
 
 
 class ParallelAgent(WorkflowAgent):
-    """Runs its sub-agents concurrently, each on its own branch (semantics AGT-33, AGT-34).
+    """Runs its sub-agents concurrently, each on its own branch (AGT-33, AGT-34).
 
     Sub-agents share the state but do not see each other's events; agents that run afterwards see
     all of them. When one sub-agent fails or escalates, the others are cancelled.

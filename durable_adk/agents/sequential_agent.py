@@ -5,7 +5,7 @@ from durable_adk.wire.manifest import NodeKind
 
 
 class SequentialAgent(WorkflowAgent):
-    """Runs each sub-agent once, in order, over the same state (semantics AGT-30, AGT-31)."""
+    """Runs each sub-agent once, in order, over the same state (AGT-30, AGT-31)."""
 
     def _kind(self) -> NodeKind:
         return "sequential"

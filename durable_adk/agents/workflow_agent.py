@@ -11,7 +11,7 @@ from durable_adk.wire.manifest import AgentNode, NodeKind
 
 
 class WorkflowAgent(BaseAgent):
-    """An agent without a model; the loop runs its sub-agents per its node (semantics 8.3)."""
+    """An agent without a model; the loop runs its sub-agents per its node."""
 
     @abstractmethod
     def _kind(self) -> NodeKind:

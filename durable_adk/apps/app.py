@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 class App(BaseModel):
-    """A named tree of agents with its plugins (semantics APP-1, PLG-1)."""
+    """A named tree of agents with its plugins (APP-1, PLG-1)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 

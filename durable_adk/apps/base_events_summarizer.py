@@ -7,7 +7,7 @@ from durable_adk.events.event import Event
 
 
 class BaseEventsSummarizer(ABC):
-    """Summarises many events in one (semantics CMP-1); runs in an activity and may do any I/O."""
+    """Summarises many events in one (CMP-1); runs in an activity and may do any I/O."""
 
     @abstractmethod
     async def maybe_summarize_events(self, *, events: Sequence[Event]) -> Event | None:

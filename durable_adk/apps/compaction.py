@@ -12,7 +12,7 @@ from durable_adk.errors import AgentDefinitionError
 
 
 class EventsCompactionConfig(BaseModel):
-    """When and how to summarise (semantics CMP-1); needs at least one trigger (pair of fields)."""
+    """When and how to summarise (CMP-1); needs at least one trigger (pair of fields)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 

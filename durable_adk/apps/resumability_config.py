@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ResumabilityConfig(BaseModel):
-    """Controls when an invocation waits for a long-running tool (semantics RES-1, TOL-42).
+    """Controls when an invocation waits for a long-running tool (RES-1, TOL-42).
 
     Every invocation survives crashes and resumes automatically, regardless of this option. It only
     selects between the two behaviors that ADK defines.

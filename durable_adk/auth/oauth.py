@@ -48,7 +48,7 @@ def with_consent_page(config: AuthConfig, *, call: str) -> AuthConfig:
 
 
 def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
-    """Return the credential that a user gave, with the token for its code (semantics TOL-53).
+    """Return the credential that a user gave, with the token for its code (TOL-53).
 
     The client that asks for the token is the tool's own, whatever the answer says. If there is
     nothing to exchange, or the provider refuses, the credential has no token, as in ADK.

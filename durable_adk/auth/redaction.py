@@ -1,7 +1,7 @@
 """Removes secrets from credentials before they leave the process that holds them.
 
 Events, state, histories and spans are stored and displayed for a long time; none of them may
-contain a secret (semantics TOL-55, TRAP-48, reliability S14).
+contain a secret (TOL-55, TRAP-48, S14).
 """
 
 from typing import Any, TypeVar

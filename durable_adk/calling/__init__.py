@@ -17,7 +17,7 @@ _limit: ContextVar[asyncio.Timeout | None] = ContextVar("limit", default=None)
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function; a sync one runs in a thread, so it may block (semantics OPEN-7, CB-3).
+    """Call a function; a sync one runs in a thread, so it may block (OPEN-7, CB-3).
 
     Context variables are available in the thread too. Results and exceptions pass through
     unchanged; only StopIteration and GeneratorExit become a RuntimeError.

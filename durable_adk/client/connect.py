@@ -18,7 +18,7 @@ from durable_adk.storage.object_store import resolved
 from durable_adk.wire.converter import data_converter, encrypted, stored_in
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
-"""A silently dead connection is noticed in 20 s instead of 54 (reliability 1b)."""
+"""A silently dead connection is noticed in 20 s instead of 54."""
 _SECURED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 _HERE = ("127.", "localhost:", "[::1]:", "unix:")
 

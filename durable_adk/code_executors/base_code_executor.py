@@ -18,7 +18,7 @@ START_UP = 30.0
 
 
 class BaseCodeExecutor(BaseModel):
-    """Runs the code blocks of an agent's model (semantics FLW-90)."""
+    """Runs the code blocks of an agent's model (FLW-90)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 

@@ -12,7 +12,7 @@ from durable_adk.models.llm_request import LlmRequest
 
 
 class BuiltInCodeExecutor(BaseCodeExecutor):
-    """Lets the model provider run the code; nothing runs locally (semantics FLW-91)."""
+    """Lets the model provider run the code; nothing runs locally (FLW-91)."""
 
     def process_llm_request(self, llm_request: LlmRequest) -> None:
         """Add the provider's code execution tool, unless the request already has it."""

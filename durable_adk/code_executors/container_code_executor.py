@@ -21,7 +21,7 @@ _LAUNCHER = LAUNCHER.read_text(encoding="utf-8")
 
 
 class ContainerCodeExecutor(BaseCodeExecutor):
-    """Runs code in a disposable container without network access (reliability S20).
+    """Runs code in a disposable container without network access (S20).
 
     The image must exist on the machine (it is never pulled) and contain Python 3.8 or newer. The
     code runs unprivileged, with a read-only file system, an empty temporary folder, and the

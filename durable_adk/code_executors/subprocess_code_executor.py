@@ -28,7 +28,7 @@ class SubprocessCodeExecutor(BaseCodeExecutor):
     worker dies. This protects against mistakes but not against malicious code: the code runs as
     the worker's user, so it can read that user's files, use the network and leave its process
     group. Use this executor only with models and users that you trust as you trust yourself;
-    otherwise use `ContainerCodeExecutor` (reliability S20).
+    otherwise use `ContainerCodeExecutor` (S20).
 
     The packages of the worker's environment can be imported. Regular files that the code leaves in
     its folder, excluding subfolders, become artifacts.

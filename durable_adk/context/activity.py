@@ -159,7 +159,7 @@ class StepScope:
 
 
 class ReadonlyContext:
-    """The context of an instruction provider (semantics CTX-5).
+    """The context of an instruction provider (CTX-5).
 
     Args:
         invocation_context: What the runtime passes, or for a test an `InvocationContext`.
@@ -244,7 +244,7 @@ class ReadonlyContext:
 
 
 class Context(ReadonlyContext):
-    """The context of a callback or a tool (semantics CTX-6, CTX-7, CTX-8).
+    """The context of a callback or a tool (CTX-6, CTX-7, CTX-8).
 
     State changes are recorded in `actions.state_delta`, saved artifacts in
     `actions.artifact_delta`; both are committed with the step's event (STA-16, CTX-9).

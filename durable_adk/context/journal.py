@@ -1,7 +1,7 @@
 """The journal of a custom agent's body: what the body has received, from which it is rebuilt.
 
 A body is a running Python generator and cannot be stored in a checkpoint. But everything it does
-follows from what it receives. So when its invocation continues in a new workflow run (design D10),
+follows from what it receives. So when its invocation continues in a new workflow run (D10),
 the body runs again from its first line and receives the same values again, without any step being
 repeated, until it is where it was. The journal is in the session store, not in a history.
 """

@@ -104,7 +104,7 @@ class RunningAgent(Protocol):
         ...
 
     def node(self) -> AgentNode:
-        """What the manifest records of the agent (design D6)."""
+        """What the manifest records of the agent (D6)."""
         ...
 
 
@@ -159,7 +159,7 @@ class LoopSession:
 
     @property
     def events(self) -> list[Event]:
-        """Not available: the conversation stays in the store (design D3)."""
+        """Not available: the conversation stays in the store (D3)."""
         error = NotInLoopError(
             "session.events is not available in _run_async_impl: the loop does not carry the "
             "conversation. Call `await ctx.events()`, or read it in a callback or a tool."
@@ -227,7 +227,7 @@ def _runners() -> Any:
 
 @dataclass(kw_only=True)
 class InvocationContext:
-    """What a custom agent's `_run_async_impl` sees (semantics CTX-2, CTX-4).
+    """What a custom agent's `_run_async_impl` sees (CTX-2, CTX-4).
 
     Each run of an agent has a context of its own; the session is shared by the whole invocation.
 

@@ -33,7 +33,7 @@ _NAMESPACE = uuid.UUID("0b8f4f0e-5a0c-5d57-8f1e-2d7c9a6b4e10")
 
 
 def confirmation_request(calls: Event, responses: Event, *, event_id: str) -> Event | None:
-    """Return the event that asks the client to approve calls of a turn (semantics TOL-61).
+    """Return the event that asks the client to approve calls of a turn (TOL-61).
 
     Args:
         calls: The turn's calls, as committed.
@@ -57,7 +57,7 @@ def confirmation_request(calls: Event, responses: Event, *, event_id: str) -> Ev
 
 
 def credential_request(calls: Event, responses: Event, *, event_id: str) -> Event | None:
-    """Return the event that asks the client for credentials (semantics TOL-50).
+    """Return the event that asks the client for credentials (TOL-50).
 
     Arguments and result are those of `confirmation_request`. The configurations in the event hold
     no secrets (TOL-55).

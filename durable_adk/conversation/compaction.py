@@ -1,4 +1,4 @@
-"""Selects the events of a session that are due to be summarized (semantics CMP-1).
+"""Selects the events of a session that are due to be summarized (CMP-1).
 
 An activity calls the summarizer and appends the event, after the invocation has ended.
 """

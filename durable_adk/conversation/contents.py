@@ -1,6 +1,6 @@
 """The contents of a prompt: the part of a session's history that an agent's model sees.
 
-They are built in three steps (semantics 9.2):
+They are built in three steps:
 
 1. *Select*: remove events that were rewound or summarized (`history`), that this agent may not see,
    and that no model can use. Quote what other agents did.
@@ -9,7 +9,7 @@ They are built in three steps (semantics 9.2):
 3. *Render*: copy the parts and remove the ids that this package made.
 
 Every call in the result has its response, and every response its call. The only exception is a
-pending long-running call, which the model may see (semantics 17.1).
+pending long-running call, which the model may see.
 """
 
 import json
@@ -97,7 +97,7 @@ def build_contents(
         include_contents: "none" shows only the current turn (AGT-17): the events since the latest
             message of the user or of another agent. An answer to a pending call belongs to the
             turn of the call, and a steering message (D7) to the turn that it was delivered to.
-        include_thoughts_from_other_agents: Whether quotations include thoughts (semantics 14).
+        include_thoughts_from_other_agents: Whether quotations include thoughts.
         model_input_context: Contents without an event; inserted before the latest shown message of
             the user, or first if there is none (FLW-29).
     """

@@ -15,7 +15,7 @@ from durable_adk.wire.steps import ModelStep
 def model_event(
     response: LlmResponse, *, step: ModelStep, actions: EventActions, ids: CallIds | None = None
 ) -> Event:
-    """Return the event of a model step (semantics FLW-4).
+    """Return the event of a model step (FLW-4).
 
     Args:
         response: The model's response, or one chunk of it.

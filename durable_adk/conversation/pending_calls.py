@@ -1,7 +1,7 @@
 """The calls of a session that wait for an answer of the user.
 
 Everything here is a function of committed events. The loop, a client and a replay therefore see the
-same pending calls, and a crash changes nothing (design D9).
+same pending calls, and a crash changes nothing (D9).
 """
 
 from collections.abc import Iterable, Mapping

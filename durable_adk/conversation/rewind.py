@@ -1,4 +1,4 @@
-"""The event that rewinds a session to before an invocation (semantics REW-1).
+"""The event that rewinds a session to before an invocation (REW-1).
 
 The runner saves the artifacts, then appends the event.
 """

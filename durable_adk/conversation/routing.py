@@ -1,4 +1,4 @@
-"""Selects the agent that receives a message of the user, or a hand-over (semantics 8.4, 8.5)."""
+"""Selects the agent that receives a message of the user, or a hand-over."""
 
 from collections.abc import Sequence
 

@@ -19,7 +19,7 @@ ABORTED = "INVOCATION_ABORTED"
 
 
 def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
-    """Return one event with all responses, in the order of the calls (semantics FLW-43..45).
+    """Return one event with all responses, in the order of the calls (FLW-43..45).
 
     Actions are merged in the same order: changes of state as `sessions.state_merge` says, other
     dicts key by key, anything else by the later call. The order of completion plays no part, so a

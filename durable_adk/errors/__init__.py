@@ -59,9 +59,9 @@
         +-- WebhookError
         +-- WorkerStuckError
 
-The second level is the retry class (design D11): it alone decides what the workflow and the
+The second level is the retry class (D11): it alone decides what the workflow and the
 activities do with an error. An error crosses a process boundary as its class name and message, and
-`rebuild` recreates the class on the other side (semantics DUR-10).
+`rebuild` recreates the class on the other side (DUR-10).
 
 What user code raises is reported by an error of this tree, and is given back to user code by
 `as_raised`: the exception itself where it was raised, and one of its class elsewhere.
@@ -448,7 +448,7 @@ def raised(base: type[DurableAdkError], name: str, message: str) -> DurableAdkEr
     """Return an error of class `base` that represents a user exception called `name`.
 
     If `name` is a builtin, the result is also an instance of it, so that ``except ValueError``
-    around a run works wherever the tool ran (semantics DUR-10).
+    around a run works wherever the tool ran (DUR-10).
     """
     return _foreign_class(base, name)(message, error_type=name)
 
@@ -546,7 +546,7 @@ def rebuild(name: str, message: str, *, error_type: str | None = None) -> Durabl
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """Return the error event's (`error_code`, `error_message`) (semantics RUN-8).
+    """Return the error event's (`error_code`, `error_message`) (RUN-8).
 
     As in ADK, an exception whose `status` is a text has that as its code.
     """

@@ -32,9 +32,9 @@ def runtime_marks(metadata: Mapping[str, Any] | None) -> list[str]:
 
 
 class Event(LlmResponse):
-    """One thing that happened in a session: a message, a call, a result, a change (semantics 2).
+    """One thing that happened in a session: a message, a call, a result, a change.
 
-    An event does not generate its own id or timestamp: the loop sets both at commit (design D5), so
+    An event does not generate its own id or timestamp: the loop sets both at commit (D5), so
     that a retried step produces the same event, and `append_event` where there is no loop. A
     committed event never changes. Unknown fields are ignored, as in ADK (EVT-3).
 
@@ -109,11 +109,11 @@ class Event(LlmResponse):
         return "".join(part.text for part in self.parts if part.text and not part.thought)
 
     def has_trailing_code_execution_result(self) -> bool:
-        """Whether the last part is the result of executed code (semantics EVT-8)."""
+        """Whether the last part is the result of executed code (EVT-8)."""
         return bool(self.parts) and self.parts[-1].code_execution_result is not None
 
     def is_final_response(self) -> bool:
-        """Whether this is the agent's complete output for the turn (semantics EVT-10, OPEN-1).
+        """Whether this is the agent's complete output for the turn (EVT-10, OPEN-1).
 
         Events without content are final by this rule, which is ADK's own; the seed catalogue's
         other reading is that a user interface has nothing to show for them.

@@ -12,7 +12,7 @@ from durable_adk.json_values import JsonModel
 
 
 class EventCompaction(JsonModel):
-    """A summary, and the times of the events that it stands for (semantics CMP-1).
+    """A summary, and the times of the events that it stands for (CMP-1).
 
     Times can tie (TRAP-15), so `Event.compacted_event_ids` names the events as well.
     """
@@ -26,7 +26,7 @@ class EventCompaction(JsonModel):
 
 
 class EventActions(JsonModel):
-    """What is to happen when the event is committed, and after (semantics 2.4, ACT-1)."""
+    """What is to happen when the event is committed, and after (ACT-1)."""
 
     skip_summarization: bool | None = None
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])

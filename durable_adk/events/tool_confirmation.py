@@ -13,7 +13,7 @@ callback of an agent or plugin, or the tool's own code."""
 
 
 class ToolConfirmation(JsonModel):
-    """Sent with `confirmed` False, returned with the decision (semantics TOL-61, TOL-62)."""
+    """Sent with `confirmed` False, returned with the decision (TOL-61, TOL-62)."""
 
     hint: str = ""
     """Text for the person who decides."""

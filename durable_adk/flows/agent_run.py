@@ -1,4 +1,4 @@
-"""Runs agents: callbacks, body, callbacks (semantics AGT-5..8)."""
+"""Runs agents: callbacks, body, callbacks (AGT-5..8)."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -28,7 +28,7 @@ MAX_HOPS = 100
 
 
 class AgentLoop:
-    """Runs the agents of an invocation by their recorded nodes (design D6)."""
+    """Runs the agents of an invocation by their recorded nodes (D6)."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation

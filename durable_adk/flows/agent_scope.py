@@ -31,7 +31,7 @@ class Branches:
 class Branch:
     """One line of execution within an invocation.
 
-    Event ids are counted per branch, so they do not depend on how branches interleave (design D5).
+    Event ids are counted per branch, so they do not depend on how branches interleave (D5).
 
     Args:
         prefix: What its ids begin with.
@@ -45,7 +45,7 @@ class Branch:
         self._ids.setdefault(prefix, 0)
 
     def next_id(self) -> str:
-        """The next event id: the branch and a position, the same at every replay (design D5)."""
+        """The next event id: the branch and a position, the same at every replay (D5)."""
         self._ids[self.prefix] += 1
         return f"{self.prefix}.{self._ids[self.prefix]}"
 

@@ -160,7 +160,7 @@ def _first_checkpoint(
 
 
 async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocation | Ended:
-    """Continue an invocation from its checkpoint, unless it has ended meanwhile (design D10).
+    """Continue an invocation from its checkpoint, unless it has ended meanwhile (D10).
 
     Raises:
         CancelledError: It was cancelled before its agents resumed; it is closed.

@@ -1,4 +1,4 @@
-"""Continue-as-new: a new workflow run, before the history of this one is too long (design D10).
+"""Continue-as-new: a new workflow run, before the history of this one is too long (D10).
 
 Every branch of an invocation regularly comes to a safe point, where none of its steps is under way:
 before each model call, after each event and before each step of a custom agent's body, and while

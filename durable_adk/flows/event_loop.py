@@ -59,7 +59,7 @@ async def run_invocation(
         opened: Called with the invocation once it is open.
 
     Returns:
-        The outcome; or a cursor, if the history of this workflow run has grown long (design D10).
+        The outcome; or a cursor, if the history of this workflow run has grown long (D10).
 
     Raises:
         CallerError: The invocation could not be opened; nothing was stored.

@@ -1,4 +1,4 @@
-"""The body of an LlmAgent: model, tools, model, ... until a final answer (semantics 9)."""
+"""The body of an LlmAgent: model, tools, model, ... until a final answer."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""The plugins' hooks round a run, its messages and its events (semantics RUN-26, PLG-5, PLG-6).
+"""The plugins' hooks round a run, its messages and its events (RUN-26, PLG-5, PLG-6).
 
 Which hooks are scheduled was recorded when the invocation opened, so a replay after a deploy
 schedules the same. The worker runs those of its plugins that have the hook; if none has it any

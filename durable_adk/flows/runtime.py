@@ -1,4 +1,4 @@
-"""The port between deciding and doing (design D14).
+"""The port between deciding and doing (D14).
 
 The loop and the built-in agents reach everything outside through `Runtime`. `TemporalRuntime` makes
 each effect an activity; `LocalRuntime` performs the same effects in process. Both run the same

@@ -1,7 +1,7 @@
-"""The bodies of the agents that drive other agents (semantics 8.3).
+"""The bodies of the agents that drive other agents.
 
 They know their children by recorded nodes, so a deploy that inserts, removes or reorders agents
-does not disturb open invocations (design D6).
+does not disturb open invocations (D6).
 
 The children of a ParallelAgent run side by side, and commit one after the other. Each child is a
 task with a branch of its own. Its events go through one queue to the loop, and the child waits

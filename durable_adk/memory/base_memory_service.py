@@ -23,7 +23,7 @@ from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sessions.session import Session
 
 MAX_RESULTS = 10
-"""Maximum number of memories returned by a search (semantics MEM-3)."""
+"""Maximum number of memories returned by a search (MEM-3)."""
 
 
 class SearchMemoryResponse(JsonModel):
@@ -33,7 +33,7 @@ class SearchMemoryResponse(JsonModel):
 
 
 class BaseMemoryService(ABC):
-    """Stores text from a user's sessions for use in later ones (semantics MEM-1).
+    """Stores text from a user's sessions for use in later ones (MEM-1).
 
     Nothing is added automatically: the application or a callback decides what to store (MEM-4).
     """

@@ -11,7 +11,7 @@ from durable_adk.memory.memory_entry import MemoryEntry
 class InMemoryMemoryService(StoredMemoryService):
     """Keeps memories in process memory, for tests and scripts; thread-safe (TRAP-8).
 
-    Ranks memories by the number of distinct query words that they contain (semantics MEM-3).
+    Ranks memories by the number of distinct query words that they contain (MEM-3).
     """
 
     def __init__(self) -> None:

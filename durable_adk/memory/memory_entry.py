@@ -9,7 +9,7 @@ from durable_adk.json_values import JsonModel
 
 
 class MemoryEntry(JsonModel):
-    """A message from the past (semantics MEM-2)."""
+    """A message from the past (MEM-2)."""
 
     content: types.Content
     custom_metadata: dict[str, Any] = Field(default_factory=dict[str, Any])

@@ -8,7 +8,7 @@ from durable_adk.models.llm_response import LlmResponse
 
 
 def word_by_word(response: LlmResponse) -> list[LlmResponse]:
-    """Split `response` into partial responses of one word each (semantics FLW-71)."""
+    """Split `response` into partial responses of one word each (FLW-71)."""
     parts = (response.content and response.content.parts) or []
     return [
         LlmResponse(

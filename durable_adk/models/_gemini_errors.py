@@ -41,7 +41,7 @@ NETWORK_ERRORS = (*_network_errors(), OSError)
 
 
 def to_error(error: Exception) -> DurableAdkError:
-    """Convert an exception of the client to a retryable or permanent error (semantics TRAP-40).
+    """Convert an exception of the client to a retryable or permanent error (TRAP-40).
 
     Overload (429), server errors (5xx), timeouts and network errors become
     `ModelUnavailableError`; everything else becomes `ModelError`. `error_type` is Google's status

@@ -12,7 +12,7 @@ _TEXT = {"text", "thought"}
 
 
 def to_llm_response(response: types.GenerateContentResponse) -> LlmResponse:
-    """Convert a complete response (semantics EVT-21, FLW-5).
+    """Convert a complete response (EVT-21, FLW-5).
 
     A response with something to say is content, whatever its finish reason. An empty response (no
     parts, blank text, thoughts only) is an error named after its finish reason, or `NO_CONTENT`
@@ -53,7 +53,7 @@ def to_partial(chunk: types.GenerateContentResponse) -> LlmResponse | None:
 
 
 def merge(chunks: Sequence[types.GenerateContentResponse]) -> types.GenerateContentResponse:
-    """Merge the chunks of a stream into a complete response (semantics FLW-72, FLW-73).
+    """Merge the chunks of a stream into a complete response (FLW-72, FLW-73).
 
     Parts keep their order; adjacent texts and adjacent thoughts are joined. For all other fields
     the last value wins, including token counts, which Gemini sends as running totals.

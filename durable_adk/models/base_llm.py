@@ -17,7 +17,7 @@ GO_ON = (
 
 
 class BaseLlm(BaseModel):
-    """A model that answers requests (semantics FLW-97)."""
+    """A model that answers requests (FLW-97)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -53,7 +53,7 @@ class BaseLlm(BaseModel):
     def _maybe_append_user_content(self, llm_request: LlmRequest) -> None:
         """Let a request that is empty or ends with the model's turn end with a user's.
 
-        Providers refuse others (semantics FLW-28). ADK's models call it, and so do users' own.
+        Providers refuse others (FLW-28). ADK's models call it, and so do users' own.
         """
         contents = llm_request.contents
         if not contents or contents[-1].role != "user":

@@ -36,7 +36,7 @@ class _Clients(WeakKeyDictionary[asyncio.AbstractEventLoop, Client]):
 
 
 class Gemini(BaseLlm):
-    """Gemini, through google-genai's client (semantics FLW-97).
+    """Gemini, through google-genai's client (FLW-97).
 
     The client reads its key from GEMINI_API_KEY or GOOGLE_API_KEY, and GOOGLE_GENAI_USE_VERTEXAI
     with GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, as in ADK. It never retries: the engine
@@ -71,7 +71,7 @@ class Gemini(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Call Gemini; with `stream`, yield chunks before the whole (semantics FLW-70 to 73).
+        """Call Gemini; with `stream`, yield chunks before the whole (FLW-70 to 73).
 
         Raises:
             ModelUnavailableError: Overload, a server or network error, a timeout or a cut stream.

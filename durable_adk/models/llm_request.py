@@ -7,13 +7,13 @@ from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
 
 FOREIGN_CONTEXT = "For context:"
-"""Start of a content that quotes another agent (semantics FLW-22)."""
+"""Start of a content that quotes another agent (FLW-22)."""
 SYSTEM_INSTRUCTION = "System instruction"
-"""Start of a content that holds a part of the agent's own instruction (semantics AGT-16)."""
+"""Start of a content that holds a part of the agent's own instruction (AGT-16)."""
 NOT_BY_THE_USER = (FOREIGN_CONTEXT, SYSTEM_INSTRUCTION)
 """Starts of contents with role ``user`` that the user did not write."""
 SET_MODEL_RESPONSE = "set_model_response"
-"""Name of the tool that receives structured output (semantics AGT-19)."""
+"""Name of the tool that receives structured output (AGT-19)."""
 
 
 def is_message(content: types.Content) -> bool:
@@ -37,7 +37,7 @@ class DeclaredTool(Protocol):
 
 
 class LlmRequest(BaseModel):
-    """One request to a model; callbacks may change it in place (semantics FLW-98, CB-6)."""
+    """One request to a model; callbacks may change it in place (FLW-98, CB-6)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -58,7 +58,7 @@ class LlmRequest(BaseModel):
         )
 
     def append_instructions(self, instructions: list[str] | types.Content) -> list[types.Content]:
-        """Append to the system instruction, separated by blank lines (semantics AGT-15).
+        """Append to the system instruction, separated by blank lines (AGT-15).
 
         The files of a Content become contents, to which the system instruction refers, because it
         can only hold text. They are appended to `contents` and returned.
@@ -123,7 +123,7 @@ class LlmRequest(BaseModel):
         config.tools = config_tools
 
     def set_output_schema(self, output_schema: Any = None, *, base_model: Any = None) -> None:
-        """Request JSON output that matches a type or a schema (semantics AGT-19).
+        """Request JSON output that matches a type or a schema (AGT-19).
 
         Args:
             output_schema: The type or schema.

@@ -7,7 +7,7 @@ from google.genai import types
 from durable_adk.json_values import JsonModel
 
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
-"""Error code of a complete response without content (semantics FLW-5)."""
+"""Error code of a complete response without content (FLW-5)."""
 _NOT_SAID = {"text", "thought", "thought_signature", "part_metadata"}
 
 
@@ -26,7 +26,7 @@ def says_something(part: types.Part) -> bool:
 
 
 class LlmResponse(JsonModel):
-    """A response of a model, complete or (`partial`) a chunk of it (semantics 2.1, EVT-1)."""
+    """A response of a model, complete or (`partial`) a chunk of it (EVT-1)."""
 
     content: types.Content | None = None
     partial: bool | None = None
@@ -84,15 +84,15 @@ class LlmResponse(JsonModel):
         return (self.content.parts or []) if self.content else []
 
     def get_function_calls(self) -> list[types.FunctionCall]:
-        """Return the calls the model asks for, in order (semantics EVT-6)."""
+        """Return the calls the model asks for, in order (EVT-6)."""
         return [part.function_call for part in self.parts if part.function_call]
 
     def get_function_responses(self) -> list[types.FunctionResponse]:
-        """Return the results of calls, in order (semantics EVT-7)."""
+        """Return the results of calls, in order (EVT-7)."""
         return [part.function_response for part in self.parts if part.function_response]
 
     def or_silence(self) -> "LlmResponse":
-        """Return the response; as an error if it is complete and empty (semantics 17.1)."""
+        """Return the response; as an error if it is complete and empty."""
         stopped = self.finish_reason is types.FinishReason.STOP and not self.error_code
         if self.partial or not stopped or any(map(says_something, self.parts)):
             return self

@@ -10,7 +10,7 @@ from durable_adk.models.offline import OfflineModel
 
 
 class LLMRegistry:
-    """Finds the class for the model name of an agent (semantics FLW-97, AGT-11)."""
+    """Finds the class for the model name of an agent (FLW-97, AGT-11)."""
 
     _classes: dict[str, type[BaseLlm]] = {}  # noqa: RUF012  # one table per process, as in ADK
 

@@ -18,7 +18,7 @@ REPLAYS = f"{PREFIX}_replays"
 
 
 class PartialChannel(ABC):
-    """Delivers chunks to any number of viewers, on a best-effort basis (design D8).
+    """Delivers chunks to any number of viewers, on a best-effort basis (D8).
 
     The complete event that follows is committed and makes up for every lost chunk. A channel
     therefore never blocks or fails a run, and chunks are written neither to Temporal's history

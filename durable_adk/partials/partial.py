@@ -13,7 +13,7 @@ MARK = "partial"
 
 
 class PartialEvent(JsonModel):
-    """A chunk together with its position in the stream (semantics DUR-8)."""
+    """A chunk together with its position in the stream (DUR-8)."""
 
     key: SessionKey
     invocation_id: str

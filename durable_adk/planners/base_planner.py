@@ -10,7 +10,7 @@ from durable_adk.models.llm_request import LlmRequest
 
 
 class BasePlanner(ABC):
-    """Makes the model plan, and tells plan from answer in what it says (semantics FLW-95).
+    """Makes the model plan, and tells plan from answer in what it says (FLW-95).
 
     Both methods may be sync or async and do any I/O: they run inside the activity of a model call,
     so again when the worker dies before its answer is stored.

@@ -8,7 +8,7 @@ from durable_adk.planners.base_planner import BasePlanner
 
 
 class BuiltInPlanner(BasePlanner):
-    """Sets the thinking configuration of every request (semantics FLW-95)."""
+    """Sets the thinking configuration of every request (FLW-95)."""
 
     thinking_config: types.ThinkingConfig
     """How much the model may think, and whether its thoughts come along."""

@@ -40,7 +40,7 @@ whole question."""
 
 
 class PlanReActPlanner(BasePlanner):
-    """Plan, act, reason, and plan anew where needed (semantics FLW-95).
+    """Plan, act, reason, and plan anew where needed (FLW-95).
 
     What the model writes under the planning tags becomes thoughts, so the user is shown the final
     answer only. The tags themselves are taken out.

@@ -65,7 +65,7 @@ def check_answer(hook: HookName, answer: Any, who: str) -> None:
 
 
 class BasePlugin:
-    """Hooks round all agents, models and tools of an app (semantics PLG-1, PLG-2).
+    """Hooks round all agents, models and tools of an app (PLG-1, PLG-2).
 
     Override the hooks you need; each is called with keywords, may be sync or async, and may do any
     I/O. Returning None means: go on. What another answer means stands at each hook. Hooks see an

@@ -18,7 +18,7 @@ CustomFilter: TypeAlias = Callable[[list[types.Content]], Any]
 
 
 class ContextFilterPlugin(BasePlugin):
-    """Shows the model the latest invocations only (semantics PLG-7).
+    """Shows the model the latest invocations only (PLG-7).
 
     The session keeps everything. What is cut depends on the request alone, so a step that is tried
     again cuts the same.

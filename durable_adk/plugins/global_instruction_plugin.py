@@ -13,7 +13,7 @@ from durable_adk.plugins.base_plugin import BasePlugin
 
 
 class GlobalInstructionPlugin(BasePlugin):
-    """Puts an instruction before every agent's own (semantics AGT-14, PLG-7)."""
+    """Puts an instruction before every agent's own (AGT-14, PLG-7)."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ _MAX_TEXT = 300
 
 
 class LoggingPlugin(BasePlugin):
-    """Logs each hook at level INFO, through `logging` (semantics PLG-7).
+    """Logs each hook at level INFO, through `logging` (PLG-7).
 
     Names, ids, sizes and counts; what people and models say, and the messages of errors, which
     often quote it, only if asked for. A step that is tried again after a crash is logged again.

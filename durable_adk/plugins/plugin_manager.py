@@ -22,7 +22,7 @@ _KEPT = frozenset({"id", "invocation_id", "timestamp"})
 
 
 class PluginManager:
-    """Runs hooks over plugins (semantics PLG-3, PLG-4).
+    """Runs hooks over plugins (PLG-3, PLG-4).
 
     It remembers nothing between two hooks, so any worker can run the next one.
     """

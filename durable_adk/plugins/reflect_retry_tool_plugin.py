@@ -37,7 +37,7 @@ class ToolFailureResponse(BaseModel):
 
 
 class ReflectAndRetryToolPlugin(BasePlugin):
-    """Answers a failing tool's call with guidance for another try (semantics PLG-7).
+    """Answers a failing tool's call with guidance for another try (PLG-7).
 
     It counts a tool's failures since its last success. The count is in the session's state, under
     `temp:` or, for the global scope, `app:`. So it is committed with the answer that it belongs

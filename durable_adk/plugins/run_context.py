@@ -6,7 +6,7 @@ from durable_adk.events.event_actions import EventActions
 
 
 class RunContext(CallbackContext):
-    """What a plugin's hooks around a run can read and change (semantics PLG-2)."""
+    """What a plugin's hooks around a run can read and change (PLG-2)."""
 
     def __init__(
         self,

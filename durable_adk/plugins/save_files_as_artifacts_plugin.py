@@ -13,7 +13,7 @@ _READABLE_BY_MODELS = ("gs://", "https://", "http://")
 
 
 class SaveFilesAsArtifactsPlugin(BasePlugin):
-    """Saves the files of a user's message, and names them in the message (semantics RUN-22).
+    """Saves the files of a user's message, and names them in the message (RUN-22).
 
     So neither the session nor a history holds their bytes. A message that is handled again after
     a crash makes no second version: the context saves under the same key.

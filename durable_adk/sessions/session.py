@@ -102,7 +102,7 @@ class Creation(NamedTuple):
 
 
 class Session(JsonModel):
-    """A snapshot of a session, taken when it was read (semantics STA-1)."""
+    """A snapshot of a session, taken when it was read (STA-1)."""
 
     id: str
     app_name: str

@@ -17,7 +17,7 @@ SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 
 
 def is_temp(key: str) -> bool:
-    """Return whether the key lasts for one invocation only (semantics STA-4)."""
+    """Return whether the key lasts for one invocation only (STA-4)."""
     return key.startswith(TEMP_PREFIX)
 
 
@@ -27,7 +27,7 @@ def without_temp(delta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class State:
-    """A view of a state dict that records every change in a delta (semantics STA-9, STA-10).
+    """A view of a state dict that records every change in a delta (STA-9, STA-10).
 
     Writes go to both the value (later code in the same step reads them: a dirty read, STA-14) and
     the delta (which is stored with the step's event, STA-16). The delta gets a copy, so that later

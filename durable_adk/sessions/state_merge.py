@@ -78,7 +78,7 @@ def together(
 ) -> tuple[dict[str, Any], dict[str, Base]]:
     """Return two deltas that were made side by side as one, with its bases.
 
-    Where neither side has read a value, dicts are laid over each other (semantics FLW-45).
+    Where neither side has read a value, dicts are laid over each other (FLW-45).
 
     Raises:
         StateConflictError: A value cannot be merged; the message names its key.

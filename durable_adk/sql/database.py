@@ -33,7 +33,7 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "5s",
 }
 """Server settings of a connection. The timeouts end statements, lock waits and transactions when
-the database or another process hangs (reliability 10). `synchronous_commit` overrides the role's
+the database or another process hangs. `synchronous_commit` overrides the role's
 settings, so that every acknowledged commit is on disk."""
 
 _PATIENT = {"application_name": "durable-adk upgrade", "lock_timeout": "0"}

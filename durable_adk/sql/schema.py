@@ -1,7 +1,7 @@
 """Tables of the SQL session store.
 
 JSON is stored as text, exactly as it was written: a binary JSON type would reorder keys and reject
-some strings (reliability 1j), and no query looks inside. Times are seconds since the epoch.
+some strings, and no query looks inside. Times are seconds since the epoch.
 """
 
 from sqlalchemy import (

@@ -1,6 +1,6 @@
 """Conversion of a model's arguments to a function's annotated types.
 
-The conversion is lossless (semantics 17.1, TOL-15). Text is parsed ("3" to 3, "red" to Color.RED),
+The conversion is lossless (TOL-15). Text is parsed ("3" to 3, "red" to Color.RED),
 objects become models, dataclasses or typed dicts, an int becomes a float, and a float without a
 fraction an int. Nothing is rounded or guessed: 3.7 is not accepted as an int, nor "yes" or 1 as a
 bool. Inside a pydantic model, the model's configuration applies.

@@ -23,7 +23,7 @@ _DATA = frozenset({"default", "enum", "examples", "required"})  # keywords that 
 def parameters_schema(fields: Sequence[Parameter]) -> dict[str, Any] | None:
     """Return the schema of an object with a property per parameter; None without parameters.
 
-    A parameter is required if it has no default and is not Optional (semantics TOL-12).
+    A parameter is required if it has no default and is not Optional (TOL-12).
     """
     if not fields:
         return None

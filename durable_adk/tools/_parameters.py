@@ -39,13 +39,13 @@ class Parameter:
 
     @property
     def mandatory(self) -> bool:
-        """Whether every call must have a value for it (semantics TOL-12)."""
+        """Whether every call must have a value for it (TOL-12)."""
         return self.default is EMPTY and not self.optional
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """All parameters of a function (semantics TOL-11)."""
+    """All parameters of a function (TOL-11)."""
 
     signature: inspect.Signature
     fields: tuple[Parameter, ...]

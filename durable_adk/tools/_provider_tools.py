@@ -1,4 +1,4 @@
-"""Tools that the model's provider runs; they only change the request (semantics TOL-27)."""
+"""Tools that the model's provider runs; they only change the request (TOL-27)."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class _ProviderTool(BaseTool):
 
 
 class GoogleSearchTool(_ProviderTool):
-    """Lets a Gemini model search the web and ground its answer (semantics TOL-27).
+    """Lets a Gemini model search the web and ground its answer (TOL-27).
 
     Gemini rejects it together with functions. Give it to an agent with other tools as
     ``AgentTool(LlmAgent(name="searcher", tools=[google_search]))``.
@@ -70,7 +70,7 @@ class GoogleSearchTool(_ProviderTool):
 
 
 class EnterpriseWebSearchTool(_ProviderTool):
-    """Lets a Gemini model on Vertex AI search the web under enterprise terms (semantics TOL-27)."""
+    """Lets a Gemini model on Vertex AI search the web under enterprise terms (TOL-27)."""
 
     def __init__(self) -> None:
         tool = types.Tool(enterprise_web_search=types.EnterpriseWebSearch())
@@ -78,7 +78,7 @@ class EnterpriseWebSearchTool(_ProviderTool):
 
 
 class GoogleMapsGroundingTool(_ProviderTool):
-    """Lets a Gemini model on Vertex AI answer from places and routes (semantics TOL-27)."""
+    """Lets a Gemini model on Vertex AI answer from places and routes (TOL-27)."""
 
     def __init__(self) -> None:
         tool = types.Tool(google_maps=types.GoogleMaps())
@@ -86,7 +86,7 @@ class GoogleMapsGroundingTool(_ProviderTool):
 
 
 class UrlContextTool(_ProviderTool):
-    """Lets a Gemini model read the pages whose addresses are in the prompt (semantics TOL-27)."""
+    """Lets a Gemini model read the pages whose addresses are in the prompt (TOL-27)."""
 
     def __init__(self) -> None:
         tool = types.Tool(url_context=types.UrlContext())

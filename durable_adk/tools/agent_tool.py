@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AgentTool(BaseTool):
-    """Lets a model call another agent like any tool (semantics TOL-21, OPEN-6).
+    """Lets a model call another agent like any tool (TOL-21, OPEN-6).
 
     The agent runs as an invocation of its own: a child workflow with its own conversation, under
     the caller's invocation id, which starts from the caller's state (without `temp:` keys) and

@@ -20,7 +20,7 @@ from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 
 class BaseTool:
-    """Something that an agent's model can call (semantics TOL-1).
+    """Something that an agent's model can call (TOL-1).
 
     Subclasses define `run_async` and, to be declared to the model, `_get_declaration`. All methods
     that take a `tool_context` run in activities and may do I/O.

@@ -44,7 +44,7 @@ class ToolPredicate(Protocol):
 
 
 class BaseToolset(ABC):
-    """Tools from one source (semantics TOL-28)."""
+    """Tools from one source (TOL-28)."""
 
     tool_filter: "ToolPredicate | Sequence[str] | None" = None
     tool_name_prefix: str | None = None

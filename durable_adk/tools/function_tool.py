@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
 
 class FunctionTool(BaseTool):
-    """A function that the model can call (semantics 11.2).
+    """A function that the model can call.
 
     Accepts functions, bound methods, `functools.partial` and callable objects, sync or async. Sync
     functions run in a thread and may block. A parameter named `tool_context`, or annotated with a
@@ -132,7 +132,7 @@ class FunctionTool(BaseTool):
 
         Returns:
             The function's result. Or ``{"error": text}``, without a call, if a mandatory argument
-            is missing (TOL-14), an argument has the wrong type (semantics 17.1, TOL-15), or the
+            is missing (TOL-14), an argument has the wrong type (TOL-15), or the
             call is not confirmed or was rejected (TOL-61, TOL-63).
         """
         refused = await self.refused(args=args, tool_context=tool_context)
@@ -168,7 +168,7 @@ class FunctionTool(BaseTool):
 
 
 def as_tool(item: Any) -> BaseTool:
-    """Return an entry of an agent's `tools` as a tool (semantics AGT-24).
+    """Return an entry of an agent's `tools` as a tool (AGT-24).
 
     Raises:
         AgentDefinitionError: It is neither a tool nor callable.

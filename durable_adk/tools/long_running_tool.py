@@ -10,7 +10,7 @@ from durable_adk.tools.tool_options import ContractOptions
 
 
 class LongRunningFunctionTool(FunctionTool):
-    """A function that starts work and returns its preliminary status, or None (semantics 11.4).
+    """A function that starts work and returns its preliminary status, or None.
 
     The invocation then waits for the result without occupying a process. The result is a message
     with a `FunctionResponse` of the call's id and name (TOL-41). The function finds the id in

@@ -1,4 +1,4 @@
-"""An agent's `output_schema`: validation, and parsing of the output (semantics AGT-19, AGT-22)."""
+"""An agent's `output_schema`: validation, and parsing of the output (AGT-19, AGT-22)."""
 
 import re
 from typing import Any, get_args, get_origin

@@ -45,7 +45,7 @@ preload_memory_tool = PreloadMemoryTool()
 
 
 def _line(memory: MemoryEntry) -> str:
-    """A memory as text, escaped so that it cannot end the quotation (reliability S18)."""
+    """A memory as text, escaped so that it cannot end the quotation (S18)."""
     when = f"[{memory.timestamp}] " if memory.timestamp else ""
     said = f"{when}{memory.author or 'unknown'}: {memory.text[:_MAX_TEXT]}"
     return escape(said, quote=False)

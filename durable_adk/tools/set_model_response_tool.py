@@ -17,7 +17,7 @@ _INSTRUCTION = (
 
 
 class SetModelResponseTool(BaseTool):
-    """Receives the output of an agent that has an `output_schema` and tools (semantics AGT-19).
+    """Receives the output of an agent that has an `output_schema` and tools (AGT-19).
 
     Providers reject a response schema together with function declarations, so the schema is
     declared as a function. Its call ends the agent's run; the loop yields the output as JSON text.

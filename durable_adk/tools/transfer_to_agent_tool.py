@@ -21,7 +21,7 @@ _MISSING = "The mandatory argument 'agent_name' is missing; call again with it."
 
 
 class TransferToAgentTool(BaseTool):
-    """Transfers to one of the given agents (semantics AGT-50, AGT-53, TOL-23).
+    """Transfers to one of the given agents (AGT-50, AGT-53, TOL-23).
 
     Args:
         agent_names: The agents.

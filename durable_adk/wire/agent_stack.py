@@ -1,7 +1,7 @@
 """The stack of running agents of an invocation, outermost first, as values that can be stored.
 
 The code that drives an agent keeps its position in a `StackPosition` and changes that value in
-place. So the stack is always up to date, and continue-as-new has nothing to collect (design D10).
+place. So the stack is always up to date, and continue-as-new has nothing to collect (D10).
 """
 
 from typing import Any, TypeVar

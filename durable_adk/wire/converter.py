@@ -184,7 +184,7 @@ data_converter = replace(
 
 
 def stored_in(location: Path | str, *, threshold: int) -> DataConverter:
-    """Return our converter with large payloads stored outside Temporal (design D16); blocks.
+    """Return our converter with large payloads stored outside Temporal (D16); blocks.
 
     Args:
         location: A folder or the URI of an object store; the same one for all clients and workers
@@ -205,7 +205,7 @@ def stored_in(location: Path | str, *, threshold: int) -> DataConverter:
 
 
 def encrypted(converter: DataConverter, codec: EncryptionCodec) -> DataConverter:
-    """Return one of our converters with encryption of all payloads and failures (design D16).
+    """Return one of our converters with encryption of all payloads and failures (D16).
 
     Externally stored payloads are encrypted too: the codec runs before the storage.
     """

@@ -1,4 +1,4 @@
-"""The manifest: agents and tools as recorded when an invocation opens (design D6).
+"""The manifest: agents and tools as recorded when an invocation opens (D6).
 
 The loop drives agents by this record and not by the objects that a worker has now, so a deploy
 does not disturb open invocations.
@@ -12,7 +12,7 @@ from durable_adk.json_values import JsonModel
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 OnDeadline = Literal["reject", "approve", "fail", "tell"]
-"""What happens if a pending call gets no answer in time (design D9).
+"""What happens if a pending call gets no answer in time (D9).
 
 ``reject`` and ``approve`` decide a confirmation, ``fail`` ends the run with an error, ``tell``
 continues and reports to the model that there was no answer.
@@ -20,7 +20,7 @@ continues and reports to the model that there was no answer.
 
 
 class Wait(JsonModel):
-    """How long a pending call waits for its answer, and what happens then (design D9)."""
+    """How long a pending call waits for its answer, and what happens then (D9)."""
 
     deadline: float | None = None
     """Seconds; None: no deadline."""
@@ -45,7 +45,7 @@ NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
 
 
 class AgentNode(JsonModel):
-    """One agent of the tree as it was when the invocation opened (design D6)."""
+    """One agent of the tree as it was when the invocation opened (D6)."""
 
     name: str
     kind: NodeKind
@@ -87,4 +87,4 @@ class HandOver(JsonModel):
     name: str
     node: AgentNode | None = None
     """The agent as the step's worker has it: one that a deploy has added since the opening is in
-    no manifest (design D6). None: it does not exist, or the agent may not hand over to it."""
+    no manifest (D6). None: it does not exist, or the agent may not hand over to it."""

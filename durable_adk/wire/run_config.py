@@ -15,7 +15,7 @@ _PER_CALL = {"headers", "extra_body", "timeout", "retry_options"}
 
 
 class StreamingMode(Enum):
-    """Whether a model's response is streamed while it is generated (semantics RCF-1)."""
+    """Whether a model's response is streamed while it is generated (RCF-1)."""
 
     NONE = None
     SSE = "sse"
@@ -24,7 +24,7 @@ class StreamingMode(Enum):
 
 
 class ToolThreadPoolConfig(JsonModel):
-    """ADK's option to run sync tools in threads; here they always do (semantics OPEN-7)."""
+    """ADK's option to run sync tools in threads; here they always do (OPEN-7)."""
 
     max_workers: int = Field(default=4, ge=1)
 
@@ -72,7 +72,7 @@ class Priority(JsonModel):
 
 
 class RunConfig(JsonModel):
-    """Options of one invocation (semantics 14)."""
+    """Options of one invocation."""
 
     max_llm_calls: int = 500
     """Model calls allowed per invocation; 0 or less: any number (CTX-3)."""

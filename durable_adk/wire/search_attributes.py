@@ -1,4 +1,4 @@
-"""Search attributes of an invocation in Temporal; their names are stable (design D18)."""
+"""Search attributes of an invocation in Temporal; their names are stable (D18)."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
 """The values that cross client, workflow and activity.
 
-Steps name things and never carry the conversation (design D3): the activity loads the session from
+Steps name things and never carry the conversation (D3): the activity loads the session from
 the store by key and revision, so a step takes a few hundred bytes of history at every turn.
 
 Histories of open invocations contain these values: docs/releasing.md says how they may change.
@@ -110,7 +110,7 @@ class Opened(JsonModel):
     """Task queue by model name; recorded, so that a deploy does not move open invocations."""
     hooks: list[str] = Field(default_factory=list[str])
     """The hooks that the app's plugins define (PLG-2). The loop schedules hooks by this list, so a
-    deploy that adds or removes a plugin does not disturb open invocations (design D6)."""
+    deploy that adds or removes a plugin does not disturb open invocations (D6)."""
 
 
 class AgentRun(JsonModel):
@@ -162,7 +162,7 @@ class Step(JsonModel, Effect["StepResult"]):
     agent: str
     branch: str | None = None
     event_id: str
-    """Id of the event that the step will produce: the same for every attempt (design D5)."""
+    """Id of the event that the step will produce: the same for every attempt (D5)."""
     attempt_timeout: float
     """Seconds one attempt may take."""
     grant: EarlyCommit | None = None
@@ -259,7 +259,7 @@ class FunctionStep(Step):
 
 
 class Hook(StrEnum):
-    """The agent callbacks (semantics 10)."""
+    """The agent callbacks."""
 
     BEFORE_AGENT = "before_agent"
     AFTER_AGENT = "after_agent"

@@ -1,4 +1,4 @@
-"""A tool's contract for repeated runs (design D11, reliability D7)."""
+"""A tool's contract for repeated runs (D11, D7)."""
 
 from collections.abc import Iterable
 from enum import StrEnum

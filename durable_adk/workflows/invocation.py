@@ -42,7 +42,7 @@ it waits for the right code.
 
 @workflow.defn(name=TYPE_NAME, failure_exception_types=ARGUMENT_ERRORS)
 class InvocationWorkflow:
-    """Runs the event loop; each of its effects is an activity (semantics DUR-1..7)."""
+    """Runs the event loop; each of its effects is an activity (DUR-1..7)."""
 
     def __init__(self) -> None:
         self._inbox = Inbox()
@@ -55,7 +55,7 @@ class InvocationWorkflow:
 
     @workflow.signal(name="answer")
     def answer(self, answer: RawValue) -> None:
-        """Answer pending calls: an `InvocationAnswer` in plain JSON (design D9).
+        """Answer pending calls: an `InvocationAnswer` in plain JSON (D9).
 
         A signal and not an update, because the server never refuses it, whatever else is going on.
         Query ``answers`` has the outcome.

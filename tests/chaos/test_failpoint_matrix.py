@@ -1,4 +1,4 @@
-"""Every failpoint, with all that can be done there, on either store (reliability 7, layer 2).
+"""Every failpoint, with all that can be done there, on either store.
 
 A run of the tests takes a sixth of the cells: every failpoint, with an action and a store that the
 sample chooses (tests/support/sampling.py). ``make matrix`` does all.

@@ -1,4 +1,4 @@
-"""A worker is killed while an invocation pauses, waits, or is answered (design D9)."""
+"""A worker is killed while an invocation pauses, waits, or is answered (D9)."""
 
 import asyncio
 

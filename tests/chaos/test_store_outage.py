@@ -80,7 +80,7 @@ async def _pending(workflow: WorkflowHandle[Any, Any]) -> list[PendingActivityIn
 async def test_a_locked_store_delays_the_run_and_leaves_the_workflow_answering(
     place: Workplace, controls: dict[str, Control]
 ) -> None:
-    """F16, reliability 1b': a commit blocks the workflow for a while, not for the outage.
+    """F16: a commit blocks the workflow for a while, not for the outage.
 
     The store is locked until queries have been answered between several attempts to commit.
     """

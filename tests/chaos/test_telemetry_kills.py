@@ -1,4 +1,4 @@
-"""What operators see of an invocation whose worker was killed (design D17)."""
+"""What operators see of an invocation whose worker was killed (D17)."""
 
 import asyncio
 from collections.abc import AsyncIterator

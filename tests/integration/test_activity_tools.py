@@ -1,4 +1,4 @@
-"""Activities of a worker of others as tools (design D18): two workers, two task queues."""
+"""Activities of a worker of others as tools (D18): two workers, two task queues."""
 
 import asyncio
 import re

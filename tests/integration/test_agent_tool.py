@@ -1,4 +1,4 @@
-"""Agents as tools (semantics TOL-21, ART-12, TRAP-43, OPEN-6)."""
+"""Agents as tools (TOL-21, ART-12, TRAP-43, OPEN-6)."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""Every mistake has its own clear error, loses nothing and never hangs (design D11)."""
+"""Every mistake has its own clear error, loses nothing and never hangs (D11)."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""Callbacks: when they run, what they change, which event carries it (semantics 10, STA-16)."""
+"""Callbacks: when they run, what they change, which event carries it (STA-16)."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""Code that a model writes, in a run (semantics FLW-90 to FLW-92, AGT-23)."""
+"""Code that a model writes, in a run (FLW-90 to FLW-92, AGT-23)."""
 
 import asyncio
 from collections.abc import Sequence

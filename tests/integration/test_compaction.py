@@ -1,4 +1,4 @@
-"""Sessions that are summarised as they grow (semantics CMP-1, CMP-2)."""
+"""Sessions that are summarised as they grow (CMP-1, CMP-2)."""
 
 import asyncio
 import logging

@@ -15,7 +15,7 @@ from tests.support.compatibility import cells, document, quoted, section
 from tests.support.required import ROOT
 
 ROWS = range(1, 197)
-"""Of section 19 of the semantics: what the seeds promise."""
+"""What ADK's pages on the runtime and on events promise."""
 NAMES = 288
 """Public names of google-adk 2.13.0 in the modules that are here too, as it lists them itself."""
 ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Credentials that a tool asks its user for (semantics 11.5, TRAP-48)."""
+"""Credentials that a tool asks its user for (TRAP-48)."""
 
 import logging
 from typing import Any

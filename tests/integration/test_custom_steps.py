@@ -1,4 +1,4 @@
-"""I/O of custom agents: `ctx.step` (semantics DUR-3, AGT-35)."""
+"""I/O of custom agents: `ctx.step` (DUR-3, AGT-35)."""
 
 import asyncio
 import os

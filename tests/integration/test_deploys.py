@@ -1,4 +1,4 @@
-"""Releases that change agents while invocations are open (design D6, F35, I13, I20).
+"""Releases that change agents while invocations are open (D6, F35, I13, I20).
 
 The outcomes here are the table in docs/durability.md, "Deploys".
 """

@@ -1,4 +1,4 @@
-"""Payloads that are kept outside of Temporal (design D16; S5, F32)."""
+"""Payloads that are kept outside of Temporal (D16; S5, F32)."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""Invocations that stand where too much would have to be taken along (design D10)."""
+"""Invocations that stand where too much would have to be taken along (D10)."""
 
 import base64
 import random

@@ -1,4 +1,4 @@
-"""What an LlmAgent's fields make of requests and answers (semantics 8.2)."""
+"""What an LlmAgent's fields make of requests and answers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sessions of any length keep answering (design D10)."""
+"""Sessions of any length keep answering (D10)."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Agents side by side (semantics AGT-33, AGT-34, DUR-15)."""
+"""Agents side by side (AGT-33, AGT-34, DUR-15)."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Invocations that wait for somebody outside (semantics 11.4, 11.6, design D9)."""
+"""Invocations that wait for somebody outside (D9)."""
 
 import asyncio
 import time

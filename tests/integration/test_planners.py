@@ -1,4 +1,4 @@
-"""Planners in a run (semantics FLW-95, FLW-96, AGT-23)."""
+"""Planners in a run (FLW-95, FLW-96, AGT-23)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One plugin makes a worker that is there already serve agents (design D18)."""
+"""One plugin makes a worker that is there already serve agents (D18)."""
 
 import uuid
 import warnings

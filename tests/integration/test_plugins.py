@@ -1,4 +1,4 @@
-"""Plugins: when their hooks run, what they change, what becomes of their errors (semantics 12)."""
+"""Plugins: when their hooks run, what they change, what becomes of their errors."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""Streamed answers whose chunks travel over a Redis (design D8)."""
+"""Streamed answers whose chunks travel over a Redis (D8)."""
 
 import asyncio
 import uuid

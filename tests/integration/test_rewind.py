@@ -1,4 +1,4 @@
-"""Sessions that are taken back to before an invocation (semantics REW-1..4, RUN-32)."""
+"""Sessions that are taken back to before an invocation (REW-1..4, RUN-32)."""
 
 import asyncio
 from typing import Any

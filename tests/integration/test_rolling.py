@@ -1,4 +1,4 @@
-"""Invocations without a length limit: the workflow continues as new (design D10, F29, F30)."""
+"""Invocations without a length limit: the workflow continues as new (D10, F29, F30)."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""What a run's options change (semantics 14)."""
+"""What a run's options change."""
 
 import uuid
 from typing import Any
@@ -67,7 +67,7 @@ async def test_a_context_is_shown_and_not_stored(make_runner: MakeRunner) -> Non
 
 @pytest.mark.parametrize("shown", [True, False])
 async def test_thoughts_of_others_are_shown_if_wanted(make_runner: MakeRunner, shown: bool) -> None:
-    """FLW-22, semantics 14: what another agent thought, as a quotation."""
+    """FLW-22: what another agent thought, as a quotation."""
     agent = talker()
     runner = await make_runner(agent)
     await ensure_session(runner)

@@ -1,4 +1,4 @@
-"""Temporal's schedules start invocations (design D18)."""
+"""Temporal's schedules start invocations (D18)."""
 
 import asyncio
 import uuid

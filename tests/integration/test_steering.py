@@ -1,4 +1,4 @@
-"""Messages that the active invocation hears before its next model call (design D7)."""
+"""Messages that the active invocation hears before its next model call (D7)."""
 
 import asyncio
 import uuid

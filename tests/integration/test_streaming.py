@@ -1,4 +1,4 @@
-"""Answers that are shown while they are written (semantics FLW-70 to FLW-77, design D8)."""
+"""Answers that are shown while they are written (FLW-70 to FLW-77, D8)."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What operators see of a run: spans, metrics and log lines (design D17, I19, S8)."""
+"""What operators see of a run: spans, metrics and log lines (D17, I19, S8)."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Telemetry of the command line, sent to where OpenTelemetry's variables say (design D17)."""
+"""Telemetry of the command line, sent to where OpenTelemetry's variables say (D17)."""
 
 import signal
 from collections.abc import Iterator

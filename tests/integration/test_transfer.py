@@ -1,4 +1,4 @@
-"""Conversations of several agents (semantics 8.4, 8.5)."""
+"""Conversations of several agents."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where waiting meets other things that happen (design D9; semantics 11.4, 13.3)."""
+"""Where waiting meets other things that happen (D9)."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Worker Versioning: which build goes on with an invocation (design D6, F35, reliability 1g)."""
+"""Worker Versioning: which build goes on with an invocation (D6, F35)."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -1,4 +1,4 @@
-"""Sequential and loop agents (semantics 8.3), driven from the recorded manifest (D6)."""
+"""Sequential and loop agents, driven from the recorded manifest (D6)."""
 
 import uuid
 from typing import Any

@@ -1,4 +1,4 @@
-"""A workflow of somebody else asks an agent (design D18)."""
+"""A workflow of somebody else asks an agent (D18)."""
 
 import asyncio
 import uuid

@@ -75,7 +75,7 @@ from tests.support.steps import Steps, called, said
 from tests.support.waiting import PATIENCE, until_true
 
 TOO_LARGE = {"PayloadsTooLarge", "PayloadSizeError"}
-"""As releases of the SDK have called it (reliability 1c)."""
+"""As releases of the SDK have called it."""
 MAX_FAILURE = 150_000
 """Bytes: far below what the server takes; six texts and stack traces of 8 KB have room in it."""
 TEXT = "x" * 1_000_000

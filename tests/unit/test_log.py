@@ -17,7 +17,7 @@ def test_a_library_is_silent(capsys):
 
 
 def test_a_json_line_is_one_line_whatever_it_says(capsys, monkeypatch):
-    """Line breaks and escapes in a value stay inside its JSON string (reliability S24)."""
+    """Line breaks and escapes in a value stay inside its JSON string (S24)."""
     monkeypatch.setenv("DURABLE_ADK_LOG", "json")
     configure("info")
     get_logger("durable_adk.test").info("said", text="a\n\x1b[2Jb", process="p")
@@ -29,7 +29,7 @@ def test_a_json_line_is_one_line_whatever_it_says(capsys, monkeypatch):
 
 
 def test_a_console_line_moves_no_cursor(capsys, monkeypatch):
-    """Escapes in a value are written out on the console (reliability S24)."""
+    """Escapes in a value are written out on the console (S24)."""
     monkeypatch.setenv("DURABLE_ADK_LOG", "console")
     monkeypatch.setenv("NO_COLOR", "1")
     configure("info")

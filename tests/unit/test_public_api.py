@@ -1,4 +1,4 @@
-"""The public face: ADK's names at ADK's paths (design D1)."""
+"""The public face: ADK's names at ADK's paths (D1)."""
 
 import importlib
 from types import ModuleType

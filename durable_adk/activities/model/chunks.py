@@ -48,7 +48,7 @@ _REPEAT = 0.25
 
 
 class Chunks:
-    """Chunks of one attempt of a model step (semantics FLW-70 to FLW-77).
+    """Chunks of one attempt of a model step (FLW-70 to FLW-77).
 
     A chunk is published and never stored, so it carries no changes: what callbacks write meanwhile
     is recorded in the step's context and committed with the complete event (TRAP-4).

@@ -1,4 +1,4 @@
-"""Builds the request of one model call with an ordered list of processors (semantics FLW-2)."""
+"""Builds the request of one model call with an ordered list of processors (FLW-2)."""
 
 from collections.abc import Awaitable, Callable
 

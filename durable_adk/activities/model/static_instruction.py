@@ -1,4 +1,4 @@
-"""Applies an agent's static instruction to a request (semantics AGT-16).
+"""Applies an agent's static instruction to a request (AGT-16).
 
 The system instruction and the first contents are the same in every request, so a provider's cache
 of them stays valid. Content that changes between requests comes late: before the user's last

@@ -93,7 +93,7 @@ def _described(callback: Callable[..., Any], signature: inspect.Signature) -> st
 async def run_callback(
     deps: Dependencies, step: CallbackStep, attempt: EffectAttempt
 ) -> StepResult:
-    """Run an agent's before or after callbacks, the plugins' first (semantics AGT-6..8, PLG-3).
+    """Run an agent's before or after callbacks, the plugins' first (AGT-6..8, PLG-3).
 
     The result has an event if a callback returned content, or changed state without content.
     """

@@ -18,7 +18,7 @@ class FileCredentialService(BaseCredentialService):
     """Stores one file per credential, readable only by its owner, for processes on one machine.
 
     The files are not encrypted: any process of this user can read them. File names are hashes, so
-    that an id cannot escape the folder (reliability S2) and a listing does not reveal ids.
+    that an id cannot escape the folder (S2) and a listing does not reveal ids.
     """
 
     def __init__(self, root_dir: str | Path) -> None:

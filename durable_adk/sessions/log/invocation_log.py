@@ -22,7 +22,7 @@ from durable_adk.sessions.session import SessionKey, checked_key
 
 
 class InvocationLog(Transactions):
-    """Operations that an invocation performs under its session's lease (design D4, D7, D8)."""
+    """Operations that an invocation performs under its session's lease (D4, D7, D8)."""
 
     async def open_invocation(
         self,

@@ -25,7 +25,7 @@ from durable_adk.sql.unavailable import translated, unavailable
 logger = get_logger(__name__)
 
 BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another process's write or in this process's queue (reliability 10)."""
+"""Seconds to wait for another process's write or in this process's queue."""
 
 _READERS = 4
 

@@ -39,7 +39,7 @@ class _Params(BaseModel):
     """
 
     def without_secrets(self, text: str) -> str:
-        """Redact an error's text for logs and for the model (design D16)."""
+        """Redact an error's text for logs and for the model (D16)."""
         return text
 
 
@@ -72,7 +72,7 @@ class _HttpParams(_Params):
         return text.replace(self.url, str(self))
 
     def __str__(self) -> str:
-        parts = urlsplit(self.url)  # user info and query may hold credentials (design D16)
+        parts = urlsplit(self.url)  # user info and query may hold credentials (D16)
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
@@ -125,7 +125,7 @@ ConnectionParams: TypeAlias = (
 
 
 class MCPSessionManager:
-    """Open sessions: one for each event loop and set of headers (semantics TOL-29)."""
+    """Open sessions: one for each event loop and set of headers (TOL-29)."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ MAX_RESULT_BYTES = MAX_BYTES - 10_000
 
 
 class McpTool(BaseTool):
-    """Calls a server's tool by its name on the server (semantics TOL-29).
+    """Calls a server's tool by its name on the server (TOL-29).
 
     A call may reach the server twice: after a worker crash, and if the connection is lost before
     the result arrives. Both calls carry the same idempotency key in `_meta`.

@@ -354,7 +354,7 @@ def test_a_late_answer_to_a_summarised_call_brings_the_call_back():
 
 
 def test_thoughts_of_other_agents_are_quoted_if_asked_for():
-    """They come in their place, fenced, as thoughts; its own the agent keeps (semantics 14)."""
+    """They come in their place, fenced, as thoughts; its own the agent keeps."""
     events = [HI, event("other", text("hmm", thought=True), "so"), event("other", thought("just"))]
     told = shown(*events, include_thoughts_from_other_agents=True)
     assert "[other] thought:\n<<<QUOTE\nhmm\nQUOTE>>> [other] said:\n<<<QUOTE\nso" in told[1]

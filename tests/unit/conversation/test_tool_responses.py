@@ -1,4 +1,4 @@
-"""Several calls' responses as one event (semantics FLW-43..45, TRAP-25)."""
+"""Several calls' responses as one event (FLW-43..45, TRAP-25)."""
 
 from typing import Any
 

@@ -121,7 +121,7 @@ async def test_an_exception_names_plugin_and_hook(error):
 
 
 async def test_a_store_that_is_away_ends_no_run():
-    """A transient error stays one, so the step is tried again (design D11)."""
+    """A transient error stays one, so the step is tried again (D11)."""
     plugins, _ = manager(StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
         await before_tool(plugins)

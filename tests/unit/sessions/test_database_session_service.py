@@ -247,7 +247,7 @@ async def test_closed_service_opens_again(service):
 
 
 async def test_commits_survive_power_loss(service, path):
-    """The file has a write-ahead log, and each commit waits for the disk (reliability 10)."""
+    """The file has a write-ahead log, and each commit waits for the disk."""
     await opened(service)
     with service._sql._engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2

@@ -1,4 +1,4 @@
-"""What a model and Temporal are told of an activity that is a tool (design D18)."""
+"""What a model and Temporal are told of an activity that is a tool (D18)."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Answers of a certain shape (semantics AGT-19, AGT-22)."""
+"""Answers of a certain shape (AGT-19, AGT-22)."""
 
 import json
 from types import SimpleNamespace
