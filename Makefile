@@ -61,15 +61,19 @@ SECONDS ?= 600
 explore: $(STAMP) $(ADK) ## Draw faults, samples and examples for SECONDS=600, or again with SEED=
 	$(BIN)/python -m tests.explore --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
+DOCUMENTS := $(wildcard *.md) docs
+
 check: $(STAMP) $(ADK) ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mdformat --check $(DOCUMENTS)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
 fmt: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/mdformat $(DOCUMENTS)
 
 bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.turn

@@ -1,7 +1,6 @@
 """docs/migrating.md: its error lines are those that the code gives."""
 
 import importlib
-import re
 import time
 from collections.abc import AsyncGenerator, Callable
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from tests.support.scripts import call, send
 
 DOCUMENT = (ROOT / "docs" / "migrating.md").read_text()
 ERRORS = DOCUMENT.partition("## When it is imported")[2].partition("## When it behaves")[0]
-LINES = re.findall(r"^    (.+)$", ERRORS, re.MULTILINE)
+LINES = [line for block in ERRORS.split("```\n")[1::2] for line in block.splitlines()]
 
 
 class Clock(BaseAgent):

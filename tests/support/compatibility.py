@@ -22,7 +22,7 @@ def section(title: str) -> str:
 
 def cells(title: str) -> list[list[str]]:
     """The cells of the table under a heading, without its head."""
-    lines = [line for line in section(title).splitlines() if line.startswith("| ")]
+    lines = [line for line in section(title).splitlines() if re.match(r"\| (?!-)", line)]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
 
 
