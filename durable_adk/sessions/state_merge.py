@@ -164,8 +164,8 @@ def _merge(path: str, base: Any, current: Any, written: Any) -> Any:
         return _merge_dicts(path, dict_before, current, written)
     if _extends(current, list_before) and _extends(written, list_before):
         return current + written[len(list_before) :]
-    if _same(current, written):
-        return written
+    if _same(current, written) and not _is_list(written):
+        return written  # equal changes of a list may be two, each of which is to count
     raise _conflict(path, "was changed in two ways that cannot be merged")
 
 

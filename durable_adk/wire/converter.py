@@ -77,8 +77,8 @@ class ShortFailureConverter(DefaultFailureConverter):
     """Shortens failures so that the server accepts them whatever user exceptions contain (D6).
 
     A failure that is too large is dropped in transit, and one with an unpaired surrogate cannot be
-    written: in both cases the activity would be retried, even if its error is final (reliability
-    1c). The cause is user code's own exception, and its text may be anything.
+    written: in both cases the activity would be retried, even if its error is final. The cause is
+    user code's own exception, and its text may be anything.
     """
 
     def to_failure(

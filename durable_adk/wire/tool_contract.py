@@ -1,4 +1,4 @@
-"""A tool's contract for repeated runs (D11, D7)."""
+"""A tool's contract for repeated runs (D11)."""
 
 from collections.abc import Iterable
 from enum import StrEnum

@@ -221,7 +221,7 @@ async def claim_of(place: Place, owner: str, value: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", ["forged", "another workflow"])
 async def test_a_forged_reference_is_refused_and_its_run_goes_on(place: Place, kind: str) -> None:
-    """S5, reliability finding 6: nothing of another tenant is read, and nothing is wedged."""
+    """S5: nothing of another tenant is read, and nothing is wedged."""
     tool = LongRunningFunctionTool(order)
     runner = await place.runner(speaker(call("order"), "it came", tools=[tool]))
     events = await send(runner)

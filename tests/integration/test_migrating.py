@@ -1,6 +1,7 @@
 """docs/migrating.md: its error lines are those that the code gives."""
 
 import importlib
+import re
 import time
 from collections.abc import AsyncGenerator, Callable
 from types import SimpleNamespace
@@ -21,7 +22,9 @@ from tests.support.scripts import call, send
 
 DOCUMENT = (ROOT / "docs" / "migrating.md").read_text()
 ERRORS = DOCUMENT.partition("## When it is imported")[2].partition("## When it behaves")[0]
-LINES = [line for block in ERRORS.split("```\n")[1::2] for line in block.splitlines()]
+BLOCKS = re.findall(r"^```\n(.*?)^```$", ERRORS, re.MULTILINE | re.DOTALL)
+LINES = [line for block in BLOCKS for line in block.splitlines()]
+assert len(LINES) >= 9
 
 
 class Clock(BaseAgent):

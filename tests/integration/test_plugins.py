@@ -760,7 +760,7 @@ async def test_a_merged_event_larger_than_an_activitys_input_is_seen_too(
 
 
 async def test_what_a_hook_makes_of_an_event_must_be_storable(make_runner: MakeRunner) -> None:
-    """Reliability 1c, 1j: refused in the hook, by name, and not by the store for ever."""
+    """It is refused in the hook, by name, and not by the store for ever."""
 
     def grow(event: Event, **_: Any) -> Event:
         return Event(content=text("x" * 1_100_000))

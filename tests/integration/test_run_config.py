@@ -221,7 +221,7 @@ async def test_the_output_of_a_run_is_its_own_text(make_runner: MakeRunner) -> N
 
 
 async def test_labels_and_headers_go_before_the_agents(make_runner: MakeRunner) -> None:
-    """Semantics 14: one by one; the agent's own definition stays as it is."""
+    """One by one; the agent's own definition stays as it is."""
     own = types.GenerateContentConfig(
         labels={"team": "a", "run": "agent"},
         http_options=types.HttpOptions(timeout=5, headers={"x-a": "1", "x-b": "1"}),

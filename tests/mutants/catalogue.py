@@ -581,9 +581,9 @@ MUTANTS = [
         replaces(FilesAtPaths, "check", ignored),
     ),
     mutant(
-        "equal elements of a list are taken for replaced ones",
-        "insertions kept",
-        replaces(state_merge, "_places", ignored),
+        "of what both have added to a list one addition is stored",
+        "additions kept",
+        rewrites(state_merge, "_merge", ("current + written[len(list_before) :]", "list(written)")),
     ),
     mutant(
         "the options of an answer are dropped",

@@ -137,7 +137,7 @@ CHECKS: dict[str, Check] = {
     "marks of restored events": rules.marks_of_restored_events,
     "blocked ports": rules.blocked_ports,
     "same id, same answer": rules.same_id_same_answer,
-    "insertions kept": rules.insertions_kept,
+    "additions kept": rules.additions_kept,
     "control names shown": rules.control_names_shown,
     "names of answers apart": rules.names_of_answers_apart,
     "longest waits": rules.longest_waits,

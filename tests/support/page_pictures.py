@@ -1,4 +1,4 @@
-"""Takes the README's pictures of the page: ``python -m tests.support.page_pictures [FOLDER]``.
+"""Takes the pictures of the page: ``python -m tests.support.page_pictures [FOLDER]``.
 
 It serves examples without a key, lets them wait for people, and writes what Debian's Chromium shows
 to docs/images/page-*.png, or to FOLDER. The fonts are Debian's `fonts-inter` and

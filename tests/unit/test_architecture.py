@@ -90,7 +90,7 @@ COMPUTING = """
     invocations json key launch launcher library lifecycle limits lines link listing live location
     lock logging long lookup lost main manager merge migrate migrations missing names notifications
     oauth object oidc open operation ops options orphan orphaned over owner page parameters pause
-    pending pickle plain plain_text polling postgres private process program proxy push query read
+    pending plain plain_text polling postgres private process program proxy push query read
     rebuild reconcile record redaction redis reference refusal regression require result retention
     retrying routing row scope secret sent server serving settings setup shared size sockets source
     sql sqlite stack stale stalled started statements status steering steps storage store stored

@@ -125,9 +125,9 @@ def import_sessions(
 ) -> None:
     """Copy the sessions of a google-adk database into the session store.
 
-    Takes what the DatabaseSessionService of google-adk 2 and its SqliteSessionService wrote, and
-    only reads it; google-adk need not be installed. `adk migrate session` of google-adk 2 converts
-    a database of 1.x. Run it again after a stop: nothing is copied
+    Takes what google-adk's DatabaseSessionService, in tables of 2.x, and SqliteSessionService
+    wrote, and only reads it; google-adk need not be installed. Its `adk migrate session` converts
+    tables that 1.x has made. Run it again after a stop: nothing is copied
     twice, and sessions that went on in google-adk are continued. A session that the store has with
     other events is left alone, and a row that cannot be read is left out. Both are named, and the
     exit code is then 1.

@@ -183,7 +183,7 @@ async def open_database(db_url: str, *, is_target: bool = False) -> AsyncGenerat
         layout = await connections.run(lambda one: _layout(one, url))
         if is_target and not layout.is_current:
             raise InvalidRequestError(
-                f"{shown(url)} has tables that google-adk 2 does not write to; name a new database."
+                f"{shown(url)} is the file of a SqliteSessionService; name a new database."
             )
         yield AdkDatabase(connections=connections, layout=layout)
 
@@ -208,8 +208,8 @@ def _layout(connection: Connection, url: URL) -> Layout:
         raise InvalidRequestError(f"{shown(url)} has no sessions of google-adk's.")
     if "event_data" not in events:
         raise InvalidRequestError(
-            f"{shown(url)} has the tables of google-adk 1.x, whose events are pickled. Convert it "
-            "with google-adk 2 (`adk migrate session`), and name the database that it writes."
+            f"{shown(url)} has tables that google-adk 1.x has made, with pickled actions. Convert "
+            "it with google-adk 2 (`adk migrate session`), and name the database that it writes."
         )
     has_version = tables.VERSIONS.name in names
     if has_version:

@@ -117,7 +117,7 @@ async def test_what_is_no_database_of_google_adk_is_refused(tmp_path) -> None:
 
 
 async def test_another_schema_is_refused(store, tmp_path) -> None:
-    """One of a later google-adk is not guessed, and older ones are not written to."""
+    """One of a later google-adk is not guessed, and another kind is not written to."""
     await export(store, tmp_path / "adk.db")
     connection = sqlite3.connect(tmp_path / "adk.db")
     connection.execute("UPDATE adk_internal_metadata SET value = '7'")
@@ -127,5 +127,5 @@ async def test_another_schema_is_refused(store, tmp_path) -> None:
     connection.execute("DROP TABLE adk_internal_metadata")
     connection.commit()
     connection.close()
-    with pytest.raises(InvalidRequestError, match="does not write to"):
+    with pytest.raises(InvalidRequestError, match="file of a SqliteSessionService"):
         await open_only(str(tmp_path / "adk.db"), is_target=True)
