@@ -5,13 +5,16 @@ No agent code is imported and Temporal is not asked.
 
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 
-from durable_adk.conversation.pending_calls import PendingCall, pending_calls
+from durable_adk.client.feed import paged
+from durable_adk.conversation.pending_calls import PendingCall, pending_calls, tracking_copy
 from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.log.storage import InvocationPosition
-from durable_adk.sessions.records import ATTEMPT, OPEN, InvocationRecord, Status
+from durable_adk.sessions.records import ATTEMPT, OPEN, InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
@@ -159,7 +162,7 @@ async def pending_calls_in(
 ) -> list[LocatedCall]:
     """The pending calls of open invocations; reads no event before the first of these began."""
     first = min(record.start_seq for record in records.values())
-    stored = await sessions.read_from(key, first)
+    stored = await read_calls(sessions, key, first)
     starts = {record.start_seq for record in records.values()}
     texts = {item.seq: item.event.text for item in stored if item.seq in starts}
     return [
@@ -167,6 +170,19 @@ async def pending_calls_in(
         for call in pending_calls(item.event for item in stored)
         if (record := records.get(call.invocation_id))
     ]
+
+
+async def read_calls(sessions: SessionLog, key: SessionKey, first: int) -> list[StoredEvent]:
+    """Read the events from `first` on, with only what tells which calls wait for an answer.
+
+    They are read in pages, so that of a large session only a page is in memory whole. Reads all
+    events if one of them is a rewind, which may refer to earlier ones.
+    """
+    async with aclosing(paged(partial(sessions.read_page, key), first - 1)) as stored:
+        found = [one.model_copy(update={"event": tracking_copy(one.event)}) async for one in stored]
+    if first > 1 and any(one.event.actions.rewind_before_invocation_id for one in found):
+        return await read_calls(sessions, key, 1)
+    return found
 
 
 async def read_attempts(

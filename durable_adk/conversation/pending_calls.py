@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.conversation.history import USER, not_rewound
 from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import JsonModel, canonical
 from durable_adk.wire.manifest import OnDeadline, Wait
 
@@ -146,6 +147,26 @@ def track_calls(events: Iterable[Event]) -> dict[str, TrackedCall]:
         if event.id == f"{event.invocation_id}.end":
             _close(history, event.invocation_id)
     return history
+
+
+def tracking_copy(event: Event) -> Event:
+    """Return an event with only what `track_calls` and a comparison of answers read.
+
+    Messages of the user keep their texts.
+    """
+    is_users, parts = event.author == USER, list[types.Part]()
+    for part in (event.content and event.content.parts) or ():
+        if part.function_call or (is_users and (part.function_response or part.text)):
+            parts.append(part)
+        elif response := part.function_response:
+            named = types.FunctionResponse(id=response.id, name=response.name)
+            parts.append(types.Part(function_response=named))
+    rewind = event.actions.rewind_before_invocation_id
+    kept = {
+        "content": event.content and event.content.model_copy(update={"parts": parts}),
+        "actions": EventActions(rewind_before_invocation_id=rewind),
+    }
+    return event.model_copy(update=kept)
 
 
 def _tracked(

@@ -10,12 +10,13 @@ asked for, so a slow reader holds nothing but the chunks of one subscription.
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import quote, unquote
 
 from pydantic import Field
 
-from durable_adk.client.feed import follow_changes
+from durable_adk.client.feed import follow_changes, paged
 from durable_adk.client.streaming import FeedItem, ShownChunk, with_partials
 from durable_adk.errors import (
     InvalidRequestError,
@@ -198,9 +199,11 @@ class SessionFeed:
         """
         if record.status is not Status.PAUSED:
             return record.pauses
-        news = await self.sessions.read_events(key, after=cursor)
-        ahead = any(stored.event.invocation_id == record.invocation_id for stored in news)
-        return record.pauses - ahead
+        async with aclosing(paged(partial(self.sessions.read_page, key), cursor)) as news:
+            async for stored in news:
+                if stored.event.invocation_id == record.invocation_id:
+                    return record.pauses - 1
+        return record.pauses
 
     async def session(
         self, key: SessionKey, after: FeedPosition | None = None

@@ -272,14 +272,6 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         row = await self._store.read(lambda tables: tables.find_event(key, event_id))
         return None if row is None else _decoded([row])[0]
 
-    async def read_from(self, key: SessionKey, first: int) -> list[StoredEvent]:
-        """Read the events from sequence number `first` on.
-
-        Reads all events if one of them is a rewind, which may refer to earlier ones.
-        """
-        stored = await self.read_events(key, after=first - 1)
-        return await self._with_rewound(key, stored)
-
     async def read_from_calls(
         self, key: SessionKey, call_ids: Collection[str]
     ) -> list[StoredEvent]:

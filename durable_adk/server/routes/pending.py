@@ -17,6 +17,7 @@ from durable_adk.client.queries import (
     LocatedCall,
     invocations_by_time,
     pending_calls_in,
+    read_calls,
 )
 from durable_adk.conversation.answers import answer_message, check_answers
 from durable_adk.conversation.history import USER
@@ -314,7 +315,7 @@ async def _is_repeated(
 
     A credential is never the same, as it is not stored.
     """
-    stored = await services.session_service.read_from(this.key, this.record.start_seq)
+    stored = await read_calls(services.session_service, this.key, this.record.start_seq)
     events = [item.event for item in stored]
     found, given = track_calls(events).get(body.call_id), _answers_to(body.call_id, events)
     if found is None or found.call.kind == "credential" or not given:
@@ -344,7 +345,7 @@ async def _call(services: ServerServices, this: Located, call_id: str) -> tuple[
         NotFoundError: The invocation has made no such call.
         AlreadyExistsError: It was answered.
     """
-    stored = await services.session_service.read_from(this.key, this.record.start_seq)
+    stored = await read_calls(services.session_service, this.key, this.record.start_seq)
     events = [item.event for item in stored]
     found = track_calls(events).get(call_id)
     if found is None or found.call.invocation_id != this.record.invocation_id:

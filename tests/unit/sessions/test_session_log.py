@@ -6,15 +6,17 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
+from google.genai import types
 from hypothesis import given, settings, strategies as st
 
+from durable_adk.client.queries import read_calls
 from durable_adk.conversation.pending_calls import blocked_by, pending_calls, track_calls
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey, session_log
 from durable_adk.sessions.log.rebuild import Rebuilt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from tests.support.examples import examples
-from tests.support.histories import call, event, rewind, session, slow
+from tests.support.histories import answer as answered, call, event, rewind, session, slow
 from tests.support.pausing import answer, authenticating, confirming, responses, working
 
 KEY = SessionKey("app", "u", "s")
@@ -34,6 +36,12 @@ class Sessions(InMemorySessionService):
         self.read += len(found)
         self.reads += 1
         return found
+
+    async def read_page(self, *args: Any, **options: Any) -> tuple[list[StoredEvent], bool]:
+        """See base class."""
+        found, more = await super().read_page(*args, **options)
+        self.read += len(found)
+        return found, more
 
 
 async def stored(events: list[Event], *, unknown: Collection[str] = ()) -> Sessions:
@@ -118,13 +126,37 @@ def test_what_is_read_from_a_beginning_says_which_calls_wait(
     before = {one.invocation_id for one in events[: first - 1]}
 
     async def found() -> list[Event]:
-        return [item.event for item in await (await stored(events)).read_from(KEY, first)]
+        return [item.event for item in await read_calls(await stored(events), KEY, first)]
 
     def waiting(history: list[Event]) -> list[str]:
         calls = pending_calls(history)
         return [item.call_id for item in calls if item.invocation_id not in before]
 
     assert waiting(asyncio.run(found())) == waiting(events)
+
+
+@given(events=talks())
+@settings(max_examples=examples(300), deadline=None)
+def test_what_is_kept_of_events_says_how_calls_stand(events: list[Event]) -> None:
+    """D9: as the whole events do, for every call that was ever made."""
+
+    async def kept() -> list[Event]:
+        return [item.event for item in await read_calls(await stored(events), KEY, 1)]
+
+    assert track_calls(asyncio.run(kept())) == track_calls(events)
+
+
+async def test_a_question_for_pending_calls_keeps_little_in_memory() -> None:
+    """Results of tools, files, texts of models and states are read a page at a time."""
+    large = "x" * 50_000
+    file = types.Part(inline_data=types.Blob(mime_type="image/png", data=large.encode()))
+    said, found = event("user", "go", file), event("a", large, answered("1", large))
+    found.actions.state_delta["a"] = large
+    sessions = await stored(session([said, slow("one"), *(found,) * 100]))
+    kept = [item.event for item in await read_calls(sessions, KEY, 1)]
+    assert [one.call_id for one in pending_calls(kept)] == ["one"]
+    assert kept[0].text == "go"
+    assert max(len(one.to_json()) for one in kept) < 500
 
 
 def long(*ends: list[Event]) -> list[Event]:
@@ -139,7 +171,7 @@ async def test_of_a_long_session_only_the_end_is_read() -> None:
     assert [item.seq for item in found] == [3001, 3002, 3003]
     assert sessions.read < 300
     sessions.read = 0
-    assert [item.seq for item in await sessions.read_from(KEY, 3001)] == [3001, 3002, 3003]
+    assert [item.seq for item in await read_calls(sessions, KEY, 3001)] == [3001, 3002, 3003]
     assert sessions.read == 3
 
 

@@ -2,13 +2,16 @@
 
 import uuid
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from a2a.types import Message
 from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
 from google.genai import types
 
 from durable_adk.client.answers import answer_id_of
+from durable_adk.client.feed import paged
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller
@@ -125,13 +128,13 @@ async def resume(
 async def _first_sent(view: TaskView, record: InvocationRecord, name: str) -> StoredEvent | None:
     """Return as what a message is stored that was sent before; None: it was not."""
     sessions = view.services.session_service
-    for one in await sessions.read_events(
-        view.key, after=record.start_seq - 1, upto=record.end_seq
-    ):
-        if one.event.content and one.event.get_function_responses():
-            same = _request(view.key, name, one.event.content)
-            if one.event.id == answer_event(view.task_id, answer_id_of(same)):
-                return one
+    read = partial(sessions.read_page, view.key, upto=record.end_seq)
+    async with aclosing(paged(read, record.start_seq - 1)) as stored:
+        async for one in stored:
+            if one.event.content and one.event.get_function_responses():
+                same = _request(view.key, name, one.event.content)
+                if one.event.id == answer_event(view.task_id, answer_id_of(same)):
+                    return one
     return await sessions.find_event(view.key, f"{name}.0")
 
 

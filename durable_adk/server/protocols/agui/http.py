@@ -115,14 +115,14 @@ async def _events(
         async with aclosing(entries):
             async for entry in entries:
                 if render.first is None and isinstance(entry.item, EventItem):
-                    render.resumes(await _before(sessions, key, entry.item))
+                    render.resumes(await _before(services, key, entry.item))
                 for event in render.rendered(entry.item):
-                    yield await _whole(sessions, key, render, event)
+                    yield await _whole(services, key, render, event)
         _, state = await _state(sessions, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
         name = render.status.invocation_id if render.status else start["invocation_id"]
         waiting = await pending_calls_of(sessions, key, name)
-        ends = [await _whole(sessions, key, render, event) for event in render.finished(waiting)]
+        ends = [await _whole(services, key, render, event) for event in render.finished(waiting)]
     except DurableAdkError as error:
         yield render.failed(class_name(error), error.message)
         return
@@ -158,24 +158,32 @@ async def _root(services: ServerServices, key: SessionKey) -> str | None:
     return None
 
 
-async def _before(sessions: SessionLog, key: SessionKey, item: EventItem) -> list[Event]:
+async def _before(services: ServerServices, key: SessionKey, item: EventItem) -> list[Event]:
     """Return the events that the invocation of an event has had before it."""
-    record = await sessions.get_invocation(key, item.event.invocation_id)
+    record = await services.session_service.get_invocation(key, item.event.invocation_id)
     first = record.start_seq if record else item.seq
     if first >= item.seq:
         return []
-    stored = await sessions.read_events(key, after=first - 1, upto=item.seq - 1)
-    return [one.event for one in stored if one.event.invocation_id == item.event.invocation_id]
+    earlier = await _read(services, key, after=first - 1, upto=item.seq - 1)
+    return [one for one in earlier if one.invocation_id == item.event.invocation_id]
+
+
+async def _read(
+    services: ServerServices, key: SessionKey, *, after: int = 0, upto: int
+) -> list[Event]:
+    size = services.settings.max_session_bytes
+    stored = await services.session_service.read_events(key, after=after, upto=upto, max_size=size)
+    return [one.event for one in stored]
 
 
 async def _whole(
-    sessions: SessionLog, key: SessionKey, render: RunRenderer, event: BaseEvent
+    services: ServerServices, key: SessionKey, render: RunRenderer, event: BaseEvent
 ) -> BaseEvent:
     """Return an event; a snapshot of messages with those before the run, which few runs need."""
     if not isinstance(event, MessagesSnapshotEvent):
         return event
     last = render.revision if render.first is None else render.first - 1
-    earlier = [one.event for one in await sessions.read_events(key, upto=last)] if last else []
+    earlier = await _read(services, key, upto=last) if last else []
     return MessagesSnapshotEvent(messages=[*render.messages(earlier), *event.messages])
 
 
