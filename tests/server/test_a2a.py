@@ -602,6 +602,28 @@ async def test_a_task_too_large_to_be_read_is_listed(client, tmp_path):
     assert not [*sent_task.history, *listed.history, *got.history]
 
 
+async def save_files(tool_context: ToolContext) -> None:
+    """Save two files."""
+    for name in ("a", "b"):
+        blob = types.Blob(data=bytes(20_000), mime_type="image/png")
+        await tool_context.save_artifact(name, types.Part(inline_data=blob))
+
+
+async def test_a_task_has_no_more_files_than_a_session_bytes(client, tmp_path):
+    """Its metadata names the others, which other routes have."""
+    model = ScriptedModel(replies=[call("save_files"), "Saved."])
+    async with (
+        placed(client, tmp_path, LlmAgent(name="a", model=model, tools=[save_files])) as place,
+        connected(
+            await place.server(settings={"max_session_bytes": 20_000}), streaming=False
+        ) as agent,
+    ):
+        task = await task_of(agent, said("save"))
+    assert [one.name for one in task.artifacts] == ["a", "a"]
+    assert answers(task)[-1] == "Saved."
+    assert list(task.metadata["adk_omitted_artifacts"]) == ["b"]
+
+
 async def test_a_failed_task_says_why(client, tmp_path):
     """Its status has the error."""
     async with (

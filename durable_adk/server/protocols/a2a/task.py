@@ -1,6 +1,6 @@
 """Invocations as tasks of A2A: what the store has of them, and what their feed says."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from a2a.types import (
@@ -29,6 +29,9 @@ Update = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 STATES = {status: TaskState.Value(name) for status, name in TASK_STATES.items()}
 """The state of a task by its invocation's status; a pause may need a credential instead."""
+
+OMITTED_ARTIFACTS = "adk_omitted_artifacts"
+"""Key of a task's metadata: names of files that were not loaded, as the task would be too large."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,15 @@ class TaskView:
             return self.opening(TaskState.TASK_STATE_SUBMITTED)
         events = await self._events(record, max_size) if artifacts or history else []
         error = (error_of(record) or {}).get("message")
-        return Task(
+        task = Task(
             id=self.task_id,
             context_id=self.key.session_id,
             status=await self.status(record.status, error, record.update_time),
-            artifacts=[one async for one in self._artifacts(events)] if artifacts else [],
             history=self._history(events),
         )
+        if artifacts:
+            await self._add_artifacts(task, events)
+        return task
 
     async def _events(self, record: InvocationRecord, max_size: int | None) -> list[Event]:
         try:
@@ -106,37 +111,52 @@ class TaskView:
         said = (one for one in events if one.author == "user")
         return [user_message(one, self.task_id, self.key.session_id) for one in said]
 
-    async def _artifacts(self, events: Sequence[Event]) -> AsyncIterator[Artifact]:
+    async def _add_artifacts(self, task: Task, events: Sequence[Event]) -> None:
+        """Add the latest version of each file, and texts of agents.
+
+        Files that would be loaded beyond `max_session_bytes` are named in the task's metadata.
+        """
         deltas = (event.actions.artifact_delta for event in events)
         latest = {name: version for delta in deltas for name, version in delta.items()}
+        left, omitted = self.services.settings.max_session_bytes, list[str]()
         for event in events:
-            async for one in self.artifacts_of(event, latest):
-                yield one
+            for name, version in event.actions.artifact_delta.items():
+                if latest[name] != version:
+                    continue
+                if left <= 0:
+                    omitted.append(name)
+                elif file := await self._file(name, version):
+                    left -= file.ByteSize()
+                    task.artifacts.append(file)
+            task.artifacts.extend(_texts_of(event))
+        if omitted:
+            task.metadata.update({OMITTED_ARTIFACTS: omitted})
 
-    async def artifacts_of(
-        self, event: Event, latest: Mapping[str, int] | None = None
-    ) -> AsyncIterator[Artifact]:
-        """Yield the artifacts that an event saved, and what its agent says in it.
-
-        Args:
-            event: A committed event.
-            latest: By name, the only version to load; None: those that the event saved.
-        """
+    async def artifacts_of(self, event: Event) -> AsyncIterator[Artifact]:
+        """Yield the files that an event saved, and what its agent says in it."""
         for name, version in event.actions.artifact_delta.items():
-            if latest is not None and latest[name] != version:
-                continue
-            part = await self.services.artifact_service.load_artifact(
-                **self.key._asdict(), filename=name, version=version
-            )
-            shown = parts_of([part] if part else None)
-            for one in shown:
-                one.filename = name
-            if shown:
-                artifact = Artifact(artifact_id=name, name=name, parts=shown)
-                artifact.metadata.update({"version": version})
-                yield artifact
-        if event.author != "user" and (parts := said_in(event)):
-            yield Artifact(artifact_id=event.id, name=event.author, parts=parts)
+            if file := await self._file(name, version):
+                yield file
+        for text in _texts_of(event):
+            yield text
+
+    async def _file(self, name: str, version: int) -> Artifact | None:
+        part = await self.services.artifact_service.load_artifact(
+            **self.key._asdict(), filename=name, version=version
+        )
+        shown = parts_of([part] if part else None)
+        if not shown:
+            return None
+        for one in shown:
+            one.filename = name
+        artifact = Artifact(artifact_id=name, name=name, parts=shown)
+        artifact.metadata.update({"version": version})
+        return artifact
+
+
+def _texts_of(event: Event) -> Iterator[Artifact]:
+    if event.author != "user" and (parts := said_in(event)):
+        yield Artifact(artifact_id=event.id, name=event.author, parts=parts)
 
 
 @dataclass
