@@ -13,7 +13,7 @@ from google.genai import types
 
 from durable_adk.calling import contained
 from durable_adk.context.activity import ReadonlyContext, ToolContext
-from durable_adk.errors import DurableAdkError, ToolsetUnavailableError
+from durable_adk.errors import DurableAdkError, ToolsetUnavailableError, places_of
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.retrying import TOOLSET_TIMEOUT, retrying
@@ -114,7 +114,9 @@ async def load_tools(
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
         # The texts of these two describe the infrastructure and quote no user content (I19).
         ours = isinstance(error, DurableAdkError | ConnectionError)
-        said = {"error": str(error)} if ours else {}
+        said: dict[str, Any] = {"error": str(error)} if ours else {}
+        if places := places_of(error):
+            said["error_at"] = places
         kind, (missed, waits) = type(error).__name__, _MISSED.get() or ([], False)
         name = type(inspect.unwrap(cast("Any", toolset))).__name__  # google-adk's, if it is one
         missed.append(ToolsetUnavailableError(f"{name} ({kind})", error_type=kind))

@@ -72,9 +72,11 @@ async def test_a_prefix_names_a_copy_that_does_the_same() -> None:
 async def test_a_broken_toolset_is_logged_and_skipped(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """AGT-24: whatever it raises, the agent goes on without."""
+    """AGT-24: whatever it raises, the agent goes on without; the log names the user's line."""
     assert await load_tools(Broken(error)) is None
-    assert [record.message for record in caplog.records] == ["toolset.skipped"]
+    (record,) = caplog.records
+    assert record.message == "toolset.skipped"
+    assert any(place.startswith(f"{__file__}:") for place in record.error_at)
 
 
 async def test_a_toolset_that_comes_back_soon_is_offered(
