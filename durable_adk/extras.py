@@ -86,11 +86,6 @@ def callable_from_google_adk(function: Any, *, tool: bool = False, truthy: bool 
     return _interop().callable_from_google_adk(function, tool=tool, truthy=truthy)
 
 
-def for_google_adk(value: Any) -> Any:
-    """Return an object of this package as one that google-adk's classes take."""
-    return _interop().for_google_adk(value)
-
-
 @cache
 def has_google_adk() -> bool:
     """Whether google-adk is installed in a version whose objects run here."""

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from durable_adk.compatibility.google_objects import find_taker, let_loaded_take
-
 _ROOT = "durable_adk"
 _TABLE = Path(__file__).with_name("missing_names.json")
 _OF_GOOGLE_ADK = ("models", "tools")
@@ -42,7 +40,7 @@ class _Finder(MetaPathFinder):
         """
         root, _, name = fullname.partition(".")
         if root != _ROOT:
-            return find_taker(fullname, path, target)
+            return None
         if self._is_google_adks(name):
             return ModuleSpec(fullname, _Alias())
         if name in self._modules:
@@ -133,6 +131,5 @@ def install() -> Callable[[str], Any]:
     finder = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
     if finder is None:
         finder = _Finder()
-        let_loaded_take()
         sys.meta_path.insert(0, finder)
     return getter("", finder.names.get("", {}))

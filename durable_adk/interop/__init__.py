@@ -1,7 +1,7 @@
 """Objects of google-adk where ours are taken; the only code that imports google.adk."""
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from google.adk.agents.config_agent_utils import from_config
 from google.adk.agents.run_config import RunConfig as AdkRunConfig
@@ -33,11 +33,11 @@ from durable_adk.interop.options import (
     our_run_config,
 )
 from durable_adk.interop.plugin import AdkPlugin
-from durable_adk.interop.proxies import PROXIES, for_google_adk
+from durable_adk.interop.proxies import AgentProxy
 from durable_adk.interop.tools import our_tool
 from durable_adk.interop.values import our_event, our_response
 
-__all__ = ["for_google_adk", "from_google_adk", "our_model"]
+__all__ = ["from_google_adk", "our_model"]
 
 _OURS: list[tuple[Any, Any]] = [
     (AdkApp, our_app),
@@ -72,8 +72,8 @@ def callable_from_google_adk(function: Any, *, tool: bool, truthy: bool) -> Any:
 
 def from_google_adk(value: Any) -> Any:
     """Return an object of google-adk as one here; other objects are returned as they are."""
-    if isinstance(value, PROXIES):
-        return cast("Any", value).ours
+    if isinstance(value, AgentProxy):
+        return value.ours
     for kind, ours in _OURS:
         if isinstance(value, kind):
             return ours(value)

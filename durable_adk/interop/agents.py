@@ -44,11 +44,13 @@ from durable_adk.interop.options import (
     our_planner,
     our_resumability,
 )
-from durable_adk.interop.plugin import our_plugin
-from durable_adk.interop.proxies import PROXIES, AgentProxy, ModelProxy
+from durable_adk.interop.plugin import AdkPlugin
+from durable_adk.interop.proxies import AgentProxy
 from durable_adk.interop.tools import our_tool
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.registry import LLMRegistry
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_toolset import BaseToolset
 
 _REFUSED = {
     "LangGraphAgent": "it keeps its own checkpoints; call the graph in a tool",
@@ -143,7 +145,7 @@ def our_app(app: AdkApp) -> App:
     return App(
         name=app.name,
         root_agent=our_agent(app.root_agent),
-        plugins=[our_plugin(plugin) for plugin in app.plugins],
+        plugins=[AdkPlugin(plugin) for plugin in app.plugins],
         **options,
     )
 
@@ -277,8 +279,8 @@ def _tool(tool: Any, made: dict[int, BaseAgent]) -> Any:
     if isinstance(tool, AdkBaseNode):
         _check(tool)
         raise AgentDefinitionError(f"The agent {tool.name!r} is no tool; use AgentTool(agent).")
-    if isinstance(tool, PROXIES):
-        return cast("Any", tool).ours
+    if isinstance(tool, BaseTool | BaseToolset):
+        return tool
     if isinstance(tool, AdkBaseTool | AdkBaseToolset):
         return our_tool(tool, lambda agent: our_agent(agent, made))
     return our_tool(AdkFunctionTool(func=tool), our_agent)
@@ -286,8 +288,6 @@ def _tool(tool: Any, made: dict[int, BaseAgent]) -> Any:
 
 def our_model(model: Any) -> Any:
     """Return a model of google-adk as one here; a name stays, unless only google-adk knows it."""
-    if isinstance(model, ModelProxy):
-        return model.ours
     if isinstance(model, AdkBaseLlm):
         return AdkModel.of(model)
     if not isinstance(model, str) or not model:

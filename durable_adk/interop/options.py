@@ -41,7 +41,6 @@ from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.interop.callbacks import shown_request, take_request
 from durable_adk.interop.context import adk_readonly, crossing
-from durable_adk.interop.proxies import ExecutorProxy, PlannerProxy
 from durable_adk.interop.values import adk_event, our_event
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
@@ -84,8 +83,6 @@ class AdkPlanner(BasePlanner):
 
 def our_planner(planner: Any) -> BasePlanner:
     """Return a planner of google-adk as one here."""
-    if isinstance(planner, PlannerProxy):
-        return planner.ours
     if type(planner) is AdkBuiltInPlanner:
         return BuiltInPlanner(thinking_config=planner.thinking_config)
     return AdkPlanner(planner)
@@ -122,8 +119,6 @@ class AdkCodeExecutor(BaseCodeExecutor):
 
 def our_code_executor(executor: Any) -> BaseCodeExecutor:
     """Return a code executor of google-adk as one here."""
-    if isinstance(executor, ExecutorProxy):
-        return executor.ours
     if isinstance(executor, AdkBuiltInCodeExecutor):
         return BuiltInCodeExecutor()
     options = {name: getattr(executor, name) for name in _EXECUTOR}

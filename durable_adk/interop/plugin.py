@@ -10,7 +10,6 @@ from durable_adk.context.activity import Context
 from durable_adk.events.event import Event
 from durable_adk.interop.callbacks import our_answer, with_adk_objects
 from durable_adk.interop.context import adk_agent, crossing
-from durable_adk.interop.proxies import PluginProxy
 from durable_adk.interop.values import adk_event, our_event
 from durable_adk.plugins.base_plugin import HOOKS, BasePlugin, HookName
 
@@ -33,11 +32,6 @@ class AdkPlugin(BasePlugin):
     async def close(self) -> None:
         """See base class."""
         await call(self.adk.close)
-
-
-def our_plugin(plugin: AdkBasePlugin) -> BasePlugin:
-    """Return a plugin of google-adk as one here."""
-    return plugin.ours if isinstance(plugin, PluginProxy) else AdkPlugin(plugin)
 
 
 class _Hook:

@@ -1,11 +1,12 @@
 """`BaseTool`: the interface of everything that a model can call."""
 
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from google.genai import types
 
 from durable_adk.context.activity import ToolContext
+from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.copies import own_copy
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.settings import checked_seconds
@@ -17,6 +18,14 @@ from durable_adk.tools.tool_options import (
 )
 from durable_adk.wire.manifest import OnDeadline
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
+
+
+def only_runs_here(ours: object) -> AgentDefinitionError:
+    """Return the error of a tool or toolset that google-adk's own runner wants to run."""
+    return AgentDefinitionError(
+        f"{type(ours).__name__} is of durable_adk, so google-adk's own Runner cannot run it; use "
+        "durable_adk's."
+    )
 
 
 class BaseTool:
@@ -76,6 +85,10 @@ class BaseTool:
         self.retry = checked_retry(retry, self.contract, name)
         self.task_queue = checked_task_queue(task_queue, name)
         self.custom_metadata = custom_metadata
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise; an agent of google-adk takes this tool because it takes all that can be called."""
+        raise only_runs_here(self)
 
     @property
     def reads_confirmation(self) -> bool:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
 from google.genai import types
 
@@ -17,7 +17,7 @@ from durable_adk.errors import DurableAdkError, ToolsetUnavailableError, places_
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.retrying import TOOLSET_TIMEOUT, retrying
-from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_tool import BaseTool, only_runs_here
 
 LOAD_TIMEOUT = 30.0
 """Seconds that a step waits for the tools of a set."""
@@ -63,6 +63,10 @@ class BaseToolset(ABC):
         """
         self.tool_filter = tool_filter
         self.tool_name_prefix = tool_name_prefix
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise; an agent of google-adk takes this set because it takes all that can be called."""
+        raise only_runs_here(self)
 
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:

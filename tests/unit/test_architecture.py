@@ -40,7 +40,6 @@ IMPORTERS = {
     "durable_adk/partials/__init__.py": "a constant",
     "durable_adk/partials/choice.py": "a constant",
     "durable_adk/tools/__init__.py": "a constant",
-    "durable_adk/compatibility/google_objects.py": "a table of constants",
     "durable_adk/compatibility/missing_names.py": "what an import statement says",
     "durable_adk/server/app.py": "a table of constants",
     "durable_adk/server/adk/page.py": "constants, which are only looked for",

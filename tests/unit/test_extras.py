@@ -39,9 +39,8 @@ def unfit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     [
         lambda: extras.from_google_adk(FromGoogleAdk()),
         lambda: extras.agent_of_config("root_agent.yaml"),
-        lambda: extras.for_google_adk(ScriptedModel()),
     ],
-    ids=["object", "config", "ours"],
+    ids=["object", "config"],
 )
 def test_an_unfit_google_adk_is_named(unfit: str, take: Callable[[], object]) -> None:
     """With its version, those whose objects run, and the command that installs one."""

@@ -30,7 +30,7 @@ from google.adk.tools import FunctionTool, ToolContext
 from google.adk.workflow import Workflow
 from google.genai import types
 
-from durable_adk import agents, models, plugins, sessions, tools
+from durable_adk import agents, sessions, tools
 from durable_adk.errors import AgentDefinitionError, DeterminismError, InvalidRequestError
 from durable_adk.extras import from_google_adk
 from durable_adk.runners import InMemoryRunner, Runner
@@ -222,24 +222,38 @@ async def test_a_plugin_sees_and_answers_with_objects_of_google_adk() -> None:
     assert all(event.custom_metadata == {"watched": True} for event in events)
 
 
-async def test_our_objects_below_agents_of_google_adk() -> None:
-    """Models, tools, sub-agents and plugins of ours are taken where google-adk checks classes."""
+class Adding(tools.BaseToolset):
+    """A toolset of ours."""
+
+    async def get_tools(self, readonly_context: Any = None) -> list[tools.BaseTool]:
+        """See base class."""
+
+        def add_two(x: int) -> int:
+            return x + 2
+
+        return [tools.FunctionTool(add_two)]
+
+
+async def test_our_tools_in_an_agent_of_google_adk() -> None:
+    """They run with our context; google-adk takes them, although it checks classes."""
 
     def add_one(x: int, tool_context: tools.ToolContext) -> int:
         assert isinstance(tool_context, tools.ToolContext)
         return x + 1
 
-    ours = agents.LlmAgent(name="ours", model=models.ScriptedModel(replies=["from ours"]))
-    replies = [call("add_one", x=1), "added"]
-    theirs = LlmAgent(
-        name="theirs",
-        model=models.ScriptedModel(replies=replies),
-        tools=[tools.FunctionTool(add_one)],
-    )
-    root = SequentialAgent(name="root", sub_agents=[theirs, ours])
-    app = App(name="mixed", root_agent=root, plugins=[plugins.LoggingPlugin()])
-    events = await heard(app)
-    assert texts(events) == ["theirs: added", "ours: from ours"]
+    replies = [call("add_one", x=1), call("add_two", x=1), "added"]
+    theirs = llm("theirs", *replies, tools=[tools.FunctionTool(add_one), Adding()])
+    events = await heard(theirs)
+    results = [one.response for event in events for one in event.get_function_responses()]
+    assert results == [{"result": 2}, {"result": 3}]
+    assert texts(events) == ["theirs: added"]
+
+
+@pytest.mark.parametrize("ours", [tools.FunctionTool(print, name="p"), Adding()])
+def test_google_adk_s_own_runner_does_not_run_our_tools(ours: Any) -> None:
+    """The error names the runner that does."""
+    with pytest.raises(AgentDefinitionError, match="google-adk's own Runner cannot run it"):
+        ours(x=1)
 
 
 async def test_objects_of_google_adk_below_our_agents() -> None:
