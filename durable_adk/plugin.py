@@ -27,7 +27,8 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.client.connect import KEEP_ALIVE
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError
-from durable_adk.extras import all_from_google_adk, require
+from durable_adk.extras import require
+from durable_adk.google_objects import all_from_google_adk
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.sessions.session_log import SessionLog

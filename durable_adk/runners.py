@@ -32,7 +32,7 @@ from durable_adk.conversation.history import is_visible
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
-from durable_adk.extras import from_google_adk, require_own
+from durable_adk.google_objects import from_google_adk, require_own
 from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.partials import PartialChannel, partials_of

@@ -33,7 +33,8 @@ from durable_adk.calling.code_scope import keep_running
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.context.activity import Services
 from durable_adk.errors import DurableAdkError, InvalidRequestError, WorkerStuckError, storable
-from durable_adk.extras import all_from_google_adk, require, require_own
+from durable_adk.extras import require
+from durable_adk.google_objects import all_from_google_adk, require_own
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel, partials_of

@@ -15,7 +15,7 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.tool.run import RetryLater, ToolsetUnavailable
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.calling import own_cancellation
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
     DurableAdkError,

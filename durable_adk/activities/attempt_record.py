@@ -12,7 +12,7 @@ from google.genai import types
 from durable_adk.activities.commit.notes import offer_note
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory, worker_identity
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import StoreUnavailableError, TransientError, describe
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt

@@ -32,8 +32,8 @@ from durable_adk.activities.user_code.function import run_function
 from durable_adk.activities.user_code.plugin_hooks import run_hook
 from durable_adk.activities.webhook.announcement import announce
 from durable_adk.activities.webhook.delivery import deliver_webhook
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.calling.code_scope import CodeScope
-from durable_adk.closing import uninterrupted
 from durable_adk.errors import RunError, SessionBusyError
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status

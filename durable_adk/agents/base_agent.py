@@ -11,7 +11,7 @@ from durable_adk.context.activity import CallbackContext
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
-from durable_adk.extras import all_from_google_adk
+from durable_adk.google_objects import all_from_google_adk
 from durable_adk.json_values import canonical
 from durable_adk.wire.manifest import AgentNode
 

@@ -8,14 +8,14 @@ from google.genai import types
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.closing import closing
+from durable_adk.calling.closing import closing
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.context.activity import CallbackContext, ReadonlyContext, ToolContext
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
-from durable_adk.extras import all_from_google_adk, from_google_adk
+from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.log import get_logger
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.closing import closing
+from durable_adk.calling.closing import closing
 from durable_adk.context.loop import InvocationContext
 from durable_adk.events.event import Event
 from durable_adk.wire.manifest import AgentNode, NodeKind

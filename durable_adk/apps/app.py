@@ -11,7 +11,7 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
-from durable_adk.extras import all_from_google_adk, from_google_adk
+from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.tools.agent_tool import AgentTool

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from google.genai import types
 
 from durable_adk.apps.base_events_summarizer import BaseEventsSummarizer
-from durable_adk.closing import closing
+from durable_adk.calling.closing import closing
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.events.event_compaction import compaction_event

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 import typer
 
-from durable_adk.cli.program import leave
+from durable_adk.cli.commands.exit import leave
 from durable_adk.errors import DurableAdkError, places_of
 from durable_adk.log import configure, printable
 from durable_adk.telemetry.environment import is_asked_for

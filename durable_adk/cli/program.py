@@ -1,11 +1,9 @@
 """The program ``durable-adk``: its commands, and the end of its process."""
 
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from io import TextIOWrapper
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +11,7 @@ from typer.core import TyperGroup
 from durable_adk import __version__
 from durable_adk.cli.commands import agents, answers, operations, server, sessions
 from durable_adk.cli.commands.declaration import CONTEXT
+from durable_adk.cli.commands.exit import leave
 
 COMMANDS: dict[str, dict[str, Any]] = {
     "Run agents": {
@@ -112,15 +111,3 @@ def main() -> None:
     except SystemExit as ended:
         code = ended.code
     leave(code if isinstance(code, int) else int(code is not None))
-
-
-def leave(code: int) -> NoReturn:
-    """End the process at once.
-
-    The interpreter's own shutdown can abort while a client's long poll is being cancelled. Nothing
-    is left to clean up here, so skip it.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the reader of a pipe has gone
-            stream.flush()
-    os._exit(code)

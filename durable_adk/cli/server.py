@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import typer
 from temporalio.client import Client
 
 from durable_adk.agents.base_agent import BaseAgent
@@ -15,7 +14,7 @@ from durable_adk.apps.app import App
 from durable_adk.cli.connection import TARGETS, CliConnection
 from durable_adk.cli.dev.state import apps_of_dev
 from durable_adk.cli.target import load_target
-from durable_adk.client.connect import configured_address, connect, if_exists
+from durable_adk.client.connect import connect, if_exists
 from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.temporal_backend import TemporalBackend
@@ -29,7 +28,7 @@ from durable_adk.embedded.shared import (
 )
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.errors import AgentDefinitionError, InvalidRequestError, NoWorkerError
-from durable_adk.extras import from_google_adk
+from durable_adk.google_objects import from_google_adk
 from durable_adk.retrying import retrying
 from durable_adk.runners import Runner
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
@@ -62,14 +61,6 @@ def load_app(target: str) -> App:
         f"{target}: the agent of {loaded.source} is an instance of {kind.__module__}."
         f"{kind.__qualname__}; assign one of durable_adk.agents or google.adk.agents, or an App."
     )
-
-
-def address_of_profile() -> str | None:
-    """The address of the user's Temporal profile, if there is one."""
-    try:
-        return configured_address()
-    except InvalidRequestError as error:
-        raise typer.BadParameter(error.message) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from types import ModuleType
 import typer
 
 from durable_adk.errors import AgentDefinitionError, DurableAdkError
-from durable_adk.extras import agent_of_config, require
+from durable_adk.extras import require
+from durable_adk.google_objects import agent_of_config
 from durable_adk.settings import env_files, read_env_file
 
 _ENTRY_FILES = ("agent.py", "__init__.py")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from durable_adk.activities.effects import EffectPerformer, StoreEffect, row_of
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (
     AgentError,
     ModelUnavailableError,

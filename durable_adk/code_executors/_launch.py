@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import (
     CodeExecutionInput,
     CodeExecutionResult,

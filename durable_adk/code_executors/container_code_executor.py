@@ -7,7 +7,7 @@ import uuid
 
 from pydantic import Field
 
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.code_executors._launch import LAUNCHER, launch
 from durable_adk.code_executors.base_code_executor import LONGEST, BaseCodeExecutor, Stateless
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult

@@ -78,7 +78,7 @@ def _google_adks(name: str) -> str:
 
 def _has_extra() -> bool:
     # Not imported by everybody who imports the package: it takes longer than all that is.
-    return importlib.import_module(f"{_ROOT}.extras").has_google_adk()
+    return importlib.import_module("durable_adk.compatibility.google_version").has_google_adk()
 
 
 def _explain(loader: Any, missing: Callable[[str], Any]) -> None:

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from copy import deepcopy
 from typing import Any, Protocol, TypeVar
 
+from durable_adk.calling.closing import closing
 from durable_adk.calling.code_scope import refused
-from durable_adk.closing import closing
 from durable_adk.context.loop import LoopSession
 from durable_adk.errors import AgentError, DurableAdkError, as_detail, from_detail
 from durable_adk.events.event import Event

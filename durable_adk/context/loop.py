@@ -1,6 +1,5 @@
 """The context of a custom agent's body, which runs in the loop and must be deterministic."""
 
-import importlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +10,7 @@ from durable_adk import calling
 from durable_adk.calling.code_scope import refused
 from durable_adk.errors import NotInLoopError
 from durable_adk.events.event import Event
+from durable_adk.registry import registered
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import checked_seconds
 from durable_adk.wire.manifest import AgentNode
@@ -212,17 +212,12 @@ class NoLoop:
 def _run_in_memory(
     agent: RunningAgent | None, ctx: "InvocationContext"
 ) -> AsyncGenerator[Event, None]:
-    return _runners().run_in_memory(agent, ctx)
+    return registered("runners").run_in_memory(agent, ctx)
 
 
 def run_tool_in_memory(tool: Any, message: str, context: Any) -> Awaitable[Any]:
     """Run the agent of an `AgentTool`, for a tool's context that a test has made."""
-    return _runners().run_tool_in_memory(tool, message, context)
-
-
-def _runners() -> Any:
-    # A runner is made of agents and their contexts; only here one of those needs a runner.
-    return importlib.import_module("durable_adk.runners")
+    return registered("runners").run_tool_in_memory(tool, message, context)
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from durable_adk.artifacts import BaseArtifactService
 from durable_adk.auth.credential_service import BaseCredentialService
 from durable_adk.embedded.shared import embedded_client, payloads_place, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
-from durable_adk.extras import from_google_adk
+from durable_adk.google_objects import from_google_adk
 from durable_adk.memory import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.runners import Runner

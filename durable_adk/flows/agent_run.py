@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.closing import closing
+from durable_adk.calling.closing import closing
 from durable_adk.context.loop import (
     InvocationContext,
     NoService,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from google.genai import types
 
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (
     DurableAdkError,
     InvocationCancelledError,

@@ -8,8 +8,8 @@ from typing import Any, cast
 from durable_adk.agents import determinism
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.step_function import READ_EVENTS, name_of
+from durable_adk.calling.closing import abandoned, closing
 from durable_adk.calling.code_scope import CodeScope, raise_refusal
-from durable_adk.closing import abandoned, closing
 from durable_adk.context.journal import Journal
 from durable_adk.context.loop import (
     FunctionCall,

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from durable_adk.calling import own_cancellation
+from durable_adk.calling.closing import abandoned, closing, uninterrupted
 from durable_adk.calling.code_scope import CodeScope
-from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import AgentError, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, CommitBy

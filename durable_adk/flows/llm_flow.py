@@ -6,7 +6,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.closing import closing
+from durable_adk.calling.closing import closing
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import from_detail

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
-from durable_adk.closing import closing, uninterrupted
+from durable_adk.calling.closing import closing, uninterrupted
 from durable_adk.conversation.tool_responses import error_event
 from durable_adk.errors import (
     DurableAdkError,

@@ -6,7 +6,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.closing import closing
+from durable_adk.calling.closing import closing
 from durable_adk.conversation.client_requests import confirmation_request, credential_request
 from durable_adk.conversation.pending_calls import with_deadlines
 from durable_adk.conversation.tool_responses import (

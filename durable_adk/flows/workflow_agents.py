@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from durable_adk.closing import abandoned, closing, uninterrupted
+from durable_adk.calling.closing import abandoned, closing, uninterrupted
 from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import AgentError
 from durable_adk.events.event import Event

@@ -57,12 +57,12 @@ _OURS: list[tuple[Any, Any]] = [
 
 
 def agent_of_config(path: str) -> Any:
-    """See `durable_adk.extras.agent_of_config`."""
+    """See `durable_adk.google_objects.agent_of_config`."""
     return our_agent(from_config(path))
 
 
 def callable_from_google_adk(function: Any, *, tool: bool, truthy: bool) -> Any:
-    """See `durable_adk.extras.callable_from_google_adk`."""
+    """See `durable_adk.google_objects.callable_from_google_adk`."""
     if isinstance(function, CallbackAdapter) or not takes_google_adks(function):
         return function
     if tool:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, PrivateAttr
 from durable_adk.agents import determinism
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.step_function import reads_session
-from durable_adk.closing import closing
+from durable_adk.calling.closing import closing
 from durable_adk.context.activity import ReadonlyContext, StepScope
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError

@@ -3,7 +3,7 @@
 import re
 
 from durable_adk.errors import AgentDefinitionError
-from durable_adk.extras import known_to_google_adk
+from durable_adk.google_objects import known_to_google_adk
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.google_llm import Gemini
 from durable_adk.models.offline import OfflineModel

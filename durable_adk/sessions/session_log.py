@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from durable_adk.errors import PayloadTooLargeError, SessionNotFoundError
 from durable_adk.events.event import Event
-from durable_adk.extras import from_google_adk
+from durable_adk.google_objects import from_google_adk
 from durable_adk.json_values import canonical, check_id
 from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.copies import Copies

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentError
-from durable_adk.extras import from_google_adk
+from durable_adk.google_objects import from_google_adk
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:

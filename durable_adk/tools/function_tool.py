@@ -11,7 +11,7 @@ from google.genai import types
 from durable_adk.calling import call
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError
-from durable_adk.extras import callable_from_google_adk
+from durable_adk.google_objects import callable_from_google_adk
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import EMPTY, Parameters, innermost, read_parameters, routine

@@ -35,12 +35,14 @@ IMPORTERS = {
     "durable_adk/cli/commands/declaration.py": "constants of declarations",
     "durable_adk/__init__.py": "a table of constants",
     "durable_adk/embedded/__init__.py": "a table of constants",
-    "durable_adk/context/loop.py": "a constant",
     "durable_adk/interop/model.py": "a constant",
     "durable_adk/partials/__init__.py": "a constant",
     "durable_adk/partials/choice.py": "a constant",
     "durable_adk/tools/__init__.py": "a constant",
+    "durable_adk/compatibility/google_version.py": "a constant, which is only looked for",
     "durable_adk/compatibility/missing_names.py": "what an import statement says",
+    "durable_adk/google_objects.py": "none: it looks whether google-adk was imported",
+    "durable_adk/registry.py": "this package's metadata",
     "durable_adk/server/app.py": "a table of constants",
     "durable_adk/server/adk/page.py": "constants, which are only looked for",
     "durable_adk/extras.py": "a table of constants, which are only looked for",
@@ -235,11 +237,58 @@ def imported(module: Path, known: set[str]) -> set[str]:
             inner = {name for name in whole if name.removeprefix("durable_adk.") in known}
             found |= inner or {str(node.module)}
     inside = {name.removeprefix("durable_adk.") for name in found if name.startswith("durable_adk")}
-    return inside & known
+    return inside & known | deferred(module, known)
+
+
+def deferred(module: Path, known: set[str]) -> set[str]:
+    """The package's modules that a module imports by a name, once they are needed.
+
+    A command of the command line names the function that does its work, as ``module:function``.
+    """
+    texts = {
+        node.value
+        for node in nodes(FOLDER / module)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    if name(FOLDER / module) in IMPORTERS:
+        return {
+            text.removeprefix("durable_adk.") for text in texts if "durable_adk." in text
+        } & known
+    if module.is_relative_to("cli/commands"):
+        works = [text.partition(":") for text in texts if re.fullmatch(r"[a-z_.]+:[a-z_]+", text)]
+        return {f"cli.{work}" for work, _, _ in works} & known
+    return set()
+
+
+def test_no_deferred_import_goes_upwards() -> None:
+    """Layers hold for what is imported by a name, too, which import-linter does not see."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (contract,) = (
+        one for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "layers"
+    )
+    rank = {
+        one.strip(): -place
+        for place, layer in enumerate(contract["layers"])
+        for one in layer.split("|")
+    }
+    known = {dotted(module) for module in MODULES}
+    arrows = [
+        (dotted(module), other)
+        for module in MODULES
+        if module.parts != ("__init__.py",)  # nothing imports the root
+        for other in deferred(module, known)
+    ]
+    assert len(arrows) > 20
+    up = [
+        (one, other)
+        for one, other in arrows
+        if rank[one.partition(".")[0]] < rank[other.partition(".")[0]]
+    ]
+    assert up == []
 
 
 def test_no_modules_import_each_other() -> None:
-    """Modules can be read in one order, also where an import is for types only."""
+    """Modules can be read in one order, also where an import is for types only, or deferred."""
     known = {dotted(module) for module in MODULES}
     graph = {dotted(module): imported(module, known) for module in MODULES}
     try:

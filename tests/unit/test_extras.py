@@ -8,9 +8,10 @@ from types import ModuleType
 
 import pytest
 
-from durable_adk import extras
+from durable_adk import google_objects
 from durable_adk.agents import LlmAgent
 from durable_adk.agents.callback_context import CallbackContext
+from durable_adk.compatibility import google_version
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models import LLMRegistry, ScriptedModel
 from durable_adk.runners import InMemoryRunner
@@ -27,18 +28,18 @@ class FromGoogleAdk:
 def unfit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A version of google-adk whose objects do not run here, as if it were loaded."""
     monkeypatch.setitem(sys.modules, "google.adk", ModuleType("google.adk"))
-    monkeypatch.setattr(extras, "find_spec", lambda _: True)
-    monkeypatch.setattr(extras, "version", lambda _: request.param)
-    extras.has_google_adk.cache_clear()
+    monkeypatch.setattr(google_version, "find_spec", lambda _: True)
+    monkeypatch.setattr(google_version, "version", lambda _: request.param)
+    google_version.has_google_adk.cache_clear()
     yield request.param
-    extras.has_google_adk.cache_clear()
+    google_version.has_google_adk.cache_clear()
 
 
 @pytest.mark.parametrize(
     "take",
     [
-        lambda: extras.from_google_adk(FromGoogleAdk()),
-        lambda: extras.agent_of_config("root_agent.yaml"),
+        lambda: google_objects.from_google_adk(FromGoogleAdk()),
+        lambda: google_objects.agent_of_config("root_agent.yaml"),
     ],
     ids=["object", "config"],
 )
@@ -73,6 +74,6 @@ async def test_our_objects_run_beside_an_unfit_google_adk(unfit: str) -> None:
 def test_the_versions_that_fit_are_those_that_the_extra_brings() -> None:
     """The number in the code and the one in the package's metadata are the same."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    first, second = extras._OF_GOOGLE_ADK
+    first, second = google_version.FIRST
     wanted = f"google-adk>={first}.{second},<{first + 1}"
     assert project["optional-dependencies"]["adk"] == [wanted]

@@ -13,7 +13,7 @@ from durable_adk.activities.commit.notes import (
 )
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
-from durable_adk.closing import uninterrupted
+from durable_adk.calling.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.context.activity import StepScope
 from durable_adk.conversation.tool_responses import failure_text

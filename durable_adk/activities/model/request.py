@@ -19,7 +19,7 @@ from durable_adk.errors import (
     reported_as,
 )
 from durable_adk.events.copies import own_copy
-from durable_adk.extras import callable_from_google_adk
+from durable_adk.google_objects import callable_from_google_adk
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.planning import apply_planner
 from durable_adk.tools.base_tool import BaseTool

@@ -16,7 +16,7 @@ from durable_adk.conversation.model_event import save_output
 from durable_adk.conversation.routing import hand_over_by_event
 from durable_adk.errors import CallbackError, reported_as
 from durable_adk.events.event import Event
-from durable_adk.extras import callable_from_google_adk, from_google_adk
+from durable_adk.google_objects import callable_from_google_adk, from_google_adk
 from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName, check_answer
 from durable_adk.plugins.plugin_manager import PluginManager

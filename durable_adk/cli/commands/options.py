@@ -51,7 +51,7 @@ def _from_profile(context: typer.Context, address: str | None) -> str | None:
     """
     if address or context.resilient_parsing:
         return address
-    found: str | None = loaded("server:address_of_profile")()
+    found: str | None = loaded("commands.address:address_of_profile")()
     return found
 
 

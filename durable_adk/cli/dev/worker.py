@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
+from durable_adk.cli.commands.exit import leave
 from durable_adk.cli.execution import FAILED, ending_a_frozen_process, execute, until_cancelled
-from durable_adk.cli.program import leave
 from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.target import loaded_files
 from durable_adk.cli.worker import worker_options

@@ -32,7 +32,7 @@ from google.genai import types
 
 from durable_adk import agents, sessions, tools
 from durable_adk.errors import AgentDefinitionError, DeterminismError, InvalidRequestError
-from durable_adk.extras import from_google_adk
+from durable_adk.google_objects import from_google_adk
 from durable_adk.runners import InMemoryRunner, Runner
 from tests.adk.scripted import ScriptedModel
 from tests.interop.objects.running import call, heard, llm, texts

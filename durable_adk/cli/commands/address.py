@@ -1,0 +1,14 @@
+"""The address of Temporal that a command connects to if it is given none."""
+
+import typer
+
+from durable_adk.client.connect import configured_address
+from durable_adk.errors import InvalidRequestError
+
+
+def address_of_profile() -> str | None:
+    """The address of the user's Temporal profile, if there is one."""
+    try:
+        return configured_address()
+    except InvalidRequestError as error:
+        raise typer.BadParameter(error.message) from error
