@@ -12,8 +12,9 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.middleware.cors import CORSMiddleware
 
-from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
-from durable_adk.ops.codec_server.serving import max_connections
+from durable_adk.http.address import LOOPBACK, is_loopback
+from durable_adk.http.checks import KnownHosts, KnownOrigins, OneLength, SecurityHeaders
+from durable_adk.http.serving import max_connections
 from durable_adk.server.authentication import (
     Authentication,
     Authenticator,
@@ -23,13 +24,7 @@ from durable_adk.server.authentication import (
     require_authentication,
 )
 from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys, discovery_url
-from durable_adk.server.requests import (
-    ANSWERS,
-    KnownHosts,
-    KnownOrigins,
-    OneLength,
-    SecurityHeaders,
-)
+from durable_adk.server.requests import ANSWERS
 from durable_adk.server.requests.limits import (
     BodyLimit,
     BodySize,

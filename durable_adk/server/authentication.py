@@ -19,12 +19,12 @@ from durable_adk.errors import (
     InvalidRequestError,
     PermissionDeniedError,
 )
+from durable_adk.http.address import is_loopback
+from durable_adk.http.responses import address_of, path_of, refuse, values_of
 from durable_adk.json_values import MAX_ID
 from durable_adk.log import get_logger
-from durable_adk.ops.codec_server.access import is_loopback
 from durable_adk.server.caller import ANYBODY, Caller, identify
 from durable_adk.server.requests.limits import Rates, refuse_for
-from durable_adk.server.responses import address_of, path_of, refuse, values_of
 
 CHALLENGE = {"www-authenticate": "Bearer"}
 _WAYS = "DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or DURABLE_ADK_SERVER_OIDC"

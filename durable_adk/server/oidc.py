@@ -15,8 +15,8 @@ from joserfc.jwk import KeySet
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from durable_adk.errors import AuthenticationError, IdentityProviderError
+from durable_adk.http.address import is_loopback
 from durable_adk.log import get_logger
-from durable_adk.ops.codec_server.access import is_loopback
 from durable_adk.server.authentication import bearer_of
 
 ASYMMETRIC = frozenset(

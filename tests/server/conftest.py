@@ -2,7 +2,7 @@
 
 import pytest
 
-from durable_adk.ops.codec_server import serving
+from durable_adk.http import serving
 from durable_adk.server.adk import traces
 from durable_adk.server.protocols.a2a import operations
 from durable_adk.server.routes import acceptance

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from durable_adk.errors import InvalidRequestError, PermissionDeniedError
+from durable_adk.http.responses import error_body
 from durable_adk.server.access import AccessSettings, protect
 from durable_adk.server.access_log import AccessLog
 from durable_adk.server.caller import CurrentCaller, caller_of
-from durable_adk.server.responses import error_body
 from durable_adk.server.settings import ServerSettings
 
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of this test

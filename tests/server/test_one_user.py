@@ -14,7 +14,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.events import Event
-from durable_adk.ops.codec_server import serving
+from durable_adk.http import serving
 from durable_adk.server.app import app
 from durable_adk.server.routes.body import session_as_json
 from durable_adk.server.serving import serve

@@ -16,15 +16,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from durable_adk.http.checks import KnownHosts, KnownOrigins, OneLength, SecurityHeaders
 from durable_adk.server.access import AccessSettings
 from durable_adk.server.authentication import Authentication, BearerTokens, Token
-from durable_adk.server.requests import (
-    KnownHosts,
-    KnownOrigins,
-    OneLength,
-    SecurityHeaders,
-    shown_target,
-)
+from durable_adk.server.requests import shown_target
 from durable_adk.server.requests.limits import (
     BodyLimit,
     BodySize,

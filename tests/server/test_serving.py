@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from durable_adk.ops.codec_server import serving
+from durable_adk.http import serving
 from durable_adk.server.app import app
 from durable_adk.server.serving import serve
 from durable_adk.server.settings import ServerSettings

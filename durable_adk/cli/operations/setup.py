@@ -12,9 +12,9 @@ from durable_adk.client.connect import converter_of
 from durable_adk.client.search_attributes import register_search_attributes
 from durable_adk.encryption import Key
 from durable_adk.errors import InvalidRequestError
+from durable_adk.http.address import LOOPBACK, is_loopback
 from durable_adk.log import printable
 from durable_adk.ops.codec_server import Access, Decoder, application, serve
-from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
 from durable_adk.sql.migrate import SchemaVersion
 
 
@@ -78,12 +78,12 @@ async def codec(
         )
     given = connection.settings.codec_token
     token = {} if given is None else {"token": given.get_secret_value()}
-    hosts = (*LOOPBACK, _in_url(host), *(name or []))
+    hosts = (*LOOPBACK, host, *(name or []))
     access = Access(origins=tuple(origin or []), hosts=hosts, **token)
     decoder = Decoder.of(await asyncio.to_thread(_converter, connection))
 
-    def listening(port: int) -> None:
-        _show_server(host, port, access, made=given is None)
+    def listening(url: str) -> None:
+        _show_server(url, access, made=given is None)
 
     await serve(application(decoder, access), host=host, port=port, listening=listening)
 
@@ -96,8 +96,7 @@ def _converter(connection: ServerConnection) -> DataConverter:
     return converter_of(settings)
 
 
-def _show_server(host: str, port: int, access: Access, *, made: bool) -> None:
-    url = f"http://{_in_url(host)}:{port}"
+def _show_server(url: str, access: Access, *, made: bool) -> None:
     token = access.token if made else "$DURABLE_ADK_CODEC_TOKEN"
     for name, text in (
         ("codec server", url),
@@ -106,8 +105,3 @@ def _show_server(host: str, port: int, access: Access, *, made: bool) -> None:
         ("stop", "Ctrl-C"),
     ):
         typer.echo(f"{name:<14}{text}")  # each on one line, to be copied
-
-
-def _in_url(host: str) -> str:
-    """An address as it is written in a URL."""
-    return f"[{host}]" if ":" in host else host

@@ -1,8 +1,7 @@
 """A codec server, which decrypts payloads for Temporal's UI and command line (D16)."""
 
 from durable_adk.ops.codec_server.access import Access
-from durable_adk.ops.codec_server.application import application
+from durable_adk.ops.codec_server.application import application, serve
 from durable_adk.ops.codec_server.decoding import Decoder
-from durable_adk.ops.codec_server.serving import serve
 
 __all__ = ["Access", "Decoder", "application", "serve"]

@@ -1,7 +1,6 @@
 """Access control of the codec server."""
 
 import hmac
-import ipaddress
 import re
 import secrets
 from collections.abc import Iterable
@@ -9,22 +8,10 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from durable_adk.errors import InvalidRequestError
+from durable_adk.http.address import LOOPBACK
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""Host names by which local requests address this machine."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,256}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -9,6 +10,8 @@ from google.protobuf import json_format
 from temporalio.api.common.v1 import Payload, Payloads
 
 from durable_adk.extras import require
+from durable_adk.http.checks import KnownHosts, KnownOrigins, OneLength, SecurityHeaders
+from durable_adk.http.serving import serve as serve_http
 from durable_adk.log import get_logger
 from durable_adk.ops.codec_server._library import (
     ClientDisconnect,
@@ -20,7 +23,6 @@ from durable_adk.ops.codec_server._library import (
     Response,
     Route,
     Starlette,
-    TrustedHostMiddleware,
 )
 from durable_adk.ops.codec_server.access import Access
 from durable_adk.ops.codec_server.decoding import Decoder
@@ -32,7 +34,8 @@ MAX_DEPTH = 8
 """Depth of the JSON; the protocol needs 5."""
 BODY_TIMEOUT = 30.0
 """Seconds a request's body may take to arrive."""
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+CONCURRENCY = 64
+"""Concurrent connections and requests; further ones get status 503."""
 
 logger = get_logger(__name__)
 
@@ -48,7 +51,12 @@ def application(decoder: Decoder, access: Access) -> "Starlette":
         InvalidRequestError: The extra ``codec`` is not installed.
     """
     require("codec")
-    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False)
+    hosts = [name.strip("[]").lower() for name in access.hosts]
+    checks = [
+        Middleware(SecurityHeaders),
+        Middleware(OneLength),
+        Middleware(KnownHosts, hosts=frozenset(hosts)),
+    ]
     pages = Middleware(  # outside of the token check: a browser's preflight request has no token
         CORSMiddleware,
         allow_origins=list(access.origins),
@@ -58,7 +66,15 @@ def application(decoder: Decoder, access: Access) -> "Starlette":
     )
     endpoint = _Endpoint(decoder, access)
     routes = [Route("/{path:path}", endpoint.respond, methods=["POST"])]
-    return Starlette(routes=routes, middleware=[hosts, pages])
+    origins = Middleware(KnownOrigins, origins=frozenset(access.origins))
+    return Starlette(routes=routes, middleware=[*checks, pages, origins])
+
+
+async def serve(
+    served: "Starlette", *, host: str, port: int, listening: Callable[[str], None]
+) -> None:
+    """Serve what `application` returns until cancelled; see `durable_adk.http.serving.serve`."""
+    await serve_http(served, host=host, port=port, listening=listening, concurrency=CONCURRENCY)
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,7 @@ class _Endpoint:
         count = len(decoded.payloads)
         logger.info("codec.decoded", payloads=count, unreadable=decoded.unreadable)
         content = json_format.MessageToDict(Payloads(payloads=decoded.payloads))
-        return JSONResponse({"payloads": content.get("payloads", [])}, headers=_HEADERS)
+        return JSONResponse({"payloads": content.get("payloads", [])})
 
 
 def _bearer(request: "Request") -> list[str]:

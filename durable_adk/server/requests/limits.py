@@ -17,9 +17,10 @@ from typing import NamedTuple
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from durable_adk.errors import AuthenticationError, PayloadTooLargeError, RateLimitError
+from durable_adk.http.checks import CLOSE
+from durable_adk.http.responses import address_of, path_of, refuse, value_of
 from durable_adk.server.caller import identified
-from durable_adk.server.requests import ANSWERS, CLOSE
-from durable_adk.server.responses import address_of, path_of, refuse, value_of
+from durable_adk.server.requests import ANSWERS
 from durable_adk.wire.answer_token import AnswerToken
 
 

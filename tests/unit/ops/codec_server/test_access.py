@@ -3,8 +3,8 @@
 import pytest
 
 from durable_adk.errors import InvalidRequestError
+from durable_adk.http.address import is_loopback
 from durable_adk.ops.codec_server import Access
-from durable_adk.ops.codec_server.access import is_loopback
 
 
 def test_a_token_is_made_that_nobody_guesses() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from temporalio.api.common.v1 import Payload
@@ -45,6 +46,7 @@ class Caller:
     ) -> Answer:
         """A request with the token, unless headers are given."""
         given = {name.replace("_", "-"): text for name, text in headers.items()} or BEARER
+        given = {"Content-Type": "application/json"} | given
         return await asyncio.to_thread(self._ask, method, path, body, given)
 
     def _ask(self, method: str, path: str, body: bytes | str, headers: dict[str, str]) -> Answer:
@@ -60,11 +62,11 @@ class Caller:
 async def caller() -> AsyncIterator[Caller]:
     """One of a server that runs."""
     access = Access(token=TOKEN, origins=(UI,))
-    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     made = application(Decoder(codec=CODEC), access)
     serving = serve(made, host="127.0.0.1", port=0, listening=heard.set_result)
     task = asyncio.create_task(serving)
-    yield Caller(await heard)
+    yield Caller(urlsplit(await heard).port or 0)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -142,7 +144,7 @@ async def test_another_host_is_refused(caller: Caller) -> None:
     """S7: a page whose name was bound to our address (DNS rebinding) has its own name in there."""
     for host in ("evil.example", "evil.example:80", "localhost.evil.example", "", "127.0.0.1@evil"):
         answer = await caller.ask("/decode", asked(await secret()), Host=host, **BEARER)
-        assert answer.status == 400, host
+        assert answer.status == 403, host
         assert b"canary" not in answer.body
     for host in ("localhost:1", "127.0.0.1", "[::1]:8081"):
         assert (await caller.ask("/decode", asked(), Host=host, **BEARER)).status == 200
@@ -155,7 +157,15 @@ async def test_only_the_ui_may_read_answers(caller: Caller) -> None:
     assert (await caller.ask("/decode", asked(), Origin=UI)).status == 401
     for origin in ("http://evil.example", f"{UI}.evil.example", "null", "http://localhost:8234"):
         answer = await caller.ask("/decode", asked(await secret()), Origin=origin, **BEARER)
+        assert answer.status == 403, origin
+        assert b"canary" not in answer.body
         assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_a_body_must_be_json(caller: Caller) -> None:
+    """S7: a page of another origin cannot send such a body without asking its browser first."""
+    answer = await caller.ask("/decode", asked(), Content_Type="text/plain", **BEARER)
+    assert answer.status == 415
 
 
 async def test_a_browser_is_told_before_whether_it_may_ask(caller: Caller) -> None:

@@ -5,16 +5,20 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 import pytest
 
-from durable_adk.ops.codec_server import Access, Decoder, application, serve, serving
+from durable_adk.http import serving
+from durable_adk.ops.codec_server import Access, Decoder, application, serve
+from durable_adk.ops.codec_server.application import CONCURRENCY
 from tests.support.waiting import PATIENCE, until
 
 ACCESS = Access()
 BODY = b'{"payloads":[]}'
 HEAD = (
     "POST /decode HTTP/1.1\r\nHost: localhost\r\n"
+    "Content-Type: application/json\r\n"
     f"Authorization: Bearer {ACCESS.token}\r\nContent-Length: {len(BODY)}\r\n\r\n"
 ).encode()
 OTHER = HEAD.replace(b"Bearer ", b"Bearer not-")
@@ -27,10 +31,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """Where a server listens that has little patience."""
     monkeypatch.setattr(serving, "_HEAD_TIMEOUT", HEAD_TIMEOUT)
-    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     made = application(Decoder(), ACCESS)
     task = asyncio.create_task(serve(made, host="127.0.0.1", port=0, listening=heard.set_result))
-    yield await heard
+    yield urlsplit(await heard).port or 0
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -78,7 +82,7 @@ async def test_who_has_no_token_cannot_keep_others_out(
     port: int, sent: bytes, dripping: bytes
 ) -> None:
     """S16: as many connections as there may be are ended when they ask nothing, or no more."""
-    most = serving._CONCURRENCY - 1  # with one more, who has the token gets 503
+    most = CONCURRENCY - 1  # with one more, who has the token gets 503
     streams = [await spoken(port, sent) for _ in range(most)]
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(ended(one, dripping=dripping) for one in streams))

@@ -1,4 +1,4 @@
-"""The HTTP server process of the codec server."""
+"""The process that serves an application over HTTP."""
 
 import asyncio
 import logging
@@ -6,14 +6,13 @@ import resource
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.extras import require
-from durable_adk.log import get_logger
-from durable_adk.ops.codec_server._library import (
+from durable_adk.http._library import (
     SERVER,
+    ASGIApp,
     Config,
     Connection,
     Data,
@@ -22,13 +21,10 @@ from durable_adk.ops.codec_server._library import (
     RequestHead,
     Server,
 )
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
+from durable_adk.http.address import url_of
+from durable_adk.log import get_logger
 
 logger = get_logger(__name__)
-_CONCURRENCY = 64
-"""Concurrent connections and requests; further ones get status 503."""
 _HEAD_TIMEOUT = 5.0
 """Seconds a connection has to send a request's head: it occupies a slot without any token."""
 _BODY_TIMEOUT = 60.0
@@ -239,7 +235,14 @@ class Protocol(H11Protocol):
 
 
 async def serve(
-    application: "Starlette", *, host: str, port: int, listening: Callable[[int], None]
+    application: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    listening: Callable[[str], None],
+    grace: float = _SHUTDOWN_TIMEOUT,
+    concurrency: int | None = None,
+    ends: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until cancelled; requests in progress are completed.
 
@@ -247,36 +250,45 @@ async def serve(
         application: The ASGI application.
         host: The address to listen on.
         port: The port; 0 for any free port.
-        listening: Called with the port as soon as requests are accepted.
+        listening: Called with the address, such as ``http://127.0.0.1:8000``, once requests are
+            accepted.
+        grace: Seconds that a response may take after the end was requested.
+        concurrency: Most connections and requests at once; further ones get status 503. None: as
+            many as the process may open files.
+        ends: Called when the end is requested, so that responses that have none of their own end.
 
     Raises:
-        InvalidRequestError: The address cannot be used, or the extra ``codec`` is not installed.
+        InvalidRequestError: The address cannot be used.
     """
-    require("codec")
     with listener(host, port) as accepting:
-        config = Config(
-            application,
-            http=Protocol,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            proxy_headers=False,
-            server_header=False,
-            backlog=BACKLOG,
-            limit_concurrency=_CONCURRENCY,
-            timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
-        )
-        # Its lines contain URLs, which may contain the token, and it may have its own handlers.
-        logging.getLogger("uvicorn.access").disabled = True
-        server = QuietServer(config)
+        server = QuietServer(_config(application, grace, concurrency))
         serving = asyncio.ensure_future(server.serve(sockets=[accepting]))
-        listening(accepting.getsockname()[1])
+        listening(url_of(host, accepting.getsockname()[1]))
         try:
             await asyncio.shield(serving)
         finally:
+            ends()
             server.should_exit = True
             await serving
+
+
+def _config(application: ASGIApp, grace: float, concurrency: int | None) -> Config:
+    # uvicorn's lines contain URLs, which may contain a token, and it may have its own handlers.
+    logging.getLogger("uvicorn.access").disabled = True
+    return Config(
+        application,
+        # Not on httptools: it takes heads of any size, and loses the body of a request that
+        # offers HTTP/2 (h2c), as those of Java's HttpClient do.
+        http=Protocol,
+        backlog=BACKLOG,
+        log_config=None,
+        access_log=False,
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=concurrency,
+        timeout_graceful_shutdown=round(grace) or 1,
+    )
 
 
 def listener(host: str, port: int) -> socket.socket:

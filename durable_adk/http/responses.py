@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from starlette.types import Send
-
 from durable_adk.errors import DurableAdkError, class_name
+from durable_adk.http._library import Send
 
 
 def error_body(error: DurableAdkError, **more: Any) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What all HTTP servers of this package share: the process, its address and its checks."""
