@@ -59,6 +59,7 @@ def post(port: int, path: str, payloads: list[Payload], **headers: str) -> tuple
     """What the server answers."""
     body = json.dumps(json_format.MessageToDict(Payloads(payloads=payloads)))
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        headers = {"Content-Type": "application/json"} | headers
         connection.request("POST", path, body, headers)
         response = connection.getresponse()
         return response.status, response.read()

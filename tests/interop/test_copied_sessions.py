@@ -420,4 +420,5 @@ async def test_a_database_of_1x_is_converted_first(written, tmp_path) -> None:
     migrate(old, new)
     report = await copied("import", sqlite(new), store)
     assert report["sessions"]["copied"] == 4
-    assert await stored(f"sqlite:///{store}") == [as_ours(one) for one in theirs]
+    ours = [as_ours(one) for one in await stored(f"sqlite:///{store}")]
+    assert ours == [as_ours(one) for one in theirs]
