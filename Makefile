@@ -40,9 +40,9 @@ demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 # The gate is test, test-thorough, test-all and chaos: nothing in it is drawn, so that a failure is due
 # to a change. What it takes is in tests/support/seeds.py; `make explore` draws other things.
 
-# Tests wait for half of their time: on two cores, five processes are done sooner than two. Each has
+# Tests wait for half of their time: on two cores, six processes are done sooner than two. Each has
 # servers of its own, and takes a gigabyte. tests/conftest.py puts the longest files first.
-PROCESSES ?= 5
+PROCESSES ?= 6
 PYTEST = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## Run the tests that a change needs, in less than five minutes
