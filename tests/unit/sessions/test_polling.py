@@ -17,9 +17,9 @@ async def test_a_look_may_be_slow(sql_stores, key):
     async def slow(work):
         found = await read(work)
         store_of_reader.read = read
-        await commit(writer, key)
         (rounds,) = reader._news._rounds.values()
         version = rounds._version
+        await commit(writer, key)
         await until(lambda: rounds._version != version)
         return found
 
