@@ -11,12 +11,12 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 MARK = "durable-adk-reports"
-"""Payload metadata that exempts these details from codec and storage. They are numbers and the name
-of a worker, and a missing key or an unavailable store must neither end a step that reports them nor
+"""Payload metadata that exempts these details from codec and storage. They are numbers and a
+worker's name. A missing key or an unavailable store must neither end a step that reports them nor
 cancel one that sends heartbeats."""
 
 _IDENTITY = re.compile(r"[\w.:@/+-]{1,128}", re.ASCII)
-"""Identities that a history carries. They are in Temporal's histories in plain anyway."""
+"""Identities that the details may carry. Temporal's histories have them in plain text anyway."""
 _PLAIN = re.compile(rb'\{("[a-z_]{1,20}":[\d\[\],]+)*("worker":"[\w.:@/+-]{1,128}")?\}')
 
 Stretches = tuple[tuple[int, int], ...]
@@ -25,11 +25,11 @@ numbers."""
 
 
 class AttemptHistory(BaseModel):
-    """Which attempts ended with an error, among all that were made.
+    """Which of all attempts ended with an error.
 
-    The engine counts attempts but does not say how they ended. So each attempt passes on, in its
-    heartbeat details, what the earlier ones have reported. An attempt that reported nothing was
-    lost, with its worker or on the way to one.
+    Temporal counts attempts but does not say how they ended. So each attempt passes on, in its
+    heartbeat details, what the earlier ones reported. An attempt that reported nothing was lost:
+    with its worker, or on the way to one.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -37,17 +37,17 @@ class AttemptHistory(BaseModel):
     told: Stretches = ()
     """Attempts that ended with an error of any kind."""
     excused: Stretches = ()
-    """Those among them that say nothing about the step, because a requirement was unavailable."""
+    """Those among them that are no evidence against the step: a requirement was unavailable."""
     elsewhere: int = 0
-    """How many attempts were returned because the worker did not know the agent."""
+    """How many attempts ended because the worker did not know the agent."""
     away: int = 0
-    """How many attempts could not ask a toolset for the tool."""
+    """How many attempts could not reach the toolset for the tool."""
     exits: int = 0
     """How many attempts in a row, lost ones aside, ended because their workers shut down."""
     build: int = 0
-    """Number of the build of those workers."""
+    """Number of those workers' build."""
     number: int = 0
-    """The attempt that has sent this; 0 if it did not say."""
+    """The attempt that sent this; 0 if unknown."""
     worker: str = ""
     """Identity of its worker."""
 
@@ -71,7 +71,7 @@ class AttemptHistory(BaseModel):
         return self.model_copy(update={"number": number, "worker": worker})
 
     def worker_of(self, number: int) -> str | None:
-        """Return the identity of an attempt's worker, if that attempt has sent this history."""
+        """Return the identity of an attempt's worker, if that attempt sent this history."""
         known = number == self.number and _IDENTITY.fullmatch(self.worker)
         return self.worker if known else None
 
@@ -107,7 +107,7 @@ class AttemptHistory(BaseModel):
         )
 
     def leaving(self, number: int, build: str) -> "AttemptHistory":
-        """Return the history extended by attempt `number`, whose worker of a build shuts down."""
+        """Return the history extended by attempt `number`, whose worker (of `build`) shuts down."""
         which = crc32(build.encode())
         exits = self.exits + 1 if which == self.build else 1
         return self.after(number, excused=True).model_copy(update={"exits": exits, "build": which})
@@ -122,7 +122,7 @@ def worker_identity() -> str | None:
 
 
 def is_attempt_history(payload: Payload) -> bool:
-    """Return whether a payload is marked as one and holds nothing else; the mark can be forged."""
+    """Return whether a payload is marked as attempt history and holds nothing else (forgeable)."""
     return MARK in payload.metadata and _PLAIN.fullmatch(payload.data) is not None
 
 

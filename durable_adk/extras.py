@@ -22,12 +22,12 @@ class Absent(Exception):  # noqa: N818  # never raised, but named in `except` cl
     """Placeholder for each name of a library that is not installed.
 
     Modules that need an extra can be imported without it. The names in their annotations, base
-    classes and `except` clauses are this class then.
+    classes and `except` clauses are then this class.
     """
 
 
 def installed(extra: str) -> bool:
-    """Whether the libraries of an extra are installed."""
+    """Return whether the libraries of an extra are installed."""
     return all(find_spec(name) is not None for name in _LIBRARIES[extra])
 
 

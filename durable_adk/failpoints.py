@@ -71,7 +71,7 @@ _ACTIONS: dict[str, Callable[[str], None]] = {
 
 
 class _Armed(NamedTuple):
-    """What happens at a failpoint, and at which of its hits."""
+    """The action of a failpoint, and the hits at which it acts."""
 
     act: Callable[[str], None]
     counts: frozenset[int]

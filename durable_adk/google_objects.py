@@ -1,7 +1,7 @@
-"""Objects of google-adk, which are taken where those of this package are.
+"""Accepts objects of google-adk wherever this package's own are accepted.
 
-`durable_adk.interop` makes them ours. It is loaded with the first such object, as what is
-registered as ``google_adk``.
+`durable_adk.interop`, registered as ``google_adk``, adapts them. It is loaded with the first such
+object.
 """
 
 import sys
@@ -19,9 +19,9 @@ _PACKAGES = {
 
 
 def from_google_adk(value: Any) -> Any:
-    """Return an object of google-adk as one of this package, and any other as it is.
+    """Return an object of google-adk as one of this package; others unchanged.
 
-    What makes it one is loaded with the first such object.
+    The adapter is loaded with the first such object.
     """
     if "google.adk" not in sys.modules:
         return value
@@ -31,21 +31,22 @@ def from_google_adk(value: Any) -> Any:
 
 
 def all_from_google_adk(values: Any) -> Any:
-    """Return a list with `from_google_adk` of each item, and what is no list as it is."""
+    """Return a list with `from_google_adk` applied to each item; other values unchanged."""
     if not isinstance(values, list):
         return values
     return [from_google_adk(value) for value in cast("list[Any]", values)]
 
 
 def callable_from_google_adk(function: Any, *, tool: bool = False, truthy: bool = False) -> Any:
-    """Return a function for us, if its annotations name classes of google-adk; others unchanged.
+    """Adapt a function whose annotations name classes of google-adk; others are unchanged.
 
     Args:
         function: A callback, an instruction provider, or a tool function.
         tool: Whether it is a tool function, which becomes a tool.
-        truthy: Whether a callback's answer that is false counts as none, as for models in ADK.
+        truthy: Whether a falsy return value of a callback counts as None, as for models in ADK.
 
-    With a google-adk whose objects do not run here, the function gets ours.
+    If the installed google-adk is one whose objects do not run here, the function receives this
+    package's objects.
     """
     if "google.adk" not in sys.modules or not callable(function) or not has_google_adk():
         return function
@@ -53,12 +54,12 @@ def callable_from_google_adk(function: Any, *, tool: bool = False, truthy: bool 
 
 
 def agent_of_config(path: str) -> Any:
-    """Return the agent that a YAML file of google-adk describes; the extra must be installed."""
+    """Return the agent that a google-adk YAML file describes; the extra must be installed."""
     return _interop().agent_of_config(path)
 
 
 def known_to_google_adk(model: str) -> Any:
-    """Return the model that google-adk, if it is installed, has under a name; None: it has none."""
+    """Return the model that an installed google-adk registers under a name; None if it has none."""
     if not has_google_adk():
         return None
     found = _interop().our_model(model)
@@ -66,10 +67,10 @@ def known_to_google_adk(model: str) -> Any:
 
 
 def require_own(sessions: Any, artifacts: Any, credentials: Any) -> None:
-    """Refuse google-adk's services for sessions, artifacts and credentials.
+    """Reject google-adk's services for sessions, artifacts and credentials.
 
     Raises:
-        InvalidRequestError: One is google-adk's, which stores what a step repeats twice.
+        InvalidRequestError: One is google-adk's: a repeated step would store its data twice.
     """
     given = {"session": sessions, "artifact": artifacts, "credential": credentials}
     for name, service in given.items():
@@ -82,10 +83,10 @@ def require_own(sessions: Any, artifacts: Any, credentials: Any) -> None:
 
 
 def _interop() -> Any:
-    """What runs google-adk's objects.
+    """Return the module that adapts google-adk's objects.
 
     Raises:
-        AgentDefinitionError: Those of the installed version do not run.
+        AgentDefinitionError: Objects of the installed version do not run here.
     """
     if not has_google_adk() and (found := unfit_google_adk()):
         first, second = FIRST

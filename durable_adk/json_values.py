@@ -34,14 +34,14 @@ MAX_INT_BITS = 4096
 """Maximum bits of an integer; Python's own JSON reader fails at 4,300 digits."""
 MAX_ID = 128
 MAX_KEY = 1_000
-"""Maximum bytes of a state key or an event's id: together with the longest ids of app, user and
-session they fit into the 2,704 bytes that an entry of a PostgreSQL index may have."""
+"""Maximum bytes of a state key or an event's id. With the longest ids of app, user and session they
+fit into the 2,704 bytes of an entry in a PostgreSQL index."""
 MAX_PROBLEMS = 20
-"""Maximum number of problems that are reported of one value."""
+"""Maximum number of problems reported for one value."""
 _MANY = 1_000
-"""Problems of which none is named."""
+"""Number of problems above which none is listed."""
 _FEW = 100
-"""Longest list that is searched for an item that a validator does not expect."""
+"""Maximum length of a list that is searched for an item that a validator does not expect."""
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 _BAD_ID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -67,7 +67,7 @@ class JsonModel(BaseModel):
         """Return the value as one line of JSON.
 
         Raises:
-            StateValueError: It has a text or a depth that JSON cannot hold.
+            StateValueError: It has a text or a nesting depth that JSON cannot hold.
         """
         return dumped(self, f"The {type(self).__name__}", by_alias=True)
 
@@ -99,7 +99,7 @@ class JsonModel(BaseModel):
 def dumped(
     model: BaseModel, what: str, *, by_alias: bool = False, exclude: set[str] | None = None
 ) -> str:
-    """Return a model as one line of JSON, or raise StateValueError naming `what` it is."""
+    """Return a model as one line of JSON; a StateValueError names it by `what`."""
     try:
         return model.model_dump_json(by_alias=by_alias, exclude_none=True, exclude=exclude)
     except PydanticSerializationError as error:  # a lone surrogate, or more than 255 levels
@@ -112,7 +112,7 @@ def _lenient(model: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def validated(kind: type, value: Any, validate: Callable[[Any], T]) -> T:
-    """Validate a value from outside, whatever its validators raise.
+    """Validate a value from outside; any exception becomes a ValidationError.
 
     Args:
         kind: The type of the value.
@@ -120,7 +120,8 @@ def validated(kind: type, value: Any, validate: Callable[[Any], T]) -> T:
         validate: Validates it.
 
     Raises:
-        ValidationError: It is malformed: at most `MAX_PROBLEMS` places, and not what they hold.
+        ValidationError: It is malformed. At most `MAX_PROBLEMS` locations are listed, without their
+            values.
     """
     try:
         return validate(value)
@@ -144,17 +145,17 @@ def validated(kind: type, value: Any, validate: Callable[[Any], T]) -> T:
 
 
 def _failing(kind: Any, value: Any) -> tuple[str | int, ...]:
-    """Return where a validator raises what is no error of validation.
+    """Return the location at which a validator raises an error other than ValidationError.
 
-    Enumerations of google-genai raise AttributeError for a value that is no text, which leaves
-    pydantic without a place.
+    Enumerations of google-genai raise AttributeError for a value that is not a string. Pydantic
+    then reports no location.
     """
     for key, inner, item in _items(kind, value):
         try:
             _adapter(inner).validate_python(item)
         except ValidationError:
             continue
-        except Exception:  # noqa: BLE001 - this is what is looked for
+        except Exception:  # noqa: BLE001 - this is the error to locate
             return key, *_failing(inner, item)
     return ()
 
@@ -165,7 +166,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _items(kind: Any, value: Any) -> Iterator[tuple[str | int, Any, Any]]:
-    """Yield the key, the type and the value of what a value holds."""
+    """Yield key, type and value of each member of a value."""
     union = get_origin(kind) in (Union, UnionType)
     for one in get_args(kind) if union else (kind,):
         if isinstance(value, list) and get_origin(one) is list:
@@ -194,9 +195,9 @@ def check_json(value: Any, path: str = "value") -> None:
 
 
 class _UnstorableError(Exception):
-    """Says what is wrong, before and after the name of the place, whose keys are found later.
+    """The problem with a value, as the text before and after its path, which callers add.
 
-    Most values are right, so none has its place's name made.
+    Most values are valid, so no path is built in advance.
     """
 
     def __init__(self, after: str, before: str = "") -> None:
@@ -258,7 +259,7 @@ def _check_key(key: Any) -> None:
 
 
 def _shown(key: Any) -> str:
-    """Format a key for a message; the repr of an object is user code, and may raise."""
+    """Format a key for a message; an object's repr is user code and may raise."""
     plain = isinstance(key, (int, float, bytes)) or key is None
     return repr(key) if plain else f"of type {type(key).__name__}"
 
@@ -283,14 +284,14 @@ def _check_text(value: str, before: str = "") -> None:
 def to_json_value(value: Any, *, of_tool: bool = False) -> Any:
     """Convert common Python results (models, tuples, sets, dates, decimals) to JSON values.
 
-    They are what google-adk stores of them; bytes are base64. Unknown objects are returned
-    unchanged, for `check_json` to report; so are values that are nested too deeply or contain
-    themselves, and keys that would be one as JSON.
+    The result equals what google-adk stores; bytes become base64. These are returned unchanged, for
+    `check_json` to report: unknown objects, values that are nested too deeply or contain
+    themselves, and keys that JSON would make equal.
 
     Args:
         value: The value.
-        of_tool: Whether it is a tool's result: fields of models that are None are left out, and
-            NaN and infinities are null.
+        of_tool: Whether it is a tool's result: fields of models that are None are left out, and NaN
+            and infinities become null.
     """
     return _to_json(value, 0, of_tool)
 
@@ -343,10 +344,10 @@ def _key(key: Any) -> Any:
 
 
 def _encoded(value: Any) -> Any:
-    """Return a value as pydantic encodes it, which is google-adk's encoder; itself if it cannot."""
+    """Return a value as pydantic (google-adk's encoder) encodes it; unchanged if it cannot."""
     try:
         return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
-    except Exception:  # noqa: BLE001 - objects may raise anything when they are shown
+    except Exception:  # noqa: BLE001 - user objects may raise anything here
         return value
 
 

@@ -28,7 +28,7 @@ _HARMLESS = frozenset(
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A structured logger that is silent until the application configures `logging`.
+    """Return a structured logger that is silent until the application configures `logging`.
 
     Its values are attributes of the log record, so any handler can use them. A library that used
     structlog's global configuration would print to the user's output.
@@ -68,7 +68,8 @@ def configure(default_level: str) -> None:
     others = logging.WARNING if level < logging.WARNING else logging.ERROR
     logging.basicConfig(handlers=[handler], level=others, force=True)
     logging.getLogger("durable_adk").setLevel(level)
-    # It warns of each failed attempt, as we do; show its tracebacks at level debug only.
+    # Temporal's SDK logs each failed attempt, as this package does; show its tracebacks only at
+    # level debug.
     failures = logging.WARNING if level <= logging.DEBUG else logging.ERROR
     logging.getLogger("temporalio.activity").setLevel(failures)
     logging.captureWarnings(capture=True)
@@ -86,7 +87,7 @@ def _traced(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 def _unquoted(logger: WrappedLogger, _: str, event: EventDict) -> EventDict:
     """Log only class and location of an exception: its message may quote users' data (S8).
 
-    Level ``debug`` shows it whole.
+    Level ``debug`` logs the whole exception.
     """
     if logger.isEnabledFor(logging.DEBUG):
         return event
@@ -104,7 +105,7 @@ def _unreserved(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _without_entry(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Drop the object that the SDK attaches to a log of Temporal's core."""
+    """Drop the object that the SDK attaches to log entries of Temporal's core."""
     event.pop("temporal_log", None)
     return event
 
@@ -117,7 +118,7 @@ def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """
     record = event.get("_record")
     if isinstance(record, logging.LogRecord) and record.name == "asyncio":
-        # Its message about tasks whose exception was never retrieved contains the exception.
+        # asyncio's message about unretrieved task exceptions contains the exception.
         event["event"] = str(event["event"]).partition("\n")[0]
     if isinstance(record, logging.LogRecord) and record.name.startswith("a2a."):
         event["event"] = str(record.msg)  # its values quote requests
@@ -130,7 +131,7 @@ def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _silent(error: BaseException) -> Iterator[str]:
-    """The tracebacks of an exception and its causes, without their messages."""
+    """Yield the tracebacks of an exception and its causes, without their messages."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -175,7 +176,7 @@ def _visible(value: Any) -> Any:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""`text` with its control characters written out, e.g. ESC as ``\x1b``.
+    r"""Return `text` with its control characters escaped, e.g. ESC as ``\x1b``.
 
     Args:
         text: Any text, e.g. of a model.

@@ -55,9 +55,9 @@ _SDK: Mapping[str, object] = {
 class DurableAdkPlugin(SimplePlugin):
     """Serves agents on a worker that also does other work (D18).
 
-    Given to `Client.connect` it also applies to the workers of that client; given to a `Worker`
-    or a `Replayer`, only to that one. It adds workflow ``Invocation`` with its activities,
-    our data converter around the existing one (its codec and storage are kept), the sandbox
+    Passed to `Client.connect`, it also applies to that client's workers; passed to a `Worker` or a
+    `Replayer`, only to that one. It adds workflow ``Invocation`` with its activities, this
+    package's data converter around the existing one (whose codec and storage are kept), the sandbox
     rules, and measured timeouts where the worker's options have the SDK's defaults.
 
     Without apps it is for code that only calls agents: clients, and workflows with `run_agent`.
@@ -114,7 +114,7 @@ class DurableAdkPlugin(SimplePlugin):
         return await next(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """See base class; a worker made by `worker` has its apps already, and is not changed."""
+        """See base class; a worker created by `worker` already has its apps and is unchanged."""
         config = super().configure_worker(config)
         options = cast("dict[str, Any]", config)  # as the SDK's type has unknown parts
         if self._sessions is None or not self._apps:
@@ -123,7 +123,7 @@ class DurableAdkPlugin(SimplePlugin):
             self._check_alone(options["activities"])
             return config
         client: Client = with_our_converter(options["client"])
-        # A tuner chooses the number itself, and excludes ours.
+        # A tuner sets the concurrency itself and excludes this option.
         if options["tuner"] is None:
             tasks = WorkerOptions.max_concurrent_workflow_tasks
             _choose(options, {"max_concurrent_workflow_tasks": tasks})
@@ -169,7 +169,7 @@ class DurableAdkPlugin(SimplePlugin):
         worker: Worker,
         next: Callable[[Worker], Awaitable[None]],  # noqa: A002 - the SDK's name
     ) -> None:
-        """See base class; the apps are closed when the worker has ended.
+        """See base class; closes the apps after the worker ends.
 
         Raises:
             WorkerStuckError: See `durable_adk.worker.worker`; raised by `Worker.run`.
@@ -218,7 +218,7 @@ class DurableAdkPlugin(SimplePlugin):
 
 
 _prepared: WeakSet[WorkerApps] = WeakSet()
-"""Those of all plugins, so that a plugin notices that another one serves a worker."""
+"""Those of all plugins, so that a plugin detects that another one serves the worker."""
 
 
 def _converter(existing: DataConverter | None) -> DataConverter:
@@ -226,10 +226,10 @@ def _converter(existing: DataConverter | None) -> DataConverter:
 
 
 def _sandbox(existing: WorkflowRunner | None) -> WorkflowRunner:
-    """The existing runner, or the SDK's, as ours."""
+    """Return the existing runner, or the SDK's, with this package's sandbox rules."""
     return guarded(existing or SandboxedWorkflowRunner())
 
 
 def _choose(options: dict[str, Any], ours: Mapping[str, object]) -> None:
-    """Replace the SDK's defaults by our values."""
+    """Replace the SDK's defaults by this package's values."""
     options.update((name, one) for name, one in ours.items() if options[name] == _SDK[name])

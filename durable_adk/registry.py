@@ -1,7 +1,7 @@
-"""What lower modules of the package call of upper ones, by names of the package's metadata.
+"""Upper modules that lower ones call, registered by name in the package's metadata.
 
-A module that is needed below it is an entry point of the group ``durable_adk`` in pyproject.toml,
-so it is loaded when it is called for the first time and no module imports one above it.
+Each is an entry point of the group ``durable_adk`` in pyproject.toml. It is loaded at its first
+call, so no module imports one above it.
 """
 
 from functools import cache

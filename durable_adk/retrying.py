@@ -16,13 +16,13 @@ P = ParamSpec("P")
 STORE_TIMEOUT: Final = 30.0
 """A step, before its attempt ends and Temporal schedules another one."""
 SERVICE_TIMEOUT: Final = 10.0
-"""A call by a tool or a callback to its session, artifact or memory service."""
+"""A tool's or callback's call of its session, artifact or memory service."""
 OUTCOME_TIMEOUT: Final = 10.0
 """A finished step that has to store its outcome."""
 COMMIT_TIMEOUT: Final = 2.0
-"""A second or later attempt's commit of its event, before the loop commits it."""
+"""A commit of its event by a second or later attempt, before the loop commits it."""
 TOOLSET_TIMEOUT: Final = 2.0
-"""A step that asks a toolset for its tools."""
+"""A step's request to a toolset for its tools."""
 CLIENT_TIMEOUT: Final = 60.0
 """A client that follows an invocation, and an invocation that runs in process."""
 PAUSE: Final = 0.2
@@ -35,7 +35,7 @@ logger = get_logger(__name__)
 
 
 class Deadline:
-    """A point in time, by the machine's monotonic clock, until which something is waited for.
+    """A point in time, by the monotonic clock, at which a wait ends.
 
     Args:
         seconds: The time from now on.
@@ -46,11 +46,11 @@ class Deadline:
         self._end = self._start + seconds
 
     def postpone(self, seconds: float) -> None:
-        """Wait until `seconds` after the start, unless the deadline is later anyway."""
+        """Move the deadline to `seconds` after the start, unless it is later anyway."""
         self._end = max(self._end, self._start + seconds)
 
     def left(self) -> float:
-        """Seconds until the deadline; negative if it has passed."""
+        """Return the seconds until the deadline; negative if it has passed."""
         return self._end - time.monotonic()
 
 
@@ -64,13 +64,13 @@ def retrying(
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Wrap a function so that it is retried until a deadline while a service is unavailable.
 
-    A call may then take effect twice with the same arguments, as by two attempts of a step.
+    A call may then take effect twice with the same arguments, as with two attempts of a step.
 
     Args:
         call: The function.
-        deadline: After which its error is raised; as a number, seconds from each call.
+        deadline: When its error is raised instead; a number is in seconds from each call.
         pause: Seconds between retries; None: `PAUSE`.
-        on: The error that is worth a retry.
+        on: The error that is retried.
         warns: Whether the first failure is logged.
     """
 

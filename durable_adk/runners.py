@@ -74,11 +74,11 @@ class Runner:
         auto_create_session: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        """Give either `app`, or `app_name` and `agent` (RUN-10, RUN-11).
+        """Take either `app`, or `app_name` and `agent` (RUN-10, RUN-11).
 
         Args:
             session_service: The session store. With a `client`, use the workers' services.
-            app: The app; with it, `app_name` is another name for it.
+            app: The app; with it, `app_name` overrides its name.
             app_name: The app's name.
             agent: Its root agent.
             plugins: Its plugins, without `app`; deprecated.
@@ -86,14 +86,14 @@ class Runner:
             task_queue: The task queue of the app's workers.
             artifact_service: The artifacts, which `rewind_async` restores.
             memory_service: The memory, for runs in this process.
-            credential_service: The credentials of users; None: for runs here, one in memory.
+            credential_service: Users' credentials; None: in memory, for runs in this process.
             partials: The channel of partial events, the workers' own; None: see `partials_of`.
-            plugin_close_timeout: Seconds that `close` gives each plugin, for runs in this process.
-            auto_create_session: Create missing sessions instead of refusing the message.
+            plugin_close_timeout: Seconds that `close` allows each plugin, for runs in this process.
+            auto_create_session: Create missing sessions instead of rejecting the message.
             limits: Limits of runs in this process.
 
         Raises:
-            InvalidRequestError: The app is not given as said above, or a store is google-adk's.
+            InvalidRequestError: The app is not passed as above, or a store is google-adk's.
         """
         self.app, self.app_name = _one_app(app, app_name, agent, plugins)
         self.plugin_manager = PluginManager(self.app.plugins, plugin_close_timeout)
@@ -124,7 +124,7 @@ class Runner:
             memory=self.memory_service,
             credentials=self.credential_service,
         )
-        renamed = self.app.model_copy(update={"name": self.app_name})  # stores find it by this
+        renamed = self.app.model_copy(update={"name": self.app_name})  # the key in the stores
         return LocalBackend(
             self.app if self.app.name == self.app_name else renamed,
             self.session_service,
@@ -141,12 +141,12 @@ class Runner:
 
     @property
     def resumability_config(self) -> ResumabilityConfig | None:
-        """The app's configuration."""
+        """The app's resumability configuration."""
         return self.app.resumability_config
 
     @property
     def context_cache_config(self) -> ContextCacheConfig | None:
-        """The app's configuration."""
+        """The app's context cache configuration."""
         return self.app.context_cache_config
 
     async def run_async(
@@ -173,15 +173,15 @@ class Runner:
             user_id: The user.
             session_id: The user's session.
             new_message: A message, or function responses to pending calls. None: attach to
-                `invocation_id`, or without one let the agents continue on what the session holds.
+                `invocation_id`; without one, agents continue the session as it is.
             invocation_id: The id of the invocation, or of the answer; None: a new one.
-            state_delta: Changes, committed with the user's event. Refused when attaching.
-            run_config: Options. Attaching takes `streaming_mode` only; an answer, no `budget`.
+            state_delta: Changes, committed with the user's event. Rejected when attaching.
+            run_config: Options. Attaching takes only `streaming_mode`; answers take no `budget`.
             yield_user_message: Yield the user's event too (RUN-19).
             when_busy: What to do while another invocation is active in the session.
 
         Raises:
-            CallerError: The request is refused; nothing was stored.
+            CallerError: The request was rejected; nothing was stored.
             RunError: The run failed; its events, with the error event last, were yielded before.
             NoWorkerError: The message is kept, but no worker polls the task queue.
         """
@@ -203,7 +203,7 @@ class Runner:
     def _request(
         self, user_id: str, session_id: str, message: types.Content | str | None, **options: Any
     ) -> InvocationRequest:
-        """A checked request; options that are None or empty keep their defaults."""
+        """Return a checked request; options that are None or empty keep their defaults."""
         return InvocationRequest.parse(
             {
                 "app": self.app_name,
@@ -296,13 +296,13 @@ class Runner:
         await rewinding.rewind(key, rewind_before_invocation_id)
 
     async def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
-        """The session's calls that wait for an answer, oldest first (D9)."""
+        """Return the session's calls that wait for an answer, oldest first (D9)."""
         return await self._client.pending(SessionKey(self.app_name, user_id, session_id))
 
     async def attempts(
         self, *, user_id: str, session_id: str, invocation_id: str
     ) -> list[CallAttempt]:
-        """The attempts at model and tool calls that failed, were cancelled or were lost (I10).
+        """Return the model and tool call attempts that failed, were cancelled or were lost (I10).
 
         Their tokens are not in the `usage_metadata` of the invocation's events.
         """
@@ -324,11 +324,11 @@ class Runner:
     def run(
         self, *, user_id: str, session_id: str, new_message: types.Content | str, **options: Any
     ) -> Generator[Event, None, None]:
-        """`run_async` for code without an event loop (RUN-28, RUN-29).
+        """Run `run_async` for code without an event loop (RUN-28, RUN-29).
 
         It runs in a thread with its own event loop, so it also works inside a running one
-        (TRAP-46). It takes and raises what `run_async` does. Closing the generator early only
-        stops following.
+        (TRAP-46). Arguments and exceptions are those of `run_async`. Closing the generator early
+        only stops following.
         """
         return self._sync.iterate(
             lambda: self.run_async(
@@ -337,7 +337,7 @@ class Runner:
         )
 
     def run_live(self, **_: Any) -> AsyncGenerator[Event, None]:
-        """Not supported: bidirectional streaming needs a connection, a durable run has none."""
+        """Not supported: bidirectional streaming needs a connection, which a durable run lacks."""
         raise InvalidRequestError("run_live is not supported by durable_adk; use run_async.")
 
     async def close(self) -> None:
@@ -357,7 +357,7 @@ def _one_app(
     agent: BaseAgent | None,
     plugins: list[BasePlugin] | None,
 ) -> tuple[App, str]:
-    """The app, and the name that it runs under."""
+    """Return the app, and the name under which it runs."""
     if plugins is not None and app is None:
         warnings.warn(
             "Runner(plugins=...) is deprecated; give it an App that has them.",
@@ -410,9 +410,9 @@ class InMemoryRunner(Runner):
 async def run_in_memory(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
     """Run an agent for a context that a test has made, on a copy of its session.
 
-    The agent continues on what the session holds, as in ADK, where nothing but a runner stores
-    events. Changes of state are applied to the context's session. On a branch, the agent sees no
-    event of a sibling's, and its own are on that branch; in its body `ctx.branch` is below it.
+    The agent continues with the session as it is; as in ADK, only a runner stores events. State
+    changes are applied to the context's session. On a branch, the agent sees no event of a sibling,
+    and its own events are on that branch; in its body `ctx.branch` is below it.
     """
     session: Session = ctx.session
     root = agent if agent.parent_agent is None else agent.clone()
@@ -446,7 +446,7 @@ async def run_in_memory(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenera
 
 
 async def run_tool_in_memory(tool: AgentTool, message: str, context: ToolContext) -> Any:
-    """Run the agent of a tool for a context that a test has made, and return the result."""
+    """Run a tool's agent for a context that a test has made, and return the result."""
     caller = context.get_invocation_context()
     session = Session(
         id=caller.session.id,

@@ -32,17 +32,17 @@ from durable_adk.errors import AgentDefinitionError, InvalidRequestError
 
 DEFAULT_TASK_QUEUE = "durable-adk"
 PAYLOAD_THRESHOLD = 262_144
-"""Minimum size, in bytes, of a payload that goes to external storage, if that is configured. The
-result of an invocation, of 64 Ki characters, is smaller, so that clients without the storage can
-read it."""
+"""Minimum size, in bytes, of a payload for external storage, if configured. The result of an
+invocation, at most 64 Ki characters, is smaller, so clients without the storage can read it."""
 
 
 MAX_SECONDS = 1e10
-"""Longer times, which event loops and servers refuse, are taken for three centuries."""
+"""Maximum duration, three centuries; longer ones, which event loops and servers reject, are cut to
+it."""
 FiniteSeconds = Annotated[
     float, Field(allow_inf_nan=False), AfterValidator(lambda seconds: min(seconds, MAX_SECONDS))
 ]
-"""Seconds that a timer can be set to; None, and not infinity, stands for no limit."""
+"""Seconds of a timer. No limit is None, not infinity."""
 
 
 def checked_seconds(value: float | timedelta | None, option: str) -> float | None:
@@ -99,16 +99,16 @@ class Limits(BaseModel):
 
     max_stuck_threads: int = Field(default=100, ge=1)
     """Threads that may still run sync code of steps that have ended. Above this limit the worker
-    hands its steps to other workers and exits."""
+    leaves its steps to other workers and exits."""
     blocked_timeout: FiniteSeconds = Field(default=30.0, ge=1.0)
-    """Seconds for which user code may block its event loop before the worker does the same."""
+    """Seconds for which user code may block its event loop before the worker likewise exits."""
     max_worker_exits: int = Field(default=10, ge=1)
-    """Workers of one build that may shut down in a row while a step runs, which is then given up.
-    An attempt that ends in another way, and a new build, begin the count anew."""
+    """Workers of one build in a row that may shut down during a step before the step fails. The
+    count restarts with an attempt that ends in another way, and with a new build."""
     max_lost_workers: int = Field(default=10, ge=1)
-    """Workers that may be lost in a row in a workflow task, from its second attempt on: it runs the
-    bodies of custom agents. The invocation is then given up. Progress begins the count anew, and an
-    attempt that fails does not count."""
+    """Workers in a row that may be lost during a workflow task, from its second attempt on, before
+    the invocation fails: the task runs the bodies of custom agents. Progress restarts the count;
+    failed attempts do not count."""
 
 
 WebhookType = Literal[
@@ -120,10 +120,10 @@ _PUSH_HOST = re.compile(r"(?:([\w.-]+)|\[([^]]*:[^]]*)\])(:[0-9]{1,5})?")
 
 
 def host_name(host: str) -> str:
-    """Return a URL's host as a `PushHost` has it: an IPv6 address in brackets, in its short form.
+    """Return a URL's host as a `PushHost` has it: IPv6 addresses in brackets and compressed.
 
     Raises:
-        ValueError: It has a colon, and is no IPv6 address.
+        ValueError: It has a colon and is not an IPv6 address.
     """
     return f"[{IPv6Address(host)}]" if ":" in host else host.lower()
 
@@ -145,7 +145,7 @@ def _is_web_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
-    except ValueError:  # its text has the URL, which may have a token
+    except ValueError:  # the text has the URL, which may have a token
         return False
 
 
@@ -164,16 +164,16 @@ def _checked_answer_key(key: SecretStr) -> SecretStr:
 AnswerUrl = Annotated[str, AfterValidator(_checked_answer_url)]
 AnswerKey = Annotated[SecretStr, AfterValidator(_checked_answer_key)]
 PushHost = Annotated[str, AfterValidator(_checked_push_host)]
-"""A host as ``name`` or ``name:port``, in small letters; an IPv6 address is in brackets."""
+"""A host as ``name`` or ``name:port``, in lower case; IPv6 addresses are in brackets."""
 
 
 class WebhookEndpoint(BaseModel):
-    """Where webhooks go. Only an operator says so: no message or model can add a URL."""
+    """A webhook's destination. Only an operator sets it: no message or model can add a URL."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: SecretStr
-    """An ``https`` or ``http`` URL; it may have a token of the receiver's."""
+    """An ``https`` or ``http`` URL; it may contain a token of the receiver."""
     secret: SecretStr
     """The secret that webhooks are signed with, as base64 after ``whsec_``: 24 to 64 bytes."""
     types: tuple[WebhookType, ...] = WEBHOOK_TYPES
@@ -203,12 +203,12 @@ class WebhookEndpoint(BaseModel):
 
     @property
     def id(self) -> str:
-        """A name of the endpoint that does not say its URL."""
+        """An id of the endpoint that does not reveal its URL."""
         return hashlib.sha256(self.url.get_secret_value().encode()).hexdigest()[:16]
 
 
 class Webhooks(BaseModel):
-    """The endpoints of a worker, and what is needed for URLs that answer pending calls."""
+    """A worker's endpoints, and the settings of URLs that answer pending calls."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
@@ -236,7 +236,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="DURABLE_ADK_",
         extra="ignore",
-        hide_input_in_errors=True,  # which may be secrets, and errors are logged
+        hide_input_in_errors=True,  # they may be secrets, and errors are logged
     )
 
     data_dir: Path = Path(".durable-adk")
@@ -266,8 +266,8 @@ class Settings(BaseSettings):
     """File of the keys that encrypt all payloads in Temporal, accessible to its owner only. The
     first key encrypts, all decrypt. None: payloads are plain JSON (D16)."""
     encryption_accepts_plain: bool = False
-    """Whether unencrypted payloads are accepted. Needed while invocations are open that started
-    without keys."""
+    """Whether unencrypted payloads are accepted. Required while invocations that started without
+    keys are open."""
     codec_token: SecretStr | None = None
     """The token of ``durable-adk codec``; None: the command generates one and prints it."""
     task_queue: str = DEFAULT_TASK_QUEUE
@@ -276,7 +276,7 @@ class Settings(BaseSettings):
     deployment: str | None = None
     """The deployment of that build; None: the name of the task queue."""
     auto_upgrade: bool = False
-    """Whether open invocations move to the build that becomes current; else they keep theirs."""
+    """Whether open invocations move to the build that becomes current; else they stay on theirs."""
     model_task_queues: dict[str, str] = Field(default_factory=dict[str, str])
     """Task queues of models for ``durable-adk worker``, by model name."""
     max_task_queue_activities_per_second: float | None = Field(
@@ -308,7 +308,7 @@ class Settings(BaseSettings):
         return self
 
     def webhooks_of_worker(self) -> Webhooks | None:
-        """The webhooks that a worker sends; None: none but push notifications of A2A."""
+        """Return the webhooks that a worker sends; None: only push notifications of A2A."""
         if not self.webhooks and not self.push_hosts:
             return None
         return Webhooks(
@@ -322,7 +322,7 @@ class Settings(BaseSettings):
 S = TypeVar("S", bound=BaseSettings)
 _OBJECT = "give a JSON object"
 _UNREAD = re.compile(r'field "(\w+)"')
-"""Names the field in the text of a `SettingsError`, which has it nowhere else."""
+"""Extracts the field's name from the text of a `SettingsError`, which has it nowhere else."""
 
 
 def read_settings(kind: type[S], **given: Any) -> S:
@@ -330,10 +330,10 @@ def read_settings(kind: type[S], **given: Any) -> S:
 
     Args:
         kind: Their class.
-        given: Those that are not to be read.
+        given: Values of fields that are not read from it.
 
     Raises:
-        InvalidRequestError: One is wrong; the message has its variable, and no value.
+        InvalidRequestError: One is invalid; the message names its variable, without its value.
     """
     try:
         return kind(**given)
@@ -353,7 +353,7 @@ def read_settings(kind: type[S], **given: Any) -> S:
 
 
 def variable_of(kind: type[BaseSettings], field: str) -> str:
-    """Return the environment variable of a field; `field` may be its alias, which is the same."""
+    """Return the environment variable of a field or of its alias."""
     known = kind.model_fields.get(field)
     alias = field if known is None else known.validation_alias
     return (
@@ -374,14 +374,14 @@ def _problem(kind: type[BaseSettings], place: tuple[int | str, ...], text: str) 
 
 
 OWN_PREFIXES = ("DURABLE_ADK_", "TEMPORAL_", "OTEL_")
-"""Starts of the names that a process reads before it loads any agent."""
+"""Prefixes of the variables that a process reads before it loads any agent."""
 _DISABLED = "ADK_DISABLE_LOAD_DOTENV"
 """ADK's variable that switches `.env` files off."""
 
 
 @cache
 def _environment() -> frozenset[str]:
-    """The names that the environment had before the first file; no file overrides them."""
+    """Return the variables that were set before the first file; no file overrides them."""
     return frozenset(os.environ)
 
 
@@ -397,14 +397,13 @@ class EnvFile:
 
 
 _searched: dict[Path, Path | None] = {}
-"""The file found for each folder whose file was looked for."""
+"""The file found for each folder searched."""
 
 
 def read_env_file(folder: Path) -> EnvFile | None:
     """Set the variables of the nearest `.env` file in an agent's folder or above, as ADK does.
 
-    The environment wins over the file, and the file of an agent that is loaded later over those of
-    earlier ones.
+    The environment takes precedence over files, and a file loaded later over earlier ones.
 
     Returns:
         The file; None if there is none, or it was read for this folder before.
@@ -429,6 +428,6 @@ def env_files() -> list[Path]:
 
 
 def env_files_searched() -> Iterator[str]:
-    """Describe where `read_env_file` has looked, for messages about a variable that is missing."""
+    """Describe where `read_env_file` searched, for messages about a missing variable."""
     for folder, path in _searched.items():
         yield f"{path} does not set it" if path else f"no .env file is in {folder} or above"

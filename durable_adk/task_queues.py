@@ -1,8 +1,8 @@
 """Task queues of Temporal, and which of them a worker of this process polls.
 
-Temporal hands the first task of an eager start to a worker on the client's own connection, without
-the way over the task queue. It asks for no version then: a build would run before an operator lets
-it, or after another one was made current. So only workers without Worker Versioning get eager
+In an eager start, Temporal hands the first task to a worker on the client's own connection and
+bypasses the task queue. It ignores versions then: a build would run before an operator makes it
+current, or after another one became current. So only workers without Worker Versioning get eager
 starts, and only while new workflows are not routed to a version.
 """
 
@@ -21,9 +21,9 @@ from temporalio.service import RPCError, ServiceClient
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
 KNOWN_FOR = 5.0
-"""Seconds for which it is known whether a task queue routes new workflows to a version."""
+"""Seconds for which a task queue's routing of new workflows is cached."""
 _START_WAITS = 0.5
-"""Most seconds by which asking for that delays a start, which is right without being eager, too."""
+"""Maximum seconds by which reading the routing delays a start; after that, it is not eager."""
 _TIMEOUT = timedelta(seconds=5)
 
 
@@ -34,18 +34,18 @@ class _Polled:
     workers: int = 0
     versioned: int = 0
     routes: bool = True
-    """Whether new workflows may go to a version: they did when that was read, or nobody knows."""
+    """Whether new workflows may be routed to a version, by the last reading; True while unknown."""
     read_at: float = -KNOWN_FOR
 
 
 _Key = tuple[ServiceClient, str, str]
 _polled: dict[_Key, _Polled] = {}
-"""By connection, namespace and name."""
+"""Keyed by connection, namespace and task queue."""
 
 
 @contextmanager
 def polled_by(worker: Worker) -> Generator[None]:
-    """Note that a worker of this process polls its task queue while the block runs."""
+    """Record that a worker of this process polls its task queue while the block runs."""
     key = _key(worker.client, worker.task_queue)
     here = _polled.setdefault(key, _Polled())
     versioned = _is_versioned(worker)
@@ -61,12 +61,13 @@ def polled_by(worker: Worker) -> Generator[None]:
 
 
 async def starts_here(client: Client, task_queue: str) -> bool:
-    """Whether an eager start is right: any worker may take it, and one of this process can."""
+    """Return whether to start eagerly: any worker may run the task, and one of this process can."""
     here = _polled.get(_key(client, task_queue))
     if here is None or here.versioned:
         return False
     if time.monotonic() - here.read_at > KNOWN_FOR:
-        # Other starts do not ask again, nor wait: until there is an answer they are not eager.
+        # Concurrent starts neither read it again nor wait: until the reading ends they are not
+        # eager.
         here.routes, here.read_at = True, time.monotonic()
         with suppress(RPCError, TimeoutError):
             async with asyncio.timeout(_START_WAITS):
@@ -76,10 +77,10 @@ async def starts_here(client: Client, task_queue: str) -> bool:
 
 
 async def described(client: Client, task_queue: str) -> DescribeTaskQueueResponse:
-    """Return what Temporal knows of the workers that poll a task queue for workflows.
+    """Return Temporal's description of a task queue's workflow pollers.
 
     Raises:
-        RPCError: It does not say so.
+        RPCError: The request failed.
     """
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,

@@ -56,7 +56,7 @@ from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEv
 CLOSE_TIMEOUT = 5.0
 """Seconds for closing the models' connections."""
 WORKFLOW_THREADS = 500
-"""Concurrent workflow tasks; as many as the SDK's own threads for them."""
+"""Concurrent workflow tasks: the default size of the SDK's own thread pool for them."""
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds for the shutdown of a stuck worker, beyond its `graceful_shutdown`."""
 ANNOUNCE = 3600.0
@@ -64,7 +64,8 @@ ANNOUNCE = 3600.0
 ANNOUNCE_AGAIN = 10.0
 """Seconds until the next one if the store was unavailable."""
 MAX_IN_PLACE = 32
-"""Attempts of a worker that may wait for their sessions in place, and at most every fourth."""
+"""Maximum number of a worker's attempts that wait in place for their sessions; also at most a
+quarter of its concurrent activities."""
 MAX_VERSION_NAME = 255
 WORKFLOWS: list[type[Any]] = [
     InvocationWorkflow,
@@ -82,7 +83,7 @@ class Versioning:
     """The build and deployment of a worker, for Temporal's Worker Versioning (D6).
 
     New invocations run on the deployment's current version, which an operator sets: a new build
-    gets none before that.
+    gets no invocations before that.
     """
 
     deployment: str
@@ -91,13 +92,13 @@ class Versioning:
     """The build of this code."""
     auto_upgrade: bool = False
     """Whether open invocations move to a version that becomes current. Otherwise each stays on the
-    build it started on, also when it continues as new."""
+    build that started it, also when it continues as new."""
 
     def __post_init__(self) -> None:
-        """Check names that Temporal would refuse at each poll.
+        """Reject names that Temporal would reject at each poll.
 
         Raises:
-            InvalidRequestError: A name is missing, or Temporal refuses it.
+            InvalidRequestError: A name is missing, or Temporal would reject it.
         """
         for what, name in (("deployment", self.deployment), ("build id", self.build_id)):
             if not name.strip() or len(name) > MAX_VERSION_NAME:
@@ -118,12 +119,12 @@ class Versioning:
 
         Args:
             settings: The settings of this process.
-            task_queue: The deployment's name unless the settings name it.
+            task_queue: The deployment's name unless the settings set it.
             build_id: The option.
             auto_upgrade: The option.
 
         Raises:
-            InvalidRequestError: The build id is missing, or Temporal refuses a name.
+            InvalidRequestError: The build id is missing, or Temporal would reject a name.
         """
         if build_id is None:
             build_id = settings.build_id or None  # an empty variable counts as unset
@@ -138,7 +139,7 @@ class Versioning:
         return None
 
     def config(self) -> WorkerDeploymentConfig:
-        """The SDK's deployment configuration."""
+        """Return the SDK's deployment configuration."""
         pinned, moves = VersioningBehavior.PINNED, VersioningBehavior.AUTO_UPGRADE
         return WorkerDeploymentConfig(
             version=WorkerDeploymentVersion(self.deployment, self.build_id),
@@ -164,8 +165,8 @@ class WorkerOptions:
     """Concurrent activities, local ones included."""
     max_concurrent_workflow_tasks: int = 20
     """Concurrent workflow tasks, at least 2. Each takes some 20 ms of the one thread that runs
-    Python at a time, and all must end within the workflow task timeout: tasks that time out are
-    done again, so a worker that takes too many completes none."""
+    Python at a time, and all must end within the workflow task timeout. Tasks that time out are
+    repeated, so a worker that accepts too many completes none."""
     sandboxed: bool = True
     """Whether workflows run in the SDK's sandbox; without it they take half the CPU time (D15)."""
     graceful_shutdown: timedelta = timedelta(seconds=10)
@@ -175,7 +176,7 @@ class WorkerOptions:
     """Webhooks for invocations that pause or end; None disables them."""
 
     def __post_init__(self) -> None:
-        """Check that it can run anything.
+        """Check that the worker can run at all.
 
         Raises:
             InvalidRequestError: A number of concurrent activities or workflow tasks is too small.
@@ -187,7 +188,7 @@ class WorkerOptions:
 
 
 def with_our_converter(client: Client) -> Client:
-    """The client, or another one on the same connection with our data converter."""
+    """Return the client, or another one on the same connection with this package's converter."""
     converter = with_our_payloads(client.data_converter)
     if converter == client.data_converter:
         return client
@@ -197,7 +198,7 @@ def with_our_converter(client: Client) -> Client:
 
 
 def interceptors_for(client: Client) -> list[Interceptor]:
-    """Interceptors that propagate traces and manage payloads in external storage."""
+    """Return interceptors that propagate traces and manage payloads in external storage."""
     converter = client.data_converter
     owned = isinstance(converter.external_storage, OwnedStorage)
     return [PropagatesTrace(), BindsTrace(), *([ResultUpload(converter)] if owned else [])]
@@ -212,7 +213,7 @@ class Timing(TypedDict):
 
 
 def timing(limits: Limits) -> Timing:
-    """Timeouts that decide how soon another worker takes over from a dead one."""
+    """Return timeouts that decide how soon another worker takes over from a dead one."""
     throttle = timedelta(seconds=limits.heartbeat_timeout) / 3
     return Timing(
         # 10 s by default. If a busy worker is late, the workflow is replayed.
@@ -225,7 +226,7 @@ def timing(limits: Limits) -> Timing:
 class WorkerApps:
     """The apps of one worker: their activities, and the threads and loop of their code.
 
-    Nothing is opened before `running`.
+    Opens nothing before `running`.
     """
 
     def __init__(
@@ -278,7 +279,7 @@ class WorkerApps:
         """Activities to register with the worker."""
 
     def lost_tasks(self, worker: Worker) -> LostTasks:
-        """What counts the workers that are lost in workflow tasks; called in the worker's loop."""
+        """Return the counter of workers lost in workflow tasks; call it in the worker's loop."""
         loop = asyncio.get_running_loop()
         return LostTasks(client=worker.client, effects=self._effects, loop=loop)
 
@@ -324,7 +325,7 @@ class WorkerApps:
 
     @asynccontextmanager
     async def _unless_stuck(self) -> AsyncGenerator[asyncio.Timeout]:
-        """An `asyncio.timeout` without a deadline, which expires when the worker is stuck."""
+        """Enter an `asyncio.timeout` without a deadline that expires when the worker is stuck."""
         limit = asyncio.timeout(None)
         try:
             async with limit:
@@ -335,7 +336,7 @@ class WorkerApps:
             raise self._stuck from None
 
     async def _announce(self) -> None:
-        """Keep the store informed which apps are served, for servers that have no code of them."""
+        """Keep the list of served apps in the store current, for servers without the apps' code."""
         while True:
             wait = ANNOUNCE
             try:
@@ -396,15 +397,15 @@ def _config(worker: Worker) -> dict[str, Any]:
 
 
 def _build_of(worker: Worker) -> str:
-    """The name of the build; without Worker Versioning, what the SDK calls it."""
+    """Return the build's name; without Worker Versioning, the SDK's name for it."""
     config = _config(worker)
     deployment: WorkerDeploymentConfig | None = config.get("deployment_config")
     return deployment.version.build_id if deployment else str(config.get("build_id"))
 
 
 def _workflow_threads(tasks: int | None) -> UserCodeThreads:
-    """Make the executor of so many concurrent workflow tasks; None: their number varies."""
-    # A workflow that its body blocks keeps its task's place for good.
+    """Return the executor of `tasks` concurrent workflow tasks; None: their number varies."""
+    # A workflow that is blocked by its body occupies its task slot for good.
     most = None if tasks is None else tasks // 2
     return UserCodeThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow", max_outliving=most)
 
@@ -438,9 +439,9 @@ async def worker(
         client: A Temporal client; invocations run in its namespace.
         apps: The apps to serve; their names must be unique.
         session_service: The session store, shared with the clients.
-        artifact_service: Stores artifacts; None: contexts refuse to save them.
-        memory_service: Searched by contexts; None: contexts refuse to search.
-        credential_service: Stores the credentials that users give.
+        artifact_service: Stores artifacts; without it, contexts reject saving them.
+        memory_service: Searched by contexts; without it, contexts reject searches.
+        credential_service: Stores users' credentials.
         partials: The channel of partial events; None: `partials_of` the session store.
         options: How to run.
 

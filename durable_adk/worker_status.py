@@ -1,6 +1,6 @@
 """Status files in which a stuck worker reports itself to other processes of its machine.
 
-Temporal remembers pollers for minutes, and does not know what a worker does with its tasks.
+Temporal lists a poller for minutes after it stopped, and does not know what it does with its tasks.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ def report_stuck(task_queue: str, reason: str) -> None:
 
 
 def report_working(task_queue: str) -> None:
-    """Delete the report, which may be that of an earlier process with the same id."""
+    """Delete the report, which may be of an earlier process with the same id."""
     with suppress(OSError):
         _file(os.getpid(), task_queue).unlink()
 
 
 def stuck_reason(process_id: int, task_queue: str) -> str | None:
-    """Why a process's worker of a task queue is stuck; None if it has not reported so."""
+    """Return why a process's worker of a task queue is stuck; None if it has not reported so."""
     file = _file(process_id, task_queue)
     try:
         check_private(file.parent)
@@ -43,7 +43,7 @@ def stuck_reason(process_id: int, task_queue: str) -> str | None:
 
 
 def is_alive(process_id: int) -> bool:
-    """Whether a process runs on this machine or in this container."""
+    """Return whether a process runs on this machine or in this container."""
     try:
         os.kill(process_id, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Running an agent from another workflow."""
+"""Runs an agent from another workflow."""
 
 from typing import Any
 

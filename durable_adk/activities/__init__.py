@@ -1,1 +1,1 @@
-"""Activities: every effect of an invocation on stores, models, tools and user code."""
+"""Activities: all effects of an invocation on stores, models, tools and user code."""

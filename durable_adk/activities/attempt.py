@@ -46,7 +46,7 @@ MAX_LOST = 10
 MAX_UNREGISTERED = 10
 """Maximum number of times a step is returned because its agent is not registered on the worker."""
 WAIT_SHARE = 0.7
-"""Share of the estimated time until a ticket's turn after which the next attempt is made."""
+"""Share of the estimated time until a ticket's turn after which the step is retried."""
 IN_PLACE_TICKETS = 4
 """Number of tickets of a session whose attempts may wait in place."""
 IN_PLACE_TIMEOUT = 10.0
@@ -55,11 +55,11 @@ MIN_BUSY_DELAY = 0.25
 MAX_BUSY_DELAY = 20.0
 """Seconds. Tickets of resumptions live longer than this, see `pause.RESUMING_TTL`."""
 UNREGISTERED_DELAY = 0.5
-"""Seconds until a step that needs another worker is offered to the workers again."""
+"""Seconds until a step that needs another worker is retried."""
 STORE_DELAY = 2.0
-"""Maximum seconds between a step's retries while the store is unavailable. The engine's own delay
-would grow to half a minute, and the step would continue that late after the store's return."""
-_EAGER = 5  # attempts during which the engine's own delay is shorter
+"""Maximum seconds between a step's retries while the store is unavailable. Temporal's own delay
+would grow to half a minute, and the step would continue that much later than the store."""
+_EAGER = 5  # attempts for which Temporal's own delay is shorter
 
 TRIED: Final = "tried"
 """Kind of the notes that record which attempts were about to run a step's code."""
@@ -77,14 +77,15 @@ class LostAttempts:
     """Notes in the session store, written before the code runs, and only after an attempt was lost.
 
     Code that kills its worker does so while it runs. A worker that dies earlier, or while the step
-    waits for the store, says nothing about the step, and many may die that way while machines fail.
+    waits for the store, is no evidence against the step. Failing machines can lose many attempts
+    that way.
     """
 
     deps: Dependencies
     step: Step
 
     async def begin(self, number: int, history: AttemptHistory) -> int:
-        """Note that attempt `number` is about to run the code, and count the earlier lost ones.
+        """Store a note that attempt `number` will run the code; count the lost attempts before it.
 
         Only attempts that had reached the code count. The first attempt writes no note and always
         counts.
@@ -92,7 +93,7 @@ class LostAttempts:
         Raises:
             StoreUnavailableError: The note was not written, so the code must not run.
         """
-        await self.deps.scope(self.step)  # waits for the store; a death here does not count
+        await self.deps.scope(self.step)  # waits for the store; dying here does not count
         key, invocation_id = self.step.key, self.step.invocation_id
         notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=TRIED)
         await write_note(self.deps, self.step, TRIED, _name(number), "{}")
@@ -111,30 +112,30 @@ class StepAttempt(EffectAttempt):
     """The current attempt of an activity."""
 
     what: str
-    """Describes the step in messages."""
+    """The step's description in messages."""
     trials: LostAttempts | None = None
-    """Decides which of the lost attempts count; None: all."""
+    """Decides which lost attempts count; None: all."""
     is_local: bool = False
     """Whether it is a local activity. Local activities have no heartbeat details, and their attempt
-    counter restarts after a worker crash, so they are never given up."""
+    counter restarts after a worker crash. So they are never given up."""
 
     @property
     def counted(self) -> int:
-        """The attempt's number, not counting excused attempts."""
+        """Attempt number, excused attempts not counted."""
         return self.history.counted(self.number)
 
     @property
     def elsewhere(self) -> int:
-        """How often the step was returned before because the worker did not know its agent."""
+        """How often the step was returned because the worker did not know its agent."""
         return self.number - 1 if self.is_local else self.history.elsewhere
 
     @property
     def leaving(self) -> AttemptHistory:
-        """The history for the next attempt, if this one ends because its worker shuts down."""
+        """Attempt history to pass on if this attempt ends because its worker shuts down."""
         return self.history.leaving(self.number, self.trials.deps.build if self.trials else "")
 
     async def begins(self) -> None:
-        """Record that the step's code is about to run; await it once all input is read.
+        """Record that the step's code is about to run; await it after reading all input.
 
         Raises:
             RunError: Too many attempts were lost while the step's code ran.
@@ -143,10 +144,10 @@ class StepAttempt(EffectAttempt):
             await self.check_lost()
 
     async def check_lost(self) -> None:
-        """Raise RunError if too many attempts were lost, each with its worker, or shut it down.
+        """Raise RunError if too many attempts were lost with their workers, or shut them down.
 
-        Code that kills workers, by exhausting the memory or calling `os._exit`, must not be passed
-        on from worker to worker for ever (F12).
+        Code that kills workers, by exhausting the memory or calling `os._exit`, must not be retried
+        on worker after worker for ever (F12).
         """
         exits = self.history.exits
         if self.trials is not None and exits >= self.trials.deps.limits.max_worker_exits:
@@ -164,7 +165,7 @@ class StepAttempt(EffectAttempt):
             )
 
     def tell(self, history: AttemptHistory) -> None:
-        """Report the history to the next attempt, in a heartbeat."""
+        """Send the history to the next attempt, in a heartbeat."""
         if not self.is_local:
             history.send()
 
@@ -177,8 +178,8 @@ def to_application_error(
     Args:
         error: The exception.
         retry: Whether the activity is to be retried.
-        number: The attempt's number, not counting excused attempts; None: the engine's number.
-        delay: Seconds until the retry; None: the error's own delay, or else the engine's.
+        number: The attempt's number, not counting excused attempts; None: Temporal's number.
+        delay: Seconds until the retry; None: the error's own delay, or else Temporal's.
     """
     if not isinstance(error, DurableAdkError):
         plain = isinstance(error, Exception)
@@ -186,7 +187,8 @@ def to_application_error(
         error = wrapped(RunError, error) if plain else raised(RunError, name, text_of(error))
     category = ApplicationErrorCategory.UNSPECIFIED
     if isinstance(error, SessionBusyError):
-        # Retries are how this activity waits for the session: no history events, no alarm (D7).
+        # This activity waits for the session by retrying, which adds no history events. It must
+        # raise no alarm (D7).
         category = ApplicationErrorCategory.BENIGN
     if delay is None:
         delay = _delay(error, number or activity.info().attempt)
@@ -207,7 +209,7 @@ def to_application_error(
 
 
 def _delay(error: DurableAdkError, number: int) -> float | None:
-    """Return the seconds until the next attempt, or None for the engine's delay."""
+    """Return the seconds until the next attempt, or None for Temporal's delay."""
     if isinstance(error, ModelUnavailableError):
         return error.delay(number)
     if isinstance(error, WebhookError):
@@ -224,10 +226,10 @@ def _delay(error: DurableAdkError, number: int) -> float | None:
 def busy_delay(error: SessionBusyError) -> float:
     """Return the seconds until the next attempt of a step that waits for its session.
 
-    The first IN_PLACE_TICKETS tickets wait in place if there is room. The others move up when those
-    ahead have run, which may be quick ones behind a long one. So they retry before the estimated
-    time, and the less often the more tickets are ahead. With this, 200 steps that wait for one
-    session make some thirty attempts a second, and 500 fewer than fifty.
+    The first IN_PLACE_TICKETS tickets wait in place if there is capacity. The others advance as
+    those ahead finish, perhaps several short turns after a long one. So they retry before the
+    estimated time, and less often the more tickets are ahead. 200 steps that wait for one session
+    make some thirty attempts a second, and 500 fewer than fifty.
     """
     most = (
         IN_PLACE_TIMEOUT
@@ -238,7 +240,7 @@ def busy_delay(error: SessionBusyError) -> float:
 
 
 def _soonest(ahead: int) -> float:
-    """Return the seconds in which that many quick turns may be over, with slack further back."""
+    """Return the seconds in which `ahead` short turns may end, with more slack further back."""
     return 0.1 * ahead + 0.1 * max(ahead - 3 * IN_PLACE_TICKETS, 0)
 
 
@@ -256,8 +258,8 @@ def application_errors(*, retry: Retry, number: int | None = None) -> Generator[
     except NewerReleaseError as error:
         raise to_application_error(error, retry=True, number=number) from shortened(error)
     except MemoryError as error:
-        # The process's memory, which other work may have used up (F44). A tool's own MemoryError
-        # is the tool's result instead.
+        # The process is out of memory, perhaps because of other work (F44). A tool's own
+        # MemoryError is the tool's result instead.
         raise to_application_error(
             error, retry=number is None or number <= MAX_LOST, number=number
         ) from shortened(error)
@@ -279,7 +281,7 @@ def transient_or_busy(error: DurableAdkError) -> bool:
 def transient_or_unregistered(error: DurableAdkError, *, before: int) -> bool:
     """Retry transient errors, and for some seconds an agent that another worker may know.
 
-    During a deploy, a step of an agent that only the new workers have may reach an old worker
+    During a deploy, an old worker may receive a step of an agent that only the new workers have,
     several times. After MAX_UNREGISTERED returns the agent is reported as unknown.
 
     Args:
@@ -296,11 +298,11 @@ async def step_attempt(
     """Run the body as one attempt of a step that runs user code or calls a model.
 
     A missing requirement (the store, a worker that knows the agent) never fails the step: it is
-    retried, and such attempts do not count, nor do those that a deploy ends. Lost attempts count if
+    retried. Such attempts do not count, nor do those that a deploy ends. Lost attempts count if
     they may have run the step's code.
 
     Args:
-        what: Describes the step in messages.
+        what: The step's description in messages.
         trials: Decides which of the lost attempts count; the body calls `StepAttempt.begins`. None:
             all count, and the body need not call it.
         asks: Maximum number of calls to an unavailable model; None: the step calls no model.
@@ -326,8 +328,8 @@ async def step_attempt(
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:
-            # The engine keeps the details, together with the failure, for the next attempt. A step
-            # that has blocked its worker reports nothing: it counts as lost, or it would be
+            # Temporal keeps the details, with the failure, for the next attempt. A step that has
+            # blocked its worker sends none, so that it counts as lost: otherwise it would be
             # retried for ever.
             if not (isinstance(error, WorkerStuckError) and error.suspected):
                 this.tell(history_after(history, this.number, error))
@@ -336,13 +338,13 @@ async def step_attempt(
             task = asyncio.current_task()
             if activity.is_worker_shutdown():
                 this.tell(this.leaving)
-            elif task is not None and not task.cancelling():  # code has cancelled the loop's tasks
+            elif task is not None and not task.cancelling():  # code cancelled the loop's tasks
                 raise wrapped(RunError, own_cancellation(error)) from error
             raise
 
 
 def history_after(history: AttemptHistory, number: int, error: BaseException) -> AttemptHistory:
-    """Return the attempt history after an attempt has ended with an error."""
+    """Return the attempt history after an attempt that ended with an error."""
     elsewhere, away = isinstance(error, _NOT_HERE), isinstance(error, ToolsetUnavailable)
     missing = isinstance(error, TransientError) and not isinstance(error, ModelUnavailableError)
     excused = elsewhere or away or missing
@@ -353,13 +355,13 @@ def history_after(history: AttemptHistory, number: int, error: BaseException) ->
 async def heartbeating(
     history: AttemptHistory = NO_ATTEMPTS, *, leaving: AttemptHistory | None = None
 ) -> AsyncGenerator[None]:
-    """Send heartbeats while the body runs, which also delivers cancellations to it (D11).
+    """Send heartbeats while the body runs; they also deliver cancellations to it (D11).
 
     Args:
-        history: Details for the next attempt, should this one be lost. A heartbeat replaces the
+        history: Details for the next attempt if this one is lost. Each heartbeat replaces the
             details of earlier ones.
         leaving: Details to send once the worker shuts down: code that cannot be cancelled is lost
-            with the worker, and that says nothing about the code.
+            with the worker, which is no evidence against the code.
     """
     timeout = activity.info().heartbeat_timeout
     if timeout is None:
@@ -372,7 +374,7 @@ async def heartbeating(
             told = leaving if leaving is not None and activity.is_worker_shutdown() else history
             try:
                 told.send()
-            except Exception as error:  # noqa: BLE001 - the next one may be sent
+            except Exception as error:  # noqa: BLE001 - the next one may succeed
                 logger.warning("heartbeat.not_sent", error_type=type(error).__name__)
 
     beater = asyncio.create_task(beat())
@@ -383,6 +385,6 @@ async def heartbeating(
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Finish a store operation even if it is cancelled, because its result must be known."""
+    """Finish a store operation despite cancellation, because its result must be known."""
     async with heartbeating():
         return await uninterrupted(work)

@@ -1,4 +1,4 @@
-"""Records the attempts of model and tool steps that gave no result, with their cost."""
+"""Records the attempts of model and tool steps that produced no result, with their cost."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ C = TypeVar("C", bound=ModelStep | ToolStep)
 class AttemptRecorder(Generic[C]):
     """One attempt of a model or tool step; it stores a note unless it has a result (I10).
 
-    Notes are best effort: failing to write one does not stop the run.
+    Notes are best effort: if one cannot be written, the run continues.
     """
 
     deps: Dependencies
@@ -42,14 +42,14 @@ class AttemptRecorder(Generic[C]):
 
     @property
     def counted(self) -> int:
-        """The attempt's number, not counting attempts lost to an unavailable store, for example."""
+        """Attempt number, excused attempts not counted."""
         return self.history.counted(self.number)
 
     async def tell_the_lost(self) -> None:
-        """Record earlier attempts that were lost before they could; existing notes are kept.
+        """Record earlier attempts that were lost before they could do so; existing notes are kept.
 
         A failed attempt at a model call that left no note is recorded as lost, because of its cost.
-        A tool may have failed so often that to look for each note would take long.
+        A tool may have failed so often that checking for each note would take long.
         """
         in_vain = isinstance(self.step, ModelStep)
         earlier = self.history.in_vain(self.number) if in_vain else self.history.lost(self.number)
@@ -58,11 +58,11 @@ class AttemptRecorder(Generic[C]):
             await self._note(number, AttemptEnd.LOST, worker=worker)
 
     def begin(self, model: str = "") -> None:
-        """Record that the model call or the tool starts now."""
+        """Record that the model call or the tool run starts now."""
         self._model, self._started = model, time.time()
 
     def saw(self, response: LlmResponse) -> None:
-        """Take the token usage from a response or chunk; the last one reported is correct."""
+        """Take the token usage from a response or chunk; the last one reported is right."""
         self._usage = response.usage_metadata or self._usage
 
     @asynccontextmanager
@@ -86,13 +86,14 @@ class AttemptRecorder(Generic[C]):
     def _is_told(self, error: Exception) -> bool:
         if self.kept and isinstance(error, TransientError):
             return False
-        # A tool may run again every two seconds while a store is away, for hours: of many such
-        # attempts only the 1st, 2nd, 4th, 8th ... are recorded. A model's have a cost.
+        # While a store is unavailable, a tool may run again every two seconds, for hours. Of such
+        # attempts only the 1st, 2nd, 4th, 8th ... are recorded. A model's attempts cost tokens, so
+        # all are.
         waits = isinstance(error, StoreUnavailableError) and isinstance(self.step, ToolStep)
         return not (waits and self.number & (self.number - 1))
 
     async def ended(self, how: AttemptEnd, error: BaseException) -> None:
-        """Record, once, that the attempt gave no result."""
+        """Record, once, that the attempt produced no result."""
         if self._ended:
             return
         self._ended = True

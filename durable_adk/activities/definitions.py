@@ -50,9 +50,9 @@ class InvocationActivities:
         return activity.defn(name=row.name)(perform)
 
     async def _store(self, row: StoreEffect[Any, Any], step: Any) -> Any:
-        """Perform a store effect; retry until the store responds and the session is free if needed.
+        """Perform a store effect; retry until the store responds and any needed session is free.
 
-        The wait for the session happens in this attempt or between retries of the activity.
+        It waits for the session within this attempt or between retries of the activity.
         """
         waits = row.needs_lease and row.waits(step)
         with application_errors(retry=_retry(row, step, waits=waits)):
@@ -63,8 +63,8 @@ class InvocationActivities:
     async def _run_code(self, row: CodeEffect[Any, Any], step: Any) -> Any:
         """Perform a code effect. Its errors are final (TRAP-49, PLG-4), except retryable ones.
 
-        A model or a tool may request a retry; otherwise the code runs again only after a lost
-        worker.
+        A model or a tool may request a retry; otherwise the code only runs again if a worker is
+        lost.
         """
         deps = self._effects.deps
         trials = LostAttempts(deps=deps, step=step) if row.notes_attempts(step) else None

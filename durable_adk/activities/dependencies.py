@@ -45,22 +45,22 @@ async def assume_alive(lease_owner: str) -> bool:
 
 
 async def skip_staleness_check(key: SessionKey) -> None:
-    """No-op staleness check, for processes without a Temporal client."""
+    """Do nothing, in processes without a Temporal client."""
     del key
 
 
 async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> None:
-    """No-op: without a Temporal client the message waits for its turn."""
+    """Do nothing: without a Temporal client the message waits for its turn."""
     del key, record, answer
 
 
 async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
-    """No-op: without a Temporal client an invocation runs to its own end."""
+    """Do nothing: without a Temporal client an invocation runs to its own end."""
     del key, record
 
 
 async def start_nothing(step: DeliverStep) -> None:
-    """No-op: without a Temporal client no notification can be delivered."""
+    """Do nothing: without a Temporal client no notification can be delivered."""
     del step
 
 
@@ -83,21 +83,19 @@ class Dependencies:
     check_store: Callable[[SessionKey], Awaitable[None]] = skip_staleness_check
     """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = interrupt_nobody
-    """Asks the run of an invocation to end; idempotent."""
+    """Requests the end of an invocation's run; idempotent."""
     steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
         steer_nobody
     )
-    """Notifies the run of an invocation of a waiting message; whether it is delivered shows
-    later."""
+    """Notifies an invocation's run of a waiting message. Whether it is delivered shows later."""
     max_in_place: int = 0
-    """Maximum number of attempts that wait for their sessions in place; see
-    `waiting.InPlaceWaits`."""
+    """Maximum attempts that wait for their sessions in place; see `queue.InPlaceWaits`."""
     waiting_pages: int = 0
-    """Number of pages that wait for events, see `read_session_events`."""
+    """Number of requests for a page that wait for events, see `read_session_events`."""
     rebuilding: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, 1))
-    """One attempt at a time has a whole session in memory, see `read_model_requests`."""
+    """Only one attempt at a time has a whole session in memory, see `read_model_requests`."""
     webhooks: Webhooks | None = None
-    """Where webhooks go; None: nowhere but to receivers of A2A's push notifications."""
+    """Endpoints of webhooks; None: only receivers of A2A's push notifications."""
     start_delivery: Callable[[DeliverStep], Awaitable[None]] = start_nothing
     """Starts the delivery of a webhook; idempotent."""
     cache: SessionCache = field(init=False)
@@ -137,13 +135,13 @@ class Dependencies:
         return manifest.any_custom() or "on_event_callback" in self.plugins(step).hooks()
 
     def plugins(self, step: Step) -> PluginManager:
-        """Return the plugins that see a step; none if the run skips them."""
+        """Return the plugins that see a step; none if the run skips plugins."""
         if step.plugins is False:
             return PluginManager()
         return self.registry.app(step.key.app_name).plugin_manager
 
     def scope_over(self, step: Step, state: dict[str, Any], known: KnownEvents) -> StepScope:
-        """Build a step's scope from what was read of its session."""
+        """Build a step's scope from the state and events read of its session."""
         events = _seen(step, known)
         mine = known.events[known.start : known.start + 1]
         return StepScope(
@@ -162,7 +160,8 @@ class Dependencies:
             run_config=own_copy(step.run_config) or RunConfig(),
             services=self.services,
             artifact_owner=step.artifact_owner,
-            # A custom agent has written these and not committed them; `temp:` keys are in no store.
+            # A custom agent has written these without committing them; `temp:` keys are in no
+            # store.
             stored={
                 key: base_of(state.get(key, MISSING), value)
                 for key, value in step.local_state.items()
@@ -175,14 +174,14 @@ class Dependencies:
         )
 
     async def _require_open(self, step: Step) -> None:
-        """Refuse what a step would save after its invocation, or that of its caller, has ended."""
+        """Reject writes of a step whose invocation, or its caller's, has ended."""
         if step.run_epoch is None:
             return  # no invocation is open yet
         await self.sessions.require_open(
             step.key,
             invocation_id=step.invocation_id,
             epoch=step.run_epoch,
-            ended=isinstance(step, HookStep),  # plugins see an end, too
+            ended=isinstance(step, HookStep),  # plugins still see the end
         )
         if step.artifact_owner is not None:
             await self.sessions.require_open(step.artifact_owner, invocation_id=step.invocation_id)
@@ -191,8 +190,7 @@ class Dependencies:
         """Return the session's revision, and its state and events as the step may see them.
 
         Waits for a store that is briefly unavailable, so that an outage costs few attempts. A store
-        that is older than the run needs an operator, so then the wait may take all of the step's
-        time.
+        that is older than the run needs an operator, so that wait may take all of the step's time.
         """
         deadline = Deadline(STORE_TIMEOUT)
 

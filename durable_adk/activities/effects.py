@@ -2,7 +2,7 @@
 
 `InvocationActivities` creates an activity for each row, `TemporalRuntime` schedules it as the row
 specifies, and `LocalRuntime` performs it in process. `Runtime.perform` finds the row by the step's
-type. What is particular to an effect is in its row; the three hold only what is common to all.
+type. Everything particular to an effect is in its row; these three hold what is common to all.
 """
 
 import asyncio
@@ -94,16 +94,16 @@ class _Row(Generic[S, R]):
 class StoreEffect(_Row[S, R]):
     """An effect that only reads or writes the store.
 
-    It runs as a local activity first, so that a large input such as an event is not written to the
-    history again (D4), and then as a normal one, whose retries are the wait for the store or for a
-    busy session.
+    It runs first as a local activity, so that a large input such as an event is not written to the
+    history again (D4), and then as a normal one, which retries until the store is available and the
+    session free.
     """
 
     function: Callable[[Dependencies, S], Awaitable[R]]
     needs_lease: bool = False
     """Whether the effect raises SessionBusyError while another invocation is active."""
     waits: Callable[[S], bool] = lambda _: True
-    """Whether it is retried then."""
+    """Whether the effect is retried while another invocation is active."""
     waits_for_app: Callable[[S], bool] = lambda _: False
     """Whether the effect is retried on a worker that does not serve the app (yet)."""
     timeout: float = STORE_TIMEOUT
@@ -111,7 +111,7 @@ class StoreEffect(_Row[S, R]):
 
     async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
         """Perform one attempt."""
-        del attempt  # writes are idempotent by id, so all attempts are alike
+        del attempt  # all attempts are alike: writes are idempotent by id
         return await self.function(deps, step)
 
 
@@ -121,21 +121,22 @@ class CodeEffect(_Row[C, R]):
 
     function: Callable[[Dependencies, C, EffectAttempt], Coroutine[Any, Any, R]]
     what: Callable[[C], str]
-    """Describes the step in errors."""
+    """The step's description in errors."""
     task_queue: Callable[[C, Mapping[str, str]], str | None] = lambda _step, _by_model: None
     """The task queue of a step, given those of models; None: the workflow's."""
     attempts: Callable[[Limits], int | None] = lambda _: None
-    """How many attempts an unavailable service gets; None: any number."""
+    """Maximum attempts at an unavailable service; None: unlimited."""
     notes_attempts: Callable[[C], bool] = lambda _: True
-    """Whether the invocation can store notes on lost attempts; otherwise all of them count."""
+    """Whether the invocation can store notes on lost attempts; otherwise all of these count."""
     is_large: Callable[[C], bool] = lambda _: False
     """Whether the step is too large for the input of a normal activity.
 
-    A local activity's input is sent nowhere, but the workflow takes no signals while it runs.
+    A local activity's input is not sent to the server, but the workflow receives no signals while
+    it runs.
     """
 
     def timeout(self, step: C, limits: Limits) -> float:
-        """Return the seconds of an attempt; the code ends itself before."""
+        """Return the seconds of an attempt; the code's own time limit ends earlier."""
         grant = step.grant if isinstance(step, Step) else None
         hooked = grant is not None and grant.on_event  # after the work
         return step.attempt_timeout + limits.callback_timeout * (2 if hooked else 1)
@@ -152,7 +153,7 @@ class StepEffect(CodeEffect[A, StepResult]):
     span: Callable[[A], str | None] = lambda _: None
     """Name of a span over the step; None: the function creates its own spans."""
     commits: bool = True
-    """Whether the step commits its event itself if the loop has granted that."""
+    """Whether the step commits its event itself if the loop allows it."""
 
     async def perform(self, deps: Dependencies, step: A, attempt: EffectAttempt) -> StepResult:
         """Perform one attempt."""
@@ -165,7 +166,7 @@ class StepEffect(CodeEffect[A, StepResult]):
                 return await work
             result, closed = await run_and_commit(deps, step, work, attempt)
             if closed and step.grant is not None:
-                # Must not be interrupted: the loop has to learn what is stored.
+                # Must not be interrupted: the result must tell the loop what is stored.
                 again = closed == "before"
                 await uninterrupted(_closed_by_step(deps, step, step.grant, again=again))
             return result
@@ -206,13 +207,13 @@ async def _take(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
 async def _close(deps: Dependencies, step: CloseStep) -> Ending:
     ended = await take_over.retry_when_freed(deps, step, close_invocation)
     await lifecycle.closed(deps, step, ended)
-    if ended.record.epoch != UNKNOWN_EPOCH:  # it was opened
+    if ended.record.epoch != UNKNOWN_EPOCH:  # else it was never opened
         await announce(deps, step.key, step.invocation_id, ended.record.status)
     return ended
 
 
 def _is_large(step: HookStep) -> bool:
-    """Whether the event is larger than any step: the merged results of parallel calls can be."""
+    """Return whether the event, e.g. merged results of parallel calls, is larger than any step."""
     return step.event is not None and len(step.event.to_json().encode()) > MAX_BYTES
 
 
@@ -225,7 +226,8 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         summary=lambda step: step.key.app_name,
         needs_lease=True,
         waits=lambda step: step.when_busy is not WhenBusy.REJECT,
-        # A user's message fails at once; its caller's worker has an agent used as a tool.
+        # A user's message fails at once. For an agent used as a tool, the caller's worker has the
+        # app.
         waits_for_app=lambda step: step.tool_run is not None,
     ),
     StepEffect(
@@ -307,7 +309,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         Ending,
         _close,
         summary=lambda step: step.status.value,
-        needs_lease=True,  # closing waits for the session if the invocation was paused
+        needs_lease=True,  # closing a paused invocation waits for the session
     ),
     CodeEffect(
         "compact",
@@ -360,7 +362,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         read_model_requests,
         what=lambda step: f"The model requests of session {step.session}",
         summary=lambda step: f"model calls: {len(step.event_ids)}",
-        notes_attempts=lambda _: False,  # it is no part of an invocation
+        notes_attempts=lambda _: False,  # not part of an invocation
     ),
     StoreEffect(
         "deliver_webhook",

@@ -1,7 +1,7 @@
 """Lifecycle events of an invocation: spans, metrics and log lines for its start, pauses and end.
 
 They are emitted only after the data is committed, and never fail a step. Events that a killed
-worker has not exported are lost. An attempt that finds its invocation closed emits the end again,
+worker had not exported are lost. An attempt that finds its invocation closed emits the end again,
 as the same span: its ids are derived and its times are the store's.
 """
 
@@ -53,7 +53,7 @@ def told(
         step: The step.
         attempt: 1, 2, ...
         shown: Name of a span over the body; None: the body creates its own spans.
-        summary: What the step does, for log lines.
+        summary: The step's description in log lines.
     """
     place = for_step(
         kind,
@@ -83,7 +83,7 @@ def runs_ended(
 ) -> None:
     """Export the agent runs whose end the loop has reported with a step.
 
-    Every attempt of the step exports them; a run has the same ids and times each time.
+    Every attempt of the step exports them, with the same ids and times.
 
     Args:
         key: The session.
@@ -159,7 +159,7 @@ def resumed(key: SessionKey, record: InvocationRecord) -> None:
 
     Args:
         key: The session.
-        record: The invocation's record from before it was resumed.
+        record: The invocation's record before it was resumed.
     """
     now = time.time()
     began = record.update_time or now

@@ -76,7 +76,7 @@ class BaseAgent(BaseModel):
             )
 
     def walk(self) -> list["BaseAgent"]:
-        """Return this agent and all below it, depth first."""
+        """Return this agent and all agents below it, depth first."""
         return [self, *(agent for child in self.sub_agents for agent in child.walk())]
 
     @property
@@ -85,18 +85,19 @@ class BaseAgent(BaseModel):
         return self if self.parent_agent is None else self.parent_agent.root_agent
 
     def find_agent(self, name: str) -> "BaseAgent | None":
-        """Return the agent of this name among this agent and those below it (AGT-3)."""
+        """Return this agent, or the agent below it, that has this name (AGT-3)."""
         return next((agent for agent in self.walk() if agent.name == name), None)
 
     def find_sub_agent(self, name: str) -> "BaseAgent | None":
-        """Return the agent of this name below this one (AGT-3)."""
+        """Return the agent below this one that has this name (AGT-3)."""
         return next((agent for agent in self.walk()[1:] if agent.name == name), None)
 
     def clone(self, update: dict[str, Any] | None = None) -> Self:
         """Return a copy without parent and with cloned sub-agents (AGT-9).
 
         Raises:
-            ValueError: `update` has `parent_agent`, which an agent gets from above, or no field.
+            ValueError: `update` contains `parent_agent`, which only a parent sets, or an unknown
+                field.
         """
         update = update or {}
         if "parent_agent" in update:
@@ -116,7 +117,7 @@ class BaseAgent(BaseModel):
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run this agent as part of an invocation: callbacks, body, callbacks (AGT-5).
 
-        The caller must let the loop commit each event before it requests the next one. Inside of
+        The caller must let the loop commit each event before requesting the next one. Inside
         `_run_async_impl`, yielding the event does that.
         """
         return parent_context.loop.run_agent(self, parent_context)

@@ -15,10 +15,10 @@ class ContextCacheConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cache_intervals: int = Field(default=10, ge=1, le=100)
-    """Invocations that would use the same cache."""
+    """Number of invocations that would share a cache."""
     ttl_seconds: int = Field(default=1800, gt=0)
     min_tokens: int = Field(default=0, ge=0)
-    """Tokens of the prompt before, from which on there would be a cache."""
+    """Minimum size of the previous prompt, in tokens, for caching."""
     create_http_options: types.HttpOptions | None = None
 
     @property

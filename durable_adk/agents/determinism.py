@@ -1,10 +1,10 @@
 """Guards a custom agent's body: operations that are not replay-safe raise, in process too.
 
 A body is replayed from its first line whenever another worker takes over its invocation. A clock,
-random number or I/O would then return a different result and the run could not continue. The
-body's global names are therefore replaced by guarded ones, so that a mistake shows at the first
-run, in a unit test without a server, and not at the first crash. Functions that the body calls
-are not guarded.
+random number or I/O would then return a different result and the run could not continue. The body's
+global names are therefore replaced by guarded ones, so that a mistake shows at the first run, in a
+unit test without a server, and not only after a crash. Functions that the body calls are not
+guarded.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _BANNED: Mapping[types.ModuleType, frozenset[str]] = {
     asyncio: frozenset({"to_thread", "run", "create_subprocess_exec", "create_subprocess_shell"}),
 }
 _BETWEEN = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG"})
-"""Instructions between that which loads a name and that which loads its attribute."""
+"""Instructions that may occur between loading a name and loading its attribute."""
 _CLIENTS = frozenset({"requests", "httpx", "aiohttp", "urllib", "urllib3", "socket", "sqlite3"})
 """Packages whose only use is I/O."""
 
@@ -52,7 +52,7 @@ def body(
 ) -> Callable[[InvocationContext], AsyncGenerator[Event, None]]:
     """Return the agent's `_run_async_impl` with guarded globals.
 
-    A banned call raises DeterminismError, which names it and suggests where to put it.
+    A banned call raises DeterminismError, which names the call and suggests where to move it.
 
     Args:
         agent: The agent whose body to guard.
@@ -66,13 +66,13 @@ def body(
 
 
 def findings(agent: Any) -> list[str]:
-    """Return what the agent's body uses that is not replay-safe, with file and line.
+    """Return the uses in the agent's body that are not replay-safe, with file and line.
 
-    The body's code is read and not run, so what it reaches through functions, parameters or
-    attributes of objects is not seen.
+    The body's code is inspected, not run, so uses through functions, parameters or attributes of
+    objects are not found.
 
     Args:
-        agent: The agent whose `_run_async_impl` to read; google-adk's have one, too.
+        agent: The agent whose `_run_async_impl` to inspect; may be one of google-adk's.
     """
     function = getattr(agent._run_async_impl, "__func__", None)  # noqa: SLF001 - ADK's name of the body
     if not isinstance(function, types.FunctionType):
@@ -85,7 +85,7 @@ def findings(agent: Any) -> list[str]:
 
 
 def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield the code of a function, and of the functions and comprehensions in it."""
+    """Yield the code of a function and of all functions and comprehensions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -93,7 +93,7 @@ def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _refused_in(code: types.CodeType, names: dict[str, Any]) -> Iterator[tuple[str, int | None]]:
-    """Yield the refused names that the code loads, such as ``time.time``, and their lines."""
+    """Yield the banned names that the code loads, such as ``time.time``, and their lines."""
     value: Any = None
     path = ""
     for instruction in dis.get_instructions(code):
@@ -107,7 +107,7 @@ def _refused_in(code: types.CodeType, names: dict[str, Any]) -> Iterator[tuple[s
             path = f"{path}.{loaded}"
             try:
                 value = getattr(value, loaded, None)
-            except DeterminismError:  # a value, like os.environ
+            except DeterminismError:  # a value such as os.environ, banned at its use
                 value = _Refused(path)
         elif instruction.opname not in _BETWEEN:
             value = None
@@ -191,11 +191,11 @@ class _Module:
         refused = _Refused(f"{self._module.__name__}.{name}")
         return (
             refused if callable(value) else refused()
-        )  # a value, like os.environ, is used at once
+        )  # a value such as os.environ is used at once
 
 
 class _Refused:
-    """Stands for a function or value that the body may not use."""
+    """Replaces a function or value that the body must not use."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -214,7 +214,7 @@ _BUILTINS = {"open": _Refused("open"), "input": _Refused("input")}
 
 
 def _place() -> str:
-    """File and line of the body's call."""
+    """Return file and line of the body's call."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

@@ -10,7 +10,7 @@ from durable_adk.errors import InstructionError, raised
 from durable_adk.sessions.state import APP_PREFIX, TEMP_PREFIX, USER_PREFIX
 
 LoadArtifact = Callable[[str], Awaitable[types.Part | None]]
-"""Loads the latest version of an artifact of the session; None when there is none."""
+"""Loads the latest version of a session's artifact; None if there is none."""
 
 # Double braces are no escape in ADK; a `$` or backslash before them is.
 _PLACEHOLDER = re.compile(r"(?<![$\\{])\{+[^{}]*\}+")
@@ -29,8 +29,8 @@ async def render(
 
     ``{name}`` and ``{app:name}`` become the state value as text, None the empty string;
     ``{artifact.file}`` becomes the artifact's text. With ``?`` before the closing brace, a missing
-    value becomes the empty string. Braces around anything but a name are left alone, so JSON needs
-    no escaping. Inserted values are not searched for placeholders.
+    value becomes the empty string. Braces around anything but a name are kept, so JSON needs no
+    escaping. Placeholders in inserted values are not filled.
 
     Args:
         template: The instruction.
@@ -78,7 +78,7 @@ async def _artifact(name: str, load: LoadArtifact | None, where: str, *, optiona
     if load is None:
         raise raised(
             InstructionError,
-            "ValueError",  # what ADK raises here
+            "ValueError",  # the type that ADK raises here
             f"There is no artifact service to load artifact `{name}` from {where}.",
         )
     part = await load(name)

@@ -68,9 +68,10 @@ class LlmAgent(BaseAgent):
     instruction: str | InstructionProvider = ""
     """A template over state (AGT-13), or a provider whose text is used verbatim (AGT-12)."""
     global_instruction: str | InstructionProvider = ""
-    """The root agent's global instruction precedes every agent's own in the tree (AGT-14)."""
+    """The root agent's global instruction precedes the instruction of every agent in the tree
+    (AGT-14)."""
     tools: list[Any] = Field(default_factory=list[Any])
-    """Callables and `BaseTool`s (AGT-24)."""
+    """Callables, `BaseTool`s and toolsets (AGT-24)."""
     generate_content_config: types.GenerateContentConfig | None = None
     """Base config of every request; must not set options that the agent has fields for (AGT-18)."""
     static_instruction: StaticInstruction | None = None
@@ -80,9 +81,9 @@ class LlmAgent(BaseAgent):
     """How the agent takes part in a conversation. For ADK's other modes, which delegate a task,
     use an `AgentTool`."""
     planner: BasePlanner | None = None
-    """Planner that makes the model plan before it acts (AGT-23, FLW-95)."""
+    """Makes the model plan before it acts (AGT-23, FLW-95)."""
     code_executor: BaseCodeExecutor | None = None
-    """Runs code that the model writes; without it no code is run (AGT-23, FLW-90)."""
+    """Runs code that the model writes; None to run no code (AGT-23, FLW-90)."""
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     include_contents: Literal["default", "none"] = "default"
@@ -93,7 +94,7 @@ class LlmAgent(BaseAgent):
     """Schema of the response: a pydantic model, or another type such as ``list[Model]``. With
     tools or transfer targets, the model responds by calling `set_model_response` (AGT-19)."""
     output_key: str | None = None
-    """State key that the agent's response is saved under (AGT-21)."""
+    """State key under which the agent's response is saved (AGT-21)."""
     before_model_callback: BeforeModelCallback | Sequence[BeforeModelCallback] | None = None
     after_model_callback: AfterModelCallback | Sequence[AfterModelCallback] | None = None
     on_model_error_callback: OnModelErrorCallback | Sequence[OnModelErrorCallback] | None = None
@@ -159,7 +160,7 @@ class LlmAgent(BaseAgent):
         """The model, resolved by name or inherited (AGT-11).
 
         Raises:
-            AgentDefinitionError: Neither this agent nor one above names a model.
+            AgentDefinitionError: Neither this agent nor an agent above it sets a model.
         """
         if isinstance(self.model, BaseLlm):
             return self.model
@@ -209,13 +210,13 @@ class LlmAgent(BaseAgent):
         return targets
 
     def transfer_target(self, name: str) -> BaseAgent | None:
-        """Return the transfer target of that name, or None if there is none (AGT-53)."""
+        """Return the transfer target with this name, or None (AGT-53)."""
         return next((agent for agent in self.transfer_targets if agent.name == name), None)
 
     def static_tools(self) -> dict[str, BaseTool]:
         """Return the tools outside of toolsets by name, with callables wrapped.
 
-        Of tools with the same name the last one wins (TOL-2).
+        Among tools with the same name, the last one wins (TOL-2).
         """
         single = (item for item in self.tools if not isinstance(item, BaseToolset))
         return {tool.name: tool for tool in map(self._wrapped, single)}
@@ -252,7 +253,7 @@ class LlmAgent(BaseAgent):
     def node(self) -> AgentNode:
         """Return the manifest entry; see `BaseAgent.node`."""
         node = super().node()
-        # A subclass that overrides the body is driven by that body, in the loop.
+        # The loop runs the body of a subclass that overrides it.
         if type(self)._run_async_impl is LlmAgent._run_async_impl:  # noqa: SLF001 - of the subclass
             node.kind = "llm"
         specs = {name: _spec(tool) for name, tool in self.static_tools().items()}

@@ -12,13 +12,13 @@ class LoopAgent(WorkflowAgent):
     """
 
     max_iterations: int | None = None
-    """Maximum number of iterations, none if 0 or less; None to run until a sub-agent escalates."""
+    """Maximum number of iterations; 0 or less runs none, None runs until a sub-agent escalates."""
 
     def _kind(self) -> NodeKind:
         return "loop"
 
     def node(self) -> AgentNode:
-        """What the manifest records; see `BaseAgent.node`."""
+        """Return the manifest entry; see `BaseAgent.node`."""
         node = super().node()
         node.max_iterations = self.max_iterations
         return self._describe(node)

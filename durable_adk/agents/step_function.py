@@ -15,17 +15,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OWN = "self."
 _READS = "reads_session"
 READ_EVENTS = "session.events"
-"""Stands for no function: the step reads the session's events."""
+"""Name of a step that calls no function but reads the session's events."""
 
 
 def reads_session(function: F) -> F:
-    """Have a step function get the step's `ReadonlyContext`, as its keyword argument `context`."""
+    """Decorate a step function to receive a `ReadonlyContext` as keyword argument `context`."""
     vars(function)[_READS] = True
     return function
 
 
 def wants_context(function: Callable[..., Any]) -> bool:
-    """Return whether a step function is one that `reads_session`."""
+    """Return whether a step function was decorated with `reads_session`."""
     return getattr(function, _READS, False)
 
 
@@ -47,7 +47,7 @@ def name_of(agent: BaseAgent, function: Callable[..., Any]) -> str:
 
 
 def find(agent: BaseAgent, name: str) -> Callable[..., Any]:
-    """Return the function of that name.
+    """Return the function with this name.
 
     Raises:
         AgentDefinitionError: The agent's module no longer has such a function.

@@ -15,7 +15,7 @@ class WorkflowAgent(BaseAgent):
 
     @abstractmethod
     def _kind(self) -> NodeKind:
-        """Return the built-in body that runs the sub-agents."""
+        """Return the kind of the built-in body that runs the sub-agents."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run the sub-agents; called by subclasses that override the body."""
@@ -28,7 +28,7 @@ class WorkflowAgent(BaseAgent):
     def node(self) -> AgentNode:
         """Return the manifest entry; see `BaseAgent.node`."""
         node = super().node()
-        # A subclass with a body of its own is driven by that body, in the loop.
+        # The loop runs the body of a subclass that overrides it.
         if type(self)._run_async_impl is WorkflowAgent._run_async_impl:  # noqa: SLF001 - of the subclass
             node.kind = self._kind()
         return self._describe(node)

@@ -1,4 +1,4 @@
-"""Apps, and the registry of those a worker serves."""
+"""Apps, and the registry of those that a worker serves."""
 
 from durable_adk.apps.app import App
 from durable_adk.apps.compaction import EventsCompactionConfig

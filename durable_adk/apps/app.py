@@ -72,7 +72,7 @@ class App(BaseModel):
 
         Raises:
             AgentDefinitionError: Two agents have the same name, including agents used as tools
-                (steps refer to agents by name), or two plugins have.
+                (steps refer to agents by name), or two plugins have the same name.
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
@@ -123,14 +123,14 @@ class App(BaseModel):
 
     @property
     def is_resumable(self) -> bool:
-        """What `resumability_config` says."""
+        """Whether `resumability_config` enables resumability."""
         return self.resumability_config is not None and self.resumability_config.is_resumable
 
     def find_agent(self, name: str) -> BaseAgent:
-        """Return the agent of that name.
+        """Return the agent with this name.
 
         Raises:
-            AgentNotFoundError: The app does not, or no longer, have such an agent.
+            AgentNotFoundError: The app does not have this agent, or no longer has it.
         """
         agents = self.agents()
         agent = next((agent for agent in agents if agent.name == name), None)

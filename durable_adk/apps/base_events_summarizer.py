@@ -7,7 +7,7 @@ from durable_adk.events.event import Event
 
 
 class BaseEventsSummarizer(ABC):
-    """Summarises many events in one (CMP-1); runs in an activity and may do any I/O."""
+    """Summarises many events in one (CMP-1); runs in an activity and may do I/O."""
 
     @abstractmethod
     async def maybe_summarize_events(self, *, events: Sequence[Event]) -> Event | None:
@@ -16,6 +16,6 @@ class BaseEventsSummarizer(ABC):
         An exception is logged, and the summary is retried after the next invocation (CMP-2).
 
         Args:
-            events: Copies of the events to summarise, in order, at least one; the first may be an
-                earlier summary, which is then its content.
+            events: Copies of the events to summarise, in order, at least one. If the first is an
+                earlier summary, its content is the summary's.
         """

@@ -1,4 +1,4 @@
-"""Whether and how an app's sessions are summarised as they grow."""
+"""Configuration of whether and how an app's sessions are summarised as they grow."""
 
 from typing import Self
 
@@ -44,7 +44,7 @@ class EventsCompactionConfig(BaseModel):
 
 
 def summarizer_for(config: EventsCompactionConfig, root_agent: BaseAgent) -> BaseEventsSummarizer:
-    """The config's summarizer, or one that asks the model of the tree's first LlmAgent.
+    """Return the config's summarizer, or one that uses the model of the tree's first LlmAgent.
 
     Raises:
         AgentDefinitionError: There is neither.

@@ -1,4 +1,4 @@
-"""The summarizer that asks a model."""
+"""The summarizer that calls a model."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 
 MAX_VALUE = 2000
-"""Characters of a call's parameters or of a response that the summarizer's model is shown."""
+"""Maximum length of a call's parameters, or of a response, in the summarizer's prompt."""
 
 _PROMPT = """\
 Below is what was said and done so far between a user and one or more agents. It may begin with \
@@ -33,14 +33,14 @@ not answer it, and add nothing that is not in it.
 
 
 class LlmEventSummarizer(BaseEventsSummarizer):
-    """Asks a model for the summary, with the conversation as text.
+    """Has a model summarise the conversation, which it receives as text.
 
     Args:
         llm: The model.
         prompt_template: For `str.format`, with the field `conversation_history`.
 
     Raises:
-        AgentDefinitionError: The template has no such field, or others.
+        AgentDefinitionError: The template lacks this field, or has another.
     """
 
     def __init__(self, llm: BaseLlm, prompt_template: str | None = None) -> None:
@@ -53,7 +53,7 @@ class LlmEventSummarizer(BaseEventsSummarizer):
             )
 
     async def maybe_summarize_events(self, *, events: Sequence[Event]) -> Event | None:
-        """See `BaseEventsSummarizer.maybe_summarize_events`; None if the model gives no text."""
+        """See `BaseEventsSummarizer.maybe_summarize_events`; None if the model returns no text."""
         if not events:
             return None
         history = "\n".join(line for event in events for line in _lines(event))

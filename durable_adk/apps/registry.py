@@ -21,10 +21,10 @@ class AppRegistry:
 
     @classmethod
     def of(cls, apps: Sequence[App]) -> Self:
-        """The apps of a worker.
+        """Return the registry of a worker's apps.
 
         Raises:
-            InvalidRequestError: Two of them have the same name.
+            InvalidRequestError: Two apps have the same name.
         """
         names = [app.name for app in apps]
         if len(set(names)) < len(names):
@@ -32,10 +32,10 @@ class AppRegistry:
         return cls(apps)
 
     def app(self, name: str) -> App:
-        """The app of that name.
+        """Return the app with this name.
 
         Raises:
-            UnknownAppError: It is not served here.
+            UnknownAppError: This worker does not serve it.
         """
         if name not in self._apps:
             known = ", ".join(sorted(self._apps)) or "none"
@@ -46,7 +46,7 @@ class AppRegistry:
         return self._apps[name]
 
     def agent(self, app: str, name: str) -> BaseAgent:
-        """The agent of that name in an app; see `App.find_agent`."""
+        """Return an app's agent with this name; see `App.find_agent`."""
         return self.app(app).find_agent(name)
 
 
@@ -54,10 +54,10 @@ _by_name: dict[str, AppRegistry] = {}
 
 
 def serve(name: str, registry: AppRegistry) -> None:
-    """Make apps visible to workflows; called by workers, and required before history replay."""
+    """Make a worker's apps visible to workflows; required before a history is replayed."""
     _by_name[name] = registry
 
 
 def serving(name: str) -> AppRegistry:
-    """Return the registry of that name, or an empty one if this process has none."""
+    """Return the registry of this name, or an empty one if this process has none."""
     return _by_name.get(name, AppRegistry([]))

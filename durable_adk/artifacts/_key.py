@@ -10,7 +10,7 @@ from durable_adk.json_values import check_id
 
 USER_PREFIX = "user:"
 MAX_FILENAME = 512
-"""Characters of a name, prefix included."""
+"""Maximum characters of a name, prefix included."""
 
 _BAD = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -29,11 +29,11 @@ class ArtifactKey(NamedTuple):
 
     scope: ArtifactScope
     filename: str
-    """As the caller wrote it, with its prefix."""
+    """The name as the caller wrote it, with its prefix."""
 
 
 def scope_of(app_name: str, user_id: str, session_id: str | None) -> ArtifactScope:
-    """The scope of a session, or of the user if there is none.
+    """Return the scope of a session, or of the user if there is none.
 
     Raises:
         InvalidRequestError: An id is invalid.
@@ -43,7 +43,7 @@ def scope_of(app_name: str, user_id: str, session_id: str | None) -> ArtifactSco
 
 
 def key_of(app_name: str, user_id: str, session_id: str | None, filename: str) -> ArtifactKey:
-    """The key of an artifact; the prefix of its name determines the scope (ART-4).
+    """Return the key of an artifact; the prefix of its name determines the scope (ART-4).
 
     Raises:
         InvalidRequestError: An id or the name is invalid, or a session's name has no session.
@@ -61,7 +61,7 @@ def key_of(app_name: str, user_id: str, session_id: str | None, filename: str) -
 
 
 def component(name: str) -> str:
-    """A path component for any text: a readable prefix and a hash.
+    """Return a path component for any text: a readable prefix and a hash.
 
     The hash distinguishes names that a file system may not: by case, by composed and decomposed
     letters, or beyond 255 bytes. It also prevents names that are special to the store.

@@ -11,10 +11,10 @@
             key-<hash>                       the claim of a save key
 
 **Publishing is one conditional put** of the record, under the next number, after its content was
-stored. The store refuses an existing name, so each number is assigned once; the second process
-reads the existing record and tries the next number. A killed process leaves content without a
-record, which is never read, and which a later save removes. A put is repeated if its response was
-lost: `Record.save_id` distinguishes the saver's own record from another's.
+stored. The store rejects an existing name, so each number is assigned once; a second process reads
+the existing record and tries the next number. A killed process leaves content without a record,
+which is never read, and which a later save removes. A put is repeated if its response was lost:
+`Record.save_id` distinguishes the saver's own record from another's.
 
 **One version per save key**: numbers are assigned in order, so a saver that found
 its key in no version below `n` and then takes `n` is the only one with that key. The creator of the
@@ -22,8 +22,8 @@ claim `key-...` knows that no earlier version has the key; later savers, which a
 versions.
 
 **Deleting is one put** of `deleted`, which sorts after all versions: a listing without it contains
-all versions. The highest mark is kept, so that a saver that counted before a deletion cannot take
-its number after it. Names are hashes, so the mark does not reveal the name.
+all versions. The highest mark is kept, so that a saver that counted before a deletion cannot take a
+number of its own after it. Names are hashes, so the mark does not reveal the name.
 """
 
 import time
@@ -43,11 +43,11 @@ from durable_adk.failpoints import failpoint
 from durable_adk.storage.objects import Objects, StoredObject, each
 
 LEFT_BEHIND = 86_400.0
-"""Age in seconds, by the store's clock, of content without a record that is removed."""
+"""Age in seconds, by the store's clock, after which content without a record is removed."""
 LONGEST_SAVE = LEFT_BEHIND / 2
 """Seconds after which a save gives up, because its content might be removed already."""
 _RECORD = 1_000
-"""Bytes that an object takes beside its content."""
+"""Bytes that an object occupies beside its content."""
 _DIGITS = 10  # of a number in a path
 _CONTENT, _DELETED, _KEY = "content-", "deleted", "key-"
 
@@ -57,13 +57,13 @@ class OpenedVersion:
     """A version whose content has not been read yet."""
 
     part: types.Part
-    """Without its content."""
+    """The part without its content."""
     content: Content | None
     """The field of the part that the content belongs to."""
     size: int
     """Bytes of the content."""
     read: Callable[[], AsyncGenerator[bytes]]
-    """The content in chunks; raises FileNotFoundError if it has been deleted."""
+    """Reads the content in chunks; raises FileNotFoundError if it was deleted."""
 
 
 class _CountedChunks:
@@ -90,10 +90,10 @@ class _Name:
     versions: dict[int, StoredObject] = field(default_factory=dict[int, StoredObject])
     contents: list[StoredObject] = field(default_factory=list[StoredObject])
     garbage: list[str] = field(default_factory=list[str])
-    """Objects of deleted generations, without the one mark that has to be kept."""
+    """Objects of deleted generations, except the one mark that must be kept."""
 
     def path(self, entry: str | int) -> str:
-        """The path of an entry of the present generation."""
+        """Return the path of an entry of the current generation."""
         name = entry if isinstance(entry, str) else f"{entry:0{_DIGITS}}"
         return f"{self.folder}/{self.generation:0{_DIGITS}}/{name}"
 
@@ -105,7 +105,7 @@ class ObjectVersions:
         self._objects = objects
 
     async def add(self, key: ArtifactKey, draft: Draft) -> int:
-        """Store a draft as the next version, unless its save key has one; returns the number."""
+        """Store a draft as the next version, unless its save key has one; return the number."""
         await self._objects.check()
         name = await self._name(key)
         await self._tidy(name)
@@ -118,7 +118,7 @@ class ObjectVersions:
         try:
             await check_fence()
         except TransientError:
-            raise  # the save is tried again
+            raise  # the save is retried
         except Exception:
             entries = [record.path, *([_claim(draft.save_key)] if draft.save_key else [])]
             await self._objects.delete([name.path(one) for one in entries])
@@ -126,11 +126,11 @@ class ObjectVersions:
         return await self._publish(name, record)
 
     async def numbers(self, key: ArtifactKey) -> list[int]:
-        """The numbers of all versions, ascending."""
+        """Return the numbers of all versions, ascending."""
         return sorted((await self._name(key)).versions)
 
     async def open(self, key: ArtifactKey, version: int) -> OpenedVersion | None:
-        """One version."""
+        """Return one version without reading its content."""
         name = await self._name(key)
         record = await self._record(name, version) if version in name.versions else None
         if record is None:
@@ -144,7 +144,7 @@ class ObjectVersions:
         )
 
     async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
-        """The descriptions of the versions that exist."""
+        """Return the descriptions of the versions that exist."""
         name = await self._name(key)
         found = await self._records(name, [n for n in versions if n in name.versions])
         return [
@@ -153,7 +153,7 @@ class ObjectVersions:
         ]
 
     async def names(self, scope: ArtifactScope) -> list[str]:
-        """All names in a scope."""
+        """Return all names in a scope."""
         names = _by_name(await self._objects.list(_scope(scope)))
         records = await each(
             lambda name: self._record(name, min(name.versions)),
@@ -170,7 +170,7 @@ class ObjectVersions:
         await self._objects.delete(name.garbage)
 
     async def size_of_user(self, scope: ArtifactScope) -> int:
-        """Return the bytes of a user's objects, each with those that a record takes."""
+        """Return the bytes of a user's objects, each with a fixed amount for its record."""
         return sum(one.size + _RECORD for one in await self._objects.list(_user(scope)))
 
     async def remove_user(self, scope: ArtifactScope, *, dry_run: bool) -> int:
@@ -189,11 +189,11 @@ class ObjectVersions:
         return _sorted(folder, await self._objects.list(folder))
 
     async def _claim(self, name: _Name, save_key: str) -> bool:
-        """Whether this is the first save with a key; the claim is stored before the version."""
+        """Return whether this is the first save with a key; the claim precedes the version."""
         return await self._objects.create(name.path(_claim(save_key)), b"")
 
     async def _write(self, name: _Name, filename: str, draft: Draft) -> Record:
-        """Store the content, which no record names yet."""
+        """Store the content, which has no record yet."""
         began = time.monotonic()
         fields, data = fields_of(filename, draft)
         save_id = uuid4().hex
@@ -206,7 +206,7 @@ class ObjectVersions:
         return Record(**fields, save_id=save_id, path=path, size=size)
 
     async def _publish(self, name: _Name, record: Record) -> int:
-        """Store a record under the next number, unless a save with the same key has one by now."""
+        """Store a record under the next number, unless a save with the same key has one by then."""
         number = max(name.versions, default=-1) + 1
         text = record.to_json().encode()
         while not await self._objects.create(name.path(number), text):
@@ -236,7 +236,7 @@ class ObjectVersions:
             await self._objects.delete([at.path for at in old if at.path not in used])
 
     async def _records(self, name: _Name, versions: Iterable[int]) -> dict[int, Record]:
-        """The records of the versions that exist."""
+        """Return the records of the versions that exist."""
         numbers = list(versions)
         found = await each(lambda number: self._record(name, number), numbers)
         return {number: record for number, record in zip(numbers, found, strict=True) if record}
@@ -255,7 +255,7 @@ def _by_name(entries: Iterable[StoredObject]) -> list[_Name]:
     found: defaultdict[str, list[StoredObject]] = defaultdict(list)
     for entry in entries:
         folder, number, _ = entry.path.rsplit("/", 2)
-        if number.isdecimal():  # else of a file manager
+        if number.isdecimal():  # otherwise a file manager's
             found[folder].append(entry)
     return [_sorted(folder, listed) for folder, listed in found.items()]
 

@@ -46,7 +46,7 @@ class Record(JsonModel):
     """Bytes of its content."""
 
     def described(self, version: int, canonical_uri: str) -> ArtifactVersion:
-        """The public description of a version."""
+        """Return the public description of a version."""
         return ArtifactVersion(
             version=version,
             canonical_uri=canonical_uri,
@@ -57,7 +57,7 @@ class Record(JsonModel):
 
 
 def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
-    """The fields of a draft's record, and its content unless that arrives in chunks."""
+    """Return the fields of a draft's record, and its content unless that arrives in chunks."""
     part, content, data = _split(draft.part)
     fields = {
         "filename": filename,
@@ -72,7 +72,7 @@ def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
 
 
 def _split(part: types.Part) -> tuple[types.Part, Content | None, bytes]:
-    """The part without its content, the content's field, and its bytes."""
+    """Return the part without its content, the content's field, and its bytes."""
     if part.text is not None:
         return part.model_copy(update={"text": None}), "text", part.text.encode()
     blob = part.inline_data

@@ -23,7 +23,7 @@ class Reference(NamedTuple):
 
 
 def reference_in(part: types.Part, origin: ArtifactKey) -> Reference | None:
-    """The reference in a part of the artifact `origin`; None if the part is not a reference.
+    """Return the reference in a part of the artifact `origin`; None if the part is not a reference.
 
     Raises:
         InvalidRequestError: The URI is malformed, or leaves the scope of `origin`: its own session

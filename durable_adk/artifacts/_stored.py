@@ -175,7 +175,7 @@ class StoredArtifactService(BaseArtifactService):
     async def _found(
         self, key: ArtifactKey, version: int | None
     ) -> tuple[int, OpenedVersion] | None:
-        """A version with its number, after following all references."""
+        """Return a version with its number, after following all references."""
         name = key.filename
         for _ in range(_MAX_REFERENCES + 1):
             number = await self._number(key, version)
@@ -197,7 +197,7 @@ class StoredArtifactService(BaseArtifactService):
 
 
 def _draft(part: types.Part, custom_metadata: dict[str, Any] | None, save_key: str | None) -> Draft:
-    """A part as a version to save.
+    """Return a part as a version to save.
 
     Raises:
         InvalidRequestError: The save key is empty.
@@ -216,7 +216,7 @@ def _draft(part: types.Part, custom_metadata: dict[str, Any] | None, save_key: s
 
 
 async def _whole(kept: OpenedVersion) -> types.Part:
-    """The part with its content."""
+    """Return the part with its content."""
     part = kept.part
     data = b"".join([chunk async for chunk in kept.read()])
     if kept.content == "text":
@@ -228,7 +228,7 @@ async def _whole(kept: OpenedVersion) -> types.Part:
 
 
 def _checked(artifact: types.Part | dict[str, Any]) -> types.Part:
-    """A copy of the artifact as a part.
+    """Return a copy of the artifact as a part.
 
     Raises:
         InvalidRequestError: It is not a part, or not of a kind that can be stored (ART-8).
@@ -250,7 +250,7 @@ def _checked(artifact: types.Part | dict[str, Any]) -> types.Part:
 
 
 def _reason(error: ValidationError | PydanticSerializationError) -> str:
-    """The first problem, without the value, which may be private."""
+    """Return the first problem, without the value, which may be private."""
     if isinstance(error, PydanticSerializationError):
         return str(error)
     first = error.errors(include_input=False, include_url=False)[0]

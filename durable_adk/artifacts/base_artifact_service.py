@@ -33,20 +33,20 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import JsonModel
 
 Fence = Callable[[], Awaitable[None]]
-"""Raises an error if what is being saved may not be stored any more."""
+"""Raises an error if the version being saved may no longer be stored."""
 _FENCE = ContextVar[Fence | None]("fence", default=None)
 
 _REMOVED = "application/vnd.durable-adk.removed"
-"""MIME type of a version that says that there is no artifact any more."""
+"""MIME type of a version that marks the artifact as removed."""
 
 
 def removal() -> types.Part:
-    """Return what a rewind saves for a file that did not exist: versions are never deleted."""
+    """Return the part that a rewind saves for a missing file: versions are never deleted."""
     return types.Part(inline_data=types.Blob(data=b"", mime_type=_REMOVED))
 
 
 def is_removed(part: types.Part) -> bool:
-    """Return whether the version says that there is no artifact; it is loaded as None (REW-3)."""
+    """Return whether the version marks the artifact as removed; it is loaded as None (REW-3)."""
     return part.inline_data is not None and part.inline_data.mime_type == _REMOVED
 
 
@@ -54,8 +54,8 @@ def is_removed(part: types.Part) -> bool:
 async def fenced(fence: Fence) -> AsyncGenerator[None]:
     """Call `fence`, and have saves in the block call it right before they store a version.
 
-    Not an argument of `save_artifact`, so that it passes through an application's own service that
-    wraps one of this package.
+    Not an argument of `save_artifact`, so that it also works through an application's own service
+    that wraps one of this package.
     """
     await fence()
     token = _FENCE.set(fence)
@@ -66,7 +66,7 @@ async def fenced(fence: Fence) -> AsyncGenerator[None]:
 
 
 async def check_fence() -> None:
-    """Call the fence of the save under way, if it has one."""
+    """Call the fence of the current save, if it has one."""
     fence = _FENCE.get()
     if fence is not None:
         await fence()
@@ -94,10 +94,10 @@ class ArtifactReader:
 
     version: int
     size: int
-    """Total bytes; for a text, of its UTF-8 encoding."""
+    """Total bytes; for text, of its UTF-8 encoding."""
     mime_type: str | None
     read: Callable[[], AsyncGenerator[bytes]]
-    """Starts reading; `aclose` the generator if you stop before its end."""
+    """Starts reading; if you stop before the end, `aclose` the generator."""
 
     def __aiter__(self) -> AsyncGenerator[bytes]:
         return self.read()
@@ -111,8 +111,8 @@ def ensure_part(artifact: types.Part | dict[str, Any]) -> types.Part:
 class BaseArtifactService(ABC):
     """Stores artifacts (ART-1).
 
-    An application's own service may have ADK's `save_artifact`, which takes no `save_key`: then a
-    save that is repeated after a crash stores a second version.
+    An application's own service may have ADK's `save_artifact`, without `save_key`. A save that is
+    repeated after a crash then stores a second version.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -161,7 +161,7 @@ class BaseArtifactService(ABC):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """A copy of the latest or the given version; None if there is none (ART-5).
+        """Return a copy of the latest or of version `version`; None if there is none (ART-5).
 
         References are followed, up to five in a chain, within the user's own scope only (ART-8).
         """
@@ -218,7 +218,7 @@ class BaseArtifactService(ABC):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactReader | None:
-        """A reader of the latest or the given version; None if there is none.
+        """Return a reader of the latest or of version `version`; None if there is none.
 
         References are followed as in `load_artifact`.
 
@@ -236,7 +236,7 @@ class BaseArtifactService(ABC):
     async def list_artifact_keys(
         self, *, app_name: str, user_id: str, session_id: str | None = None
     ) -> list[str]:
-        """The names in the session and, with ``user:``, those of the user; sorted (ART-6)."""
+        """Return the names in the session and, with ``user:``, the user's; sorted (ART-6)."""
 
     @abstractmethod
     async def delete_artifact(
@@ -248,13 +248,13 @@ class BaseArtifactService(ABC):
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
-        """The numbers of all versions, ascending."""
+        """Return the numbers of all versions, ascending."""
 
     @abstractmethod
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """The descriptions of all versions, ascending."""
+        """Return the descriptions of all versions, ascending."""
 
     @abstractmethod
     async def get_artifact_version(
@@ -266,10 +266,10 @@ class BaseArtifactService(ABC):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """The description of the latest or the given version; None if there is none."""
+        """Return the description of the latest or of version `version`; None if there is none."""
 
     async def stored_size(self, *, app_name: str, user_id: str) -> int:
-        """Return how many bytes a user has stored; 0, this default, for a service that cannot tell.
+        """Return how many bytes a user has stored; 0, this default, if the service cannot tell.
 
         Args:
             app_name: Name of the app.
@@ -283,9 +283,9 @@ class BaseArtifactService(ABC):
     ) -> int:
         """Delete all artifacts of a user, and return the number of names.
 
-        This default deletes name by name, and finds the user's own names and those of the given
-        sessions. A service that can list by user needs no sessions, and also finds the artifacts of
-        deleted sessions.
+        This default deletes name by name, and finds the user's own names and those of
+        `session_ids`. A service that can list by user needs no sessions, and also finds the
+        artifacts of deleted sessions.
 
         Args:
             app_name: Name of the app.
@@ -310,7 +310,7 @@ class BaseArtifactService(ABC):
 
 
 def _taking_key(save: Callable[..., Awaitable[int]]) -> Any:
-    """Return a save that may be given a key, and drops it if the service knows none."""
+    """Return a save that accepts a key, and drops it if the service has no such parameter."""
     parameters = inspect.signature(save).parameters.values()
     if any(one.name == "save_key" or one.kind is one.VAR_KEYWORD for one in parameters):
         return save
@@ -324,7 +324,7 @@ def _taking_key(save: Callable[..., Awaitable[int]]) -> Any:
 
 
 def _reader(part: types.Part, version: int) -> ArtifactReader:
-    """A reader of content that is in memory."""
+    """Return a reader of content that is in memory."""
     blob = part.inline_data
     data = part.text.encode() if part.text is not None else blob and blob.data
     if data is None:

@@ -10,7 +10,7 @@ class FileArtifactService(StoredArtifactService):
     """Artifacts in files under a folder, which any number of processes may share.
 
     A completed save survives a crash of the machine; an interrupted one leaves nothing visible. The
-    file system must have hard links and rename atomically, as local ones and NFS do.
+    file system must support hard links and atomic renames, as local ones and NFS do.
     """
 
     def __init__(self, root_dir: Path | str) -> None:

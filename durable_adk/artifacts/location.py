@@ -9,7 +9,7 @@ from durable_adk.storage.object_store import resolved
 
 
 def artifacts_at(location: Path | str) -> BaseArtifactService:
-    """The service for a folder, or for the URI of an object store.
+    """Return the service for a folder, or for the URI of an object store.
 
     Raises:
         InvalidRequestError: The URI cannot be used, or the extra ``objects`` is not installed.

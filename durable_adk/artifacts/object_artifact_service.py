@@ -11,7 +11,7 @@ class ObjectArtifactService(StoredArtifactService):
 
     A completed save is as durable as the store; an interrupted one leaves nothing visible. The
     store must be consistent and support conditional puts, as S3, Google Cloud Storage and Azure do.
-    A store that ignores them is refused at the first save. Usable from any thread and event loop.
+    A store that ignores them is rejected at the first save. Usable from any thread and event loop.
     """
 
     def __init__(self, uri: str, **options: Any) -> None:

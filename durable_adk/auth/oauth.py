@@ -1,4 +1,4 @@
-"""OAuth2: the page where a user consents, and the token for the code that comes back."""
+"""OAuth2: the page where a user consents, and the exchange of the resulting code for a token."""
 
 import base64
 import hashlib
@@ -17,20 +17,20 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.log import get_logger
 
 TIMEOUT = 10.0
-"""Seconds for a request for a token."""
+"""Timeout in seconds of a token request."""
 _LOG = get_logger(__name__)
 
 
 def with_consent_page(config: AuthConfig, *, call: str) -> AuthConfig:
-    """Return the configuration with the URL of the page where the user consents, as ADK makes it.
+    """Return the configuration with the URL of the page where the user consents, as ADK builds it.
 
     The client sends the user to `exchanged_auth_credential.oauth2.auth_uri`, and answers with the
-    URL to which the provider sent the user back. Unchanged: schemes without such a page, and
-    configurations that have its URL or no `client_id`.
+    URL to which the provider sent the user back. Returned unchanged: schemes without such a page,
+    and configurations that already have its URL or have no `client_id`.
 
     Args:
-        config: What a tool asks for.
-        call: Identifies the tool's call; all attempts of one ask with the same `state`.
+        config: The configuration that a tool requests.
+        call: Identifies the tool's call; all its attempts use the same `state`.
     """
     raw, given = config.raw_auth_credential, config.exchanged_auth_credential
     client, page = raw and raw.oauth2, _page(config)
@@ -48,9 +48,9 @@ def with_consent_page(config: AuthConfig, *, call: str) -> AuthConfig:
 
 
 def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
-    """Return the credential that a user gave, with the token for its code (TOL-53).
+    """Return the credential that a user provided, with the token for its code (TOL-53).
 
-    The client that asks for the token is the tool's own, whatever the answer says. If there is
+    The client that requests the token is the tool's own, whatever the answer contains. If there is
     nothing to exchange, or the provider refuses, the credential has no token, as in ADK.
 
     Args:
@@ -68,7 +68,7 @@ def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
         try:
             tokens = _tokens(url, client, code=code, redirect_uri=redirect_uri)
         except (OSError, HTTPException, TypeError, ValueError) as error:
-            # Not its text, which may quote what is secret.
+            # Without the error's text, which may quote a secret.
             _LOG.error("credential.no_token", url=url, error=type(error).__name__)
         else:
             oauth2 = oauth2.model_copy(update=tokens)
@@ -76,13 +76,13 @@ def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
 
 
 def without_client_secret(credential: AuthCredential) -> AuthCredential:
-    """Return the credential as it is stored: the secret is the tool's, and not the user's."""
+    """Return the credential for storage: the client secret belongs to the tool, not to the user."""
     oauth2 = credential.oauth2 and credential.oauth2.model_copy(update={"client_secret": None})
     return credential.model_copy(update={"oauth2": oauth2})
 
 
 def _page(config: AuthConfig) -> tuple[str, list[str]] | None:
-    """The page where users consent, and the scopes they consent to."""
+    """Return the page where users consent, and the scopes to which they consent."""
     match config.auth_scheme:
         case OpenIdConnectWithConfig() as scheme:
             return scheme.authorization_endpoint, scheme.scopes or []
@@ -122,7 +122,7 @@ def _consent(client: OAuth2Auth, *, scopes: list[str], state: str) -> dict[str, 
 
 
 def _state(client: OAuth2Auth, call: str) -> str:
-    """Return what nobody can guess, and each attempt of the call repeats if there is a secret."""
+    """Return an unguessable value; with a client secret, every attempt of the call repeats it."""
     if not client.client_secret:
         return secrets.token_urlsafe(24)
     return hmac.digest(client.client_secret.encode(), call.encode(), "sha256").hex()[:32]
@@ -134,13 +134,13 @@ def _code(oauth2: OAuth2Auth) -> str | None:
 
 
 def _tokens(url: str, client: OAuth2Auth, *, code: str, redirect_uri: str | None) -> dict[str, Any]:
-    """Ask the provider for the token, as the method of the client's authentication says.
+    """Request the token from the provider, with the client's authentication method.
 
     Raises:
-        OSError: It cannot be reached, or refuses.
-        HTTPException: It answers with something else than HTTP.
-        ValueError: It answers with no token, or the method is not supported.
-        TypeError: Its answer is no JSON object.
+        OSError: The provider cannot be reached, or refuses.
+        HTTPException: Its response is not HTTP.
+        ValueError: Its response has no token, or the method is not supported.
+        TypeError: Its response is not a JSON object.
     """
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
     form["code_verifier"] = client.code_verifier
@@ -172,7 +172,7 @@ def _tokens(url: str, client: OAuth2Auth, *, code: str, redirect_uri: str | None
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Follows none: the secret is for the URL of the configuration alone."""
+    """Follows no redirects: the secret is only for the configured URL."""
 
     def redirect_request(self, *_args: Any, **_more: Any) -> None:
         """See the base class."""

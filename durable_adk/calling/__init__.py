@@ -12,7 +12,7 @@ from durable_adk.calling.code_scope import CodeScope, is_disturbed
 
 T = TypeVar("T")
 OBEY = 5.0
-"""Seconds that code has to end in when its result is not wanted any more."""
+"""Seconds in which code must end once its result is no longer needed."""
 _limit: ContextVar[asyncio.Timeout | None] = ContextVar("limit", default=None)
 
 
@@ -32,20 +32,20 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 async def contained(work: Awaitable[T], *, instead: "asyncio.Future[T] | None" = None) -> T:
-    """Await user code; convert whatever it raises to an Exception that fails the run.
+    """Await user code; convert any exception that it raises to an Exception that fails the run.
 
     The code runs in a task of its own. So `asyncio.current_task().cancel()`, or a cancel scope that
     a library leaks, ends the code and not its step, which would be run again as after a lost
-    worker. See `CodeScope` for what its tasks and callbacks raise.
+    worker. See `CodeScope` for exceptions of its tasks and callbacks.
 
     Args:
         work: The code.
-        instead: Once it has a result, the code is cancelled, and that is the result, whatever the
-            code does: its `except` clauses cannot keep anything from the caller.
+        instead: Once it has a result, the code is cancelled, and this result is returned whatever
+            the code does: its `except` clauses cannot suppress it.
 
     Raises:
         CancelledError: The caller's task was cancelled.
-        RuntimeError: The code was cancelled by anything else, or raised what is no Exception.
+        RuntimeError: The code was cancelled otherwise, or raised something other than an Exception.
     """
     results: list[T] = []
 
@@ -63,7 +63,7 @@ async def contained(work: Awaitable[T], *, instead: "asyncio.Future[T] | None" =
     except asyncio.CancelledError as error:
         if _is_cancelled() or is_disturbed():
             raise
-        if not results:  # otherwise the code returned before the cancellation took effect
+        if not results:  # otherwise the code returned before the cancellation
             raise own_cancellation(error) from error
     finally:
         if task.done() and inspect.iscoroutine(work):
@@ -77,8 +77,8 @@ async def contained(work: Awaitable[T], *, instead: "asyncio.Future[T] | None" =
 async def contained_items(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
     """Iterate over a generator of user code as `contained` awaits a coroutine.
 
-    All of it runs in one task, because a time limit or cancel scope round a `yield` belongs to a
-    task. The generator is resumed when the next item is asked for.
+    All of it runs in one task, because a time limit or cancel scope around a `yield` belongs to a
+    task. The generator is resumed when the next item is requested.
     """
     made: asyncio.Queue[T | None] = asyncio.Queue()
     asked = asyncio.Semaphore(0)
@@ -115,12 +115,12 @@ def _started(code: Callable[[], Awaitable[None]], context: Context) -> "asyncio.
             await code()
 
     caller = asyncio.current_task()
-    # The watchdog finds by the name whose step blocks the loop.
+    # By this name the watchdog finds the step whose code blocks the loop.
     return asyncio.create_task(run(), context=context, name=caller and caller.get_name())
 
 
 async def _first(task: "asyncio.Task[None]", instead: "asyncio.Future[Any]") -> None:
-    """Wait for either; cancel the task in the second case, or if the caller is cancelled."""
+    """Wait for either; cancel the task if `instead` is first or the caller is cancelled."""
     try:
         await asyncio.wait([task, instead], return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
@@ -137,7 +137,7 @@ def _is_cancelled() -> bool:
 
 
 def own_cancellation(error: asyncio.CancelledError) -> RuntimeError:
-    """Return the error for a cancellation of user code that neither engine nor shutdown wants."""
+    """Return the error for a cancellation of user code by neither Temporal nor a shutdown."""
     text = "User code raised CancelledError, or was cancelled by code of its own process."
     made = RuntimeError(text)
     made.__cause__ = error
@@ -148,8 +148,7 @@ def own_cancellation(error: asyncio.CancelledError) -> RuntimeError:
 async def time_limit(seconds: float) -> AsyncGenerator[asyncio.Timeout]:
     """Like `asyncio.timeout`, but excludes the time that a sync function waits for a thread.
 
-    That wait says nothing about the function, and is zero unless other functions use up the
-    threads.
+    That wait is not the function's fault, and is zero unless other functions use up the threads.
     """
     async with asyncio.timeout(seconds) as limit:
         before = _limit.get()

@@ -1,4 +1,4 @@
-"""Orderly endings for async generators and for work in progress."""
+"""Orderly ends for async generators and for work in progress."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine

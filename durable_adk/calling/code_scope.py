@@ -1,4 +1,4 @@
-"""Ends user code, and not the event loop that runs it, when it raises what is no Exception."""
+"""Confines SystemExit and the like of user code to that code, so that the event loop survives."""
 
 import asyncio
 import traceback
@@ -25,17 +25,17 @@ logger = get_logger(__name__)
 
 
 class CodeScope:
-    """A context manager for user code: whatever that raises leaves it as an Exception.
+    """A context manager for user code: any exception leaves it as an Exception.
 
     asyncio raises SystemExit and KeyboardInterrupt of any task, timer or callback out of its event
-    loop, where they would end everybody's work. In a loop that `keep_running` knows, they end the
+    loop, which would end the work of all users. In a loop set up by `keep_running`, they end the
     innermost open scope in which the task, timer or callback was created: its code is cancelled,
     and the scope raises them. They are also logged, because the code may have ended before.
 
     Args:
         base: Class of the error that the scope raises; None: a RuntimeError.
-        outermost: Whether the scopes around this one are somebody else's.
-        stepped: Whether it is entered for each step of a generator, until `end`. What is raised
+        outermost: Whether the scopes around this one belong to other code.
+        stepped: Whether it is entered for each step of a generator, until `end`. An exception
             between two steps is raised by the next one.
     """
 
@@ -55,7 +55,7 @@ class CodeScope:
         self._cancelling = 0
         self._failure: BaseException | None = None
         self.refusal: DurableAdkError | None = None
-        """What the code was refused, so that it ends with that."""
+        """The error with which the code was refused something, and must end."""
         self._is_open = stepped
         self.outermost: CodeScope = self if self._outer is None else self._outer.outermost
         """The scope of the step, which is the runtime's own code."""
@@ -63,7 +63,7 @@ class CodeScope:
         """Whether the code of another step has cancelled tasks of this outermost scope."""
 
     def __enter__(self) -> Self:
-        """Begin some code in the current task."""
+        """Enter user code in the current task."""
         if self._failure is not None:
             self._raise(self._failure)
         self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
@@ -78,9 +78,9 @@ class CodeScope:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Raise what the code has raised as an Exception, and what its tasks have if that ended it.
+        """Raise the code's exception as an Exception, or that of a task of it that ended the code.
 
-        As with `asyncio.timeout`, a result that is there in spite of the cancellation stands.
+        As with `asyncio.timeout`, a result that exists in spite of the cancellation is kept.
         """
         task, self._task = self._task, None
         self._is_open = self._stepped
@@ -102,7 +102,7 @@ class CodeScope:
             raise self.refusal  # the code has caught it
 
     def _is_of_others(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Whether something else than the scope's own code has cancelled it; that has to pass."""
+        """Return whether the cancellation is not by the scope's own code, and must propagate."""
         return task is None or bool(task.cancelling()) or self.outermost.is_disturbed
 
     def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -120,7 +120,7 @@ class CodeScope:
         raise made if self._base is None else wrapped(self._base, made)
 
     def fail(self, error: BaseException) -> None:
-        """End the innermost open scope with what a task or callback of its code has raised."""
+        """End the innermost open scope with the exception of a task or callback of its code."""
         if not self._is_open:
             if self._outer is not None:
                 self._outer.fail(error)
@@ -131,7 +131,7 @@ class CodeScope:
 
 
 def refused(error: E) -> E:
-    """Return an error for the caller to raise; its code ends with it, although it may catch it."""
+    """Return an error for the caller to raise; its code ends with it, even if it catches it."""
     scope = _scope.get()
     if scope is not None:
         scope.refusal = scope.refusal or error
@@ -139,7 +139,7 @@ def refused(error: E) -> E:
 
 
 def raise_refusal() -> None:
-    """Raise the error with which the code was refused something, if the code has caught it."""
+    """Raise the error of a refusal that the code has caught."""
     scope = _scope.get()
     if scope is not None and scope.refusal is not None:
         raise scope.refusal
@@ -154,10 +154,10 @@ def is_disturbed() -> bool:
 class CodeTask(asyncio.Task[Any]):
     """A task in a loop that runs the code of several steps.
 
-    Code that cancels all tasks of its loop cancels those of its own step only. A task that the
-    runtime has created is not cancelled by the code of another step, which marks the step instead:
-    the code of that may have tasks which were cancelled, too, and its libraries may cancel theirs
-    for others.
+    Code that cancels all tasks of its loop only cancels those of its own step. If the code of
+    another step cancels a task that the runtime created, the task's step is marked instead: that
+    step's code may have had tasks that were cancelled too, and its libraries may cancel tasks of
+    their own on behalf of others.
     """
 
     is_cancelled_by_code = False
@@ -172,7 +172,7 @@ class CodeTask(asyncio.Task[Any]):
         super().__init__(coro, context=self._within, **options)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel the task, unless it is not for the current code to do so."""
+        """Cancel the task, unless the current code may not do so."""
         by, mine = _scope.get(), self._within.get(_scope)
         if by is not None and mine is not None and self._is_of_runtime:
             if by.outermost is not mine.outermost:
@@ -183,14 +183,14 @@ class CodeTask(asyncio.Task[Any]):
 
 
 def runtime_context() -> Context:
-    """Return a copy of the current context, for tasks of the runtime that run a step's scope."""
+    """Return a copy of the current context, for runtime tasks that run a step's scope."""
     context = copy_context()
     context.run(_scope.set, CodeScope(outermost=True))
     return context
 
 
 def protect_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Have an event loop of several steps create each task as a `CodeTask`."""
+    """Make an event loop for several steps create each task as a `CodeTask`."""
 
     def create(
         loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
@@ -201,22 +201,22 @@ def protect_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def can_keep_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether `keep_running` can have an event loop survive; uvloop's it cannot."""
+    """Return whether `keep_running` can protect an event loop; it cannot protect uvloop's."""
     return hasattr(loop, "_run_once")
 
 
 def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
-    """Have an event loop survive SystemExit and KeyboardInterrupt of user code.
+    """Make an event loop survive SystemExit and KeyboardInterrupt of user code.
 
-    They leave asyncio's loops, and the SDK's for workflows, by `_run_once`. Called again, it
-    continues with the next callback. A loop without it (uvloop) is left as it is. Nor may user code
-    stop the loop, or change what others run in it: such methods raise a RuntimeError in it, as
-    `loop.close()` does.
+    They leave asyncio's loops, and the SDK's for workflows, through `_run_once`. Called again, it
+    continues with the next callback. A loop without it (uvloop) is unchanged. User code also cannot
+    stop the loop, or replace parts that other code in it uses: such methods raise a RuntimeError in
+    it, as `loop.close()` does.
 
     Args:
         loop: The event loop, which runs in the current thread.
-        whoever: Whether it survives what no scope's code has raised, too. A loop that belongs to
-            an application raises that: it may be what the application is to end with.
+        whoever: Whether it also survives exceptions outside of any scope. A loop of an application
+            raises these: they may be meant to end the application.
     """
     if not can_keep_running(loop) or "_run_once" in vars(loop):
         return
@@ -239,7 +239,7 @@ def keep_running(loop: asyncio.AbstractEventLoop, *, whoever: bool) -> None:
 
 
 _REFUSED = ("stop", "set_default_executor", "shutdown_default_executor", "set_task_factory")
-"""Methods of a loop that end or change what others run in it."""
+"""Methods of a loop that end it or replace parts that other code in it uses."""
 
 
 def _unless_called_by_code(loop: asyncio.AbstractEventLoop, name: str) -> Callable[..., Any]:
@@ -255,7 +255,7 @@ def _unless_called_by_code(loop: asyncio.AbstractEventLoop, name: str) -> Callab
 
 
 def _origin(error: BaseException) -> tuple[bool, CodeScope | None]:
-    """Return whether user code has raised an error, and in which scope, if that is known."""
+    """Return whether user code raised an error, and in which scope, if known."""
     path = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if path[-1].f_code.co_filename == asyncio.runners.__file__:  # Ctrl-C in `asyncio.run`
         return False, None
@@ -269,7 +269,7 @@ def _origin(error: BaseException) -> tuple[bool, CodeScope | None]:
 
 
 def _fail(scope: CodeScope | None, error: BaseException) -> None:
-    if scope is not None:  # before the line of the log, whose filters are user code, too
+    if scope is not None:  # before logging, whose filters are user code too
         scope.fail(error)
     at = frames_of(error)
     logger.error("user_code.raised", error_type=type(error).__name__, at=at[-1:], stack=at)

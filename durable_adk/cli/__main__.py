@@ -1,4 +1,4 @@
-"""``python -m durable_adk.cli`` is ``durable-adk``."""
+"""Entry point of ``python -m durable_adk.cli``, the same as ``durable-adk``."""
 
 from durable_adk.cli.program import main
 

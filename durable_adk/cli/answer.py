@@ -55,21 +55,21 @@ async def reject(connection: ServerConnection, options: InvocationOptions, call_
 async def respond(
     connection: ServerConnection, options: InvocationOptions, call_id: str, result: str
 ) -> None:
-    """Give the result of a long-running tool call, and print the events that follow."""
+    """Send the result of a long-running tool call, and print the events that follow."""
     await _answer(connection, options, call_id, "long_running", outcome(result))
 
 
 async def credential(
     connection: ServerConnection, options: InvocationOptions, call_id: str
 ) -> None:
-    """Give a tool the credential that it requests, and print the events that follow."""
+    """Send the credential that a tool requests, and print the events that follow."""
     await _answer(connection, options, call_id, "credential", ask_credential)
 
 
 async def cancel(
     connection: ServerConnection, options: InvocationOptions, invocation_id: str
 ) -> None:
-    """Cancel an invocation that runs or waits; the events it has committed stay."""
+    """Cancel an invocation that runs or waits; its committed events remain."""
     printer = EventPrinter(as_json=options.as_json)
     with redirect_stdout(sys.stderr if options.as_json else sys.stdout):
         async with connection.sessions(existing=True) as sessions:
@@ -107,10 +107,10 @@ def _note_ended(record: InvocationRecord) -> None:
 async def _scope(
     options: InvocationOptions, sessions: SessionLog
 ) -> tuple[InvocationFilter, App | None]:
-    """Where to search, and the app to serve meanwhile.
+    """Return the scope of the search, and the app to serve in the meantime.
 
     Raises:
-        AgentDefinitionError: The target neither is the name of an app nor defines one.
+        AgentDefinitionError: The target is neither the name of an app nor defines one.
     """
     name, app = options.target, None
     if name is not None and defines_app(name, await sessions.list_apps()):
@@ -128,7 +128,7 @@ async def _answer(
 ) -> None:
     """Answer a call, then print events until the invocation ends or pauses again."""
     printer = EventPrinter(as_json=options.as_json)
-    # Agents may print; their text must not get between our lines of JSON.
+    # Agents may print; their output must not mix with the lines of JSON.
     with redirect_stdout(sys.stderr if options.as_json else sys.stdout):
         async with connection.sessions(existing=True) as sessions:
             where, app = await _scope(options, sessions)
@@ -154,7 +154,7 @@ async def _follow(
     *,
     continuing: str,
 ) -> None:
-    """Print the events after an answer; with `detach`, only wait until it is accepted."""
+    """Print the events after an answer; with `detach`, only wait until the answer is accepted."""
     accepted = False
     try:
         async with aclosing(events):
@@ -173,7 +173,7 @@ async def _follow(
 def _continuing(
     found: LocatedCall, connection: ServerConnection, options: InvocationOptions
 ) -> str:
-    """What to tell a user who interrupts the command after the answer was accepted."""
+    """Return the message for a user who interrupts the command after the answer was accepted."""
     if options.target is None:
         return "the answer was accepted, and the invocation continues on its worker."
     key, name = found.key, found.record.invocation_id

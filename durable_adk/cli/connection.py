@@ -1,4 +1,4 @@
-"""The session store that a command works with."""
+"""The session store of a command."""
 
 import json
 import sqlite3
@@ -20,18 +20,18 @@ from durable_adk.settings import Settings, read_settings
 from durable_adk.sql.database_url import shown
 
 TARGETS = "targets.json"
-"""File of the data folder, see `CliConnection.targets`."""
+"""File in the data folder; see `CliConnection.targets`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CliConnection(ConnectionOptions):
-    """What options and environment select; an option that is None leaves it to the latter."""
+    """The connection that options select; the environment replaces options that are None."""
 
     settings: Settings = field(default_factory=partial(read_settings, Settings))
 
     @property
     def data_folder(self) -> Path:
-        """The path of the data folder, which may be missing."""
+        """The path of the data folder, which may not exist."""
         return (self.data_dir or self.settings.data_dir).expanduser().absolute()
 
     @property
@@ -41,16 +41,16 @@ class CliConnection(ConnectionOptions):
 
     @property
     def targets(self) -> dict[str, str]:
-        """Where the apps that ran on the embedded server were loaded from, by their names."""
+        """Targets of the apps that ran on the embedded server, by app name."""
         try:
             noted: dict[str, str] = json.loads((self.data_folder / TARGETS).read_text())
-        except (OSError, ValueError):  # there is none yet
+        except (OSError, ValueError):  # not created yet
             return {}
         return noted
 
     @property
     def databases(self) -> list[str]:
-        """`store_url`, then other databases that the settings name; all have the same tables."""
+        """`store_url`, then other databases in the settings; all have the same tables."""
         named = (self.settings.memory, self.settings.credentials)
         return list(
             dict.fromkeys([self.store_url, *(one for one in named if one and "://" in one)])
@@ -68,11 +68,11 @@ class CliConnection(ConnectionOptions):
         """Open the session store, with its tables.
 
         Args:
-            existing: Refuse to create a store.
+            existing: Whether to refuse to create a store.
 
         Raises:
-            InvalidRequestError: There is none, or it cannot be used.
-            StoreUnavailableError: It cannot be opened.
+            InvalidRequestError: There is no store, or it cannot be used.
+            StoreUnavailableError: The store cannot be opened.
         """
         if existing:
             _check_exists(self.store_url)
@@ -80,7 +80,7 @@ class CliConnection(ConnectionOptions):
             try:
                 await sessions.prepare()
             except SchemaOutdatedError:
-                raise  # it names the store, and the command that upgrades it
+                raise  # the error names the store, and the command that upgrades it
             except (StoreUnavailableError, SQLAlchemyError, sqlite3.Error, OSError) as error:
                 raise StoreUnavailableError(
                     f"The session store {_where(self.store_url)} cannot be opened: {_reason(error)}"
@@ -89,7 +89,7 @@ class CliConnection(ConnectionOptions):
 
     @asynccontextmanager
     async def database(self, url: str) -> AsyncGenerator[DatabaseSessionService]:
-        """Open one of `databases`, without looking at its tables.
+        """Open one of `databases`, without checking its tables.
 
         Raises:
             InvalidRequestError: The database is not supported.
@@ -129,5 +129,5 @@ def _check_exists(url: str) -> None:
 
 
 def without_password(url: str) -> str:
-    """A database URL or a path, as it may be shown."""
+    """Return a database URL or a path for display, without its password."""
     return shown(url) if "://" in url else url

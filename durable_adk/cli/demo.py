@@ -35,9 +35,9 @@ from durable_adk.sessions.session_log import SessionLog
 
 MESSAGE = "Find the capital of France and book a trip to Paris."
 KILL_AFTER = 0.7
-"""Seconds after a booking has begun at which its worker is killed; a booking takes 2."""
+"""Seconds from the start of a booking to the kill of its worker; a booking takes 2."""
 WORKER_START = 60.0
-"""Seconds for the first worker to start; on two idle cores it takes 2."""
+"""Seconds within which the first worker must start; on two idle cores it takes 2."""
 _PACKAGE = Path(__file__).parents[1]
 _EXAMPLES = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")  # in a wheel, in a checkout
 
@@ -57,7 +57,7 @@ async def demo(connection: ServerConnection) -> None:
         client = await connect_embedded(server.address, payloads_place(folder))
         sessions = SqliteSessionService(folder / "sessions.db")
         story = Story(app=app, target=target, folder=folder, server=server)
-        # This runner starts the invocation and follows it; the worker processes run it.
+        # This runner starts and follows the invocation; the worker processes run it.
         runner = Runner(
             app=app,
             session_service=sessions,
@@ -88,11 +88,11 @@ class Story:
     server: ServerInfo
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     killed_at: float | None = None
-    """Seconds since the epoch."""
+    """Time of the kill in seconds since the epoch."""
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        """Name everything after this run, so that it meets nothing of an earlier one."""
+        """Include this run's id in all names, so that they do not collide with earlier runs."""
         self.key = SessionKey(self.app.name, "user", f"demo-{self.name}")
         self.invocation = f"e-demo-{self.name}"
         self.queue = f"durable-adk-demo-{self.name}"
@@ -100,12 +100,12 @@ class Story:
         self.ledger = self.folder / f"trips-{self.name}.jsonl"
 
     def bookings(self) -> list[str]:
-        """What the tool wrote to its ledger, in order: ``started`` and ``done``."""
+        """The tool's entries in its ledger, in order: ``started`` and ``done``."""
         lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
         return [json.loads(line)["what"] for line in lines]
 
     async def play(self, runner: Runner, client: Client) -> None:
-        """Send the message and show the events; meanwhile kill the worker."""
+        """Send the message and show the events, while killing the worker."""
         async with await self._worker() as first:
             _fact("worker", f"process {first.pid}")
             invocations = Invocations(client, self.queue)
@@ -164,20 +164,20 @@ class Story:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """What the session store, the workflow history and the tool's ledger hold about a run."""
+    """A run's records in the session store, the workflow history and the tool's ledger."""
 
     completed: bool
     events: int
     duplicates: int
-    """Events whose id or sequence number occurs twice."""
+    """Number of events whose id or sequence number occurs twice."""
     model_calls: int
-    """Attempts of activity ``call_model`` in the history."""
+    """Number of attempts of activity ``call_model`` in the history."""
     tool_runs: int
-    """Attempts of activity ``call_tool`` in the history."""
+    """Number of attempts of activity ``call_tool`` in the history."""
     bookings_begun: int
     bookings_done: int
     taken_over: float | None
-    """When the tool's second attempt began, in seconds since the epoch."""
+    """Start of the tool's second attempt, in seconds since the epoch."""
 
     @classmethod
     async def read(cls, client: Client, sessions: SessionLog, story: Story) -> "Records":
@@ -215,13 +215,13 @@ class Records:
 
     @property
     def prove_takeover(self) -> bool:
-        """Whether a booking was interrupted, and nothing was lost or done twice."""
+        """Return whether a booking was interrupted, and nothing was lost or done twice."""
         once = self.bookings_begun > self.bookings_done == 1
         return self.completed and self.duplicates == 0 and once
 
 
 def _example() -> str:
-    """The folder of the example agent."""
+    """Return the folder of the example agent."""
     for folder in _EXAMPLES:
         if (folder / "capital_agent" / "agent.py").is_file():
             return str(folder / "capital_agent")

@@ -1,4 +1,4 @@
-"""How every command runs: its logging, signals, errors and exit code."""
+"""Execution of every command: its logging, signals, errors and exit code."""
 
 import asyncio
 import faulthandler
@@ -21,13 +21,13 @@ from durable_adk.telemetry.logs import forward_core_logs
 FAILED = 1
 """Exit code of a command that failed."""
 _CLEANUP_TIMEOUT = 20.0
-"""Seconds for cleaning up after a signal; child processes end with this one."""
+"""Seconds for cleanup after a signal; child processes end with this one."""
 _STDOUT = 1
-"""Its file descriptor."""
+"""File descriptor of standard output."""
 _TELEMETRY_SETUP = "durable_adk.telemetry.setup"
 
 Work = Callable[..., Coroutine[Any, Any, int | None]]
-"""The function of a command; returns its exit code, None for 0."""
+"""The function that performs a command; returns the exit code, None for 0."""
 
 
 class StoppedBySignal(Exception):  # noqa: N818  # being stopped is no error
@@ -51,11 +51,11 @@ def execute(
 
     Args:
         work: The command; SIGINT and SIGTERM cancel it, and it cleans up.
-        options: Values of the fields of its parameters that are dataclasses.
+        options: Field values of its parameters that are dataclasses.
         values: Its other arguments.
-        debug: Show tracebacks.
-        log_level: The level of the logs unless the environment sets one.
-        stopped: The exit code after a signal; None: 128 + its number, as shells have it.
+        debug: Whether to show tracebacks.
+        log_level: The log level unless the environment sets one.
+        stopped: The exit code after a signal; None: 128 + its number, as in shells.
 
     Raises:
         typer.Exit: With the exit code.
@@ -90,7 +90,7 @@ def _telemetry() -> AbstractContextManager[None]:
 
 
 def report(error: BaseException, *, debug: bool) -> None:
-    """Write an error to standard error, in one line, and where in user code it was raised."""
+    """Write an error to standard error, in one line, and its location in user code."""
     error = _first(error)
     if debug:
         traceback.print_exception(error)
@@ -105,9 +105,9 @@ def report(error: BaseException, *, debug: bool) -> None:
 
 
 def _reader_has_gone() -> bool:
-    """Whether nobody reads standard output any more, as after ``| head``.
+    """Return whether the reader of standard output has exited, e.g. after ``| head``.
 
-    Otherwise a pipe that broke is a connection's.
+    Otherwise a broken pipe is that of a connection.
     """
     poll = select.poll()
     poll.register(_STDOUT, 0)  # reports errors only
@@ -115,12 +115,12 @@ def _reader_has_gone() -> bool:
 
 
 def note(text: str) -> None:
-    """Write a line for the user to standard error; standard output holds the events."""
+    """Write a line for the user to standard error; standard output contains the events."""
     typer.echo(text, err=True)
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error that ended a group of tasks."""
+    """Return the error that ended a group of tasks."""
     if isinstance(error, BaseExceptionGroup):
         causes: tuple[BaseException, ...] = error.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]: isinstance cannot narrow the type argument
         return _first(causes[0])
@@ -128,7 +128,7 @@ def _first(error: BaseException) -> BaseException:
 
 
 async def until_cancelled() -> None:
-    """Wait for cancellation; then limit the time for cleaning up, whatever user code does."""
+    """Wait for cancellation; then limit the time for cleanup, whatever user code does."""
     try:
         await asyncio.Event().wait()
     finally:
@@ -137,10 +137,10 @@ async def until_cancelled() -> None:
 
 @contextmanager
 def ending_a_frozen_process(seconds: float) -> Generator[None]:
-    """Dump all stacks to standard error and end the process if its event loop stops for so long.
+    """Dump all stacks to standard error and end the process if its event loop blocks for this long.
 
-    User code may hold the GIL, as a regular expression does. Python code of ours cannot notice that
-    then; the timer of `faulthandler` can.
+    User code may hold the GIL, e.g. in a regular expression. Then no Python code can detect that;
+    the timer of `faulthandler` can.
     """
     timer = asyncio.ensure_future(_restart_timer(seconds))
     try:
@@ -163,7 +163,7 @@ async def _until_signal(work: Coroutine[Any, Any, int | None]) -> int | None:
 
     def stop(number: int) -> None:
         if received:
-            leave(128 + number)  # the second signal; child processes notice that we are gone
+            leave(128 + number)  # the second signal; child processes detect the exit
         received.append(number)
         task.cancel()
         loop.call_later(_CLEANUP_TIMEOUT, leave, 128 + number)

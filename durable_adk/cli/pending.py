@@ -1,4 +1,4 @@
-"""``durable-adk pending``: pending calls, and finding calls and invocations by id."""
+"""``durable-adk pending``: lists pending calls; also finds calls and invocations by id."""
 
 import json
 import shlex
@@ -27,7 +27,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.tools.require_confirmation import is_runtime_hint
 
 SHORTEST = 12
-"""Characters of a shortened id at least."""
+"""Minimum characters of a shortened id."""
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ async def pending(
 
 
 async def app_name(sessions: SessionLog, target: str | None) -> str | None:
-    """The name of an app in the store, or of the app that a target defines.
+    """Return the name of an app in the store, or of the app that a target defines.
 
     Raises:
         AgentDefinitionError: The target is neither.
@@ -73,7 +73,7 @@ async def app_name(sessions: SessionLog, target: str | None) -> str | None:
 async def find_invocation(
     sessions: SessionLog, where: InvocationFilter, start: str
 ) -> tuple[SessionKey, InvocationRecord]:
-    """The one invocation whose id is `start` or begins with it; open ones come first.
+    """Return the one invocation whose id is `start` or begins with it; prefer open ones.
 
     Raises:
         InvalidRequestError: No invocation matches, or several do.
@@ -86,7 +86,7 @@ async def find_invocation(
 async def _beginning(
     sessions: SessionLog, where: InvocationFilter, start: str, statuses: Collection[Status]
 ) -> dict[tuple[SessionKey, str], tuple[SessionKey, InvocationRecord]]:
-    """The invocations whose ids begin with `start`; none if it is empty."""
+    """Return the invocations whose ids begin with `start`; none if it is empty."""
     return {
         (key, record.invocation_id): (key, record)
         async for key, record in find_invocations(sessions, where, statuses=statuses)
@@ -95,7 +95,7 @@ async def _beginning(
 
 
 async def find_call(sessions: SessionLog, where: InvocationFilter, start: str) -> LocatedCall:
-    """The one pending call whose id is `start` or begins with it.
+    """Return the one pending call whose id is `start` or begins with it.
 
     Raises:
         InvalidRequestError: No call matches, or several do.
@@ -111,12 +111,12 @@ async def find_call(sessions: SessionLog, where: InvocationFilter, start: str) -
 
 
 def pick(items: Iterable[tuple[str, SessionKey, T]], start: str, what: str) -> T:
-    """The one item whose id is `start`, else the one whose id begins with it.
+    """Return the one item whose id is `start`, else the one whose id begins with it.
 
     Args:
         items: Each with its id and session.
-        start: What the user typed.
-        what: What an item is, for error messages.
+        start: The user's input.
+        what: The kind of item, for error messages.
 
     Raises:
         InvalidRequestError: No item matches, or several do.
@@ -139,7 +139,7 @@ def pick(items: Iterable[tuple[str, SessionKey, T]], start: str, what: str) -> T
 
 
 def short(name: str, names: Sequence[str]) -> str:
-    """The shortest beginning of an id that no other id has."""
+    """Return the shortest prefix of an id that no other id has."""
     others = set(names) - {name}
     for length in range(min(SHORTEST, len(name)), len(name)):
         if not any(other.startswith(name[:length]) for other in others):
@@ -155,14 +155,14 @@ def show_calls(
     in_chat: bool = False,
     file: TextIO | None = None,
 ) -> None:
-    """Write what each call requests, and the commands that answer it.
+    """Write each call's request, and the commands that answer it.
 
     Args:
         items: The calls.
-        options: What the commands need to reach the same store and Temporal.
-        targets: Where the apps can be loaded from that no other worker may serve.
-        in_chat: Also say what answers it in a chat.
-        file: Where to write; None: standard output as it is now.
+        options: Options with which the commands reach the same store and Temporal.
+        targets: Targets of the apps that may have no other worker, by name.
+        in_chat: Whether to add the chat's commands.
+        file: Destination; None: the current standard output.
     """
     names = [item.call.call_id for item in items]
     for item in items:
@@ -177,13 +177,13 @@ def show_calls(
 
 
 def _relative(target: str) -> str:
-    """A path as it is named in the current folder, if it is below."""
+    """Return a path relative to the current folder, if it is below."""
     path = Path(target)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else target
 
 
 def as_json(item: LocatedCall) -> str:
-    """A pending call as one line of JSON."""
+    """Return a pending call as one line of JSON."""
     key, call = item.key, item.call
     tool, arguments = _tool_call(call)
     session = {"app": key.app_name, "user": key.user_id, "session": key.session_id}
@@ -193,12 +193,12 @@ def as_json(item: LocatedCall) -> str:
 
 
 def auth_config(call: PendingCall) -> AuthConfig:
-    """The configuration in a credential request; it holds no secret."""
+    """Return the configuration in a credential request; it contains no secret."""
     return AuthConfig.model_validate(call.args.get("authConfig"))
 
 
 def _tool_call(call: PendingCall) -> tuple[str, dict[str, Any] | None]:
-    """The name of the tool and its arguments; credential requests do not have these."""
+    """Return the tool's name and arguments; a credential request has no arguments."""
     match call.kind:
         case "confirmation":
             return call.original_name, call.args["originalFunctionCall"].get("args") or {}
@@ -261,7 +261,7 @@ def _consent_page(call: PendingCall) -> str | None:
 def request_and_commands(
     item: LocatedCall, options: Sequence[str]
 ) -> tuple[str, list[tuple[str, str]]]:
-    """What a call waits for, and each command that answers it, with its label."""
+    """Return a call's request, and each command that answers it, with its label."""
     payload = _confirmation(item.call).get("payload")
     rows = _commands(item.call, short(item.call.call_id, []), payload)
     return _request(item.call), [

@@ -50,14 +50,14 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "codec": operations.codec,
     },
 }
-"""All commands and groups of commands, below the headings under which they are listed."""
+"""All commands and groups of commands, by the headings of the help."""
 
 
 class _Program(TyperGroup):
-    """Finds commands by their names, some of which have two words."""
+    """Finds commands by name; some names have two words."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the command; ``sessions import`` is another one than ``sessions``."""
+        """Find the command; ``sessions import`` is a different command from ``sessions``."""
         name = " ".join(args[:2])
         return super().resolve_command(ctx, [name, *args[2:]] if name in self.commands else args)
 
@@ -79,7 +79,7 @@ for _heading, _commands in COMMANDS.items():
 
 
 def declared() -> Iterator[Any]:
-    """All commands, those of groups included."""
+    """Yield all commands, including those of groups."""
     groups = [app, *(one.typer_instance for one in app.registered_groups)]
     return (command.callback for one in groups if one for command in one.registered_commands)
 

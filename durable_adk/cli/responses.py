@@ -23,7 +23,7 @@ from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
 
 Response = Callable[[PendingCall], Awaitable[dict[str, Any]]]
-"""Makes the response to a call."""
+"""Creates the response to a call."""
 
 _COMMANDS = {
     "confirmation": "approve` or `durable-adk reject",
@@ -40,10 +40,10 @@ _PROMPTS = {
 
 
 def approval(payload: str | None) -> Response:
-    """Approve a call.
+    """Return a response that approves a call.
 
     Args:
-        payload: JSON: the values that the tool asks for.
+        payload: JSON: the values that the tool requests.
     """
 
     async def response(_: PendingCall) -> dict[str, Any]:
@@ -54,12 +54,12 @@ def approval(payload: str | None) -> Response:
 
 
 async def rejection(_: PendingCall) -> dict[str, Any]:
-    """Reject a call."""
+    """Return the response that rejects a call."""
     return {"confirmed": False}
 
 
 def outcome(result: str) -> Response:
-    """Give the result of a long-running call, as a JSON object."""
+    """Return a response with the result of a long-running call, a JSON object."""
 
     async def response(_: PendingCall) -> dict[str, Any]:
         value = _parsed(result, "The result")
@@ -73,14 +73,14 @@ def outcome(result: str) -> Response:
 
 
 async def ask_credential(call: PendingCall) -> dict[str, Any]:
-    """Let the user type the credential that a call requests."""
+    """Ask the user for the credential that a call requests."""
     config = auth_config(call)
     text = await read_secret(credential_prompt(config, call.original_name))
     return credential_response(config, text)
 
 
 def require_kind(call: PendingCall, kind: str) -> None:
-    """Refuse an answer of another kind than the call requests.
+    """Check that an answer is of the kind that the call requests.
 
     Raises:
         InvalidRequestError: The call needs another command.
@@ -92,7 +92,7 @@ def require_kind(call: PendingCall, kind: str) -> None:
 
 
 def message_of(call: PendingCall, response: dict[str, Any]) -> types.Content:
-    """The message that answers a call."""
+    """Return the message that answers a call."""
     part = types.FunctionResponse(id=call.call_id, name=call.name, response=response)
     return types.Content(role="user", parts=[types.Part(function_response=part)])
 
@@ -104,25 +104,25 @@ def _parsed(text: str, what: str) -> Any:
         raise InvalidRequestError(f"{what} is not valid JSON: {error}") from None
 
 
-# No error below quotes what was typed, and none has a cause that does: it is a secret (TRAP-48).
+# The input is a secret: no error below quotes it, or has a cause that does (TRAP-48).
 
 
 def credential_prompt(asked: AuthConfig, tool: str) -> str:
-    """The prompt for a credential of the requested kind."""
+    """Return the prompt for a credential of the requested kind."""
     kind = _kind(asked)
     words = _PROMPTS[kind] if kind else "AuthCredential as JSON"
     return f"{words}, for {tool} (not shown): "
 
 
 def credential_response(asked: AuthConfig, text: str) -> dict[str, Any]:
-    """The response to a credential request; it holds the secret.
+    """Return the response to a credential request; it contains the secret.
 
     Args:
-        asked: The requested configuration; an AuthCredential in JSON fits each kind.
-        text: What the user typed.
+        asked: The requested configuration; any kind accepts an AuthCredential in JSON.
+        text: The user's input.
 
     Raises:
-        InvalidRequestError: The text is empty, or no credential of the requested kind.
+        InvalidRequestError: The text is empty, or not a credential of the requested kind.
     """
     if not (text := text.strip()):
         raise InvalidRequestError("No credential was given; nothing was sent.")
@@ -182,7 +182,7 @@ def _http(asked: AuthConfig, text: str) -> HttpAuth:
 
 
 def _oauth2(asked: AuthConfig, text: str) -> OAuth2Auth:
-    """The requested consent, with the redirect URL or the access token."""
+    """Return the requested authorization, with the redirect URL or the access token."""
     sent = asked.exchanged_auth_credential or asked.raw_auth_credential
     consent = (sent and sent.oauth2) or OAuth2Auth()
     redirected = text.startswith(("http://", "https://"))

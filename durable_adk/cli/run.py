@@ -62,7 +62,7 @@ ANSWERS = {
     "/respond": "long_running",
     "/credential": "credential",
 }
-"""What answers a call in a chat, and the kind of the call."""
+"""Chat commands that answer a call, and the kind of the call."""
 WORDS = {
     "/approve": "[CALL] [JSON]  approve a tool call, with the values that it asks for",
     "/reject": "[CALL]         reject a tool call",
@@ -72,9 +72,9 @@ WORDS = {
     "/help": "               list these words",
     "/exit": "               end the chat; Ctrl-D does, too",
 }
-"""What can be typed in a chat besides messages; CALL is needed if several wait."""
+"""The chat's commands; CALL is needed if several calls wait."""
 _HISTORY = "chat_history"
-_TICK = 0.5  # seconds between two looks at what is waited for
+_TICK = 0.5  # seconds between two updates of the progress line
 
 
 async def run(
@@ -147,7 +147,7 @@ class Chat:
                     await self._chat(runner)
 
     async def attach(self, invocation: str) -> None:
-        """Print an invocation's events, beginning with the user's."""
+        """Print an invocation's events, from the user's message on."""
         async with self._runner() as runner:
             events = runner.run_async(
                 user_id=self.user,
@@ -162,11 +162,11 @@ class Chat:
         kind = LivePrinter if self.stream else EventPrinter
         self._printer = kind(as_json=self.as_json)
         if not defines_app(self.target, self.connection.targets):
-            self.target = self.connection.targets[self.target]  # the name of an app of `dev`
+            self.target = self.connection.targets[self.target]  # an app that `dev` serves
         app = load_app(self.target)
         note(f"session {self.session} of user {self.user}")
         self.connection.note_target(app.name, self.target)
-        # Agents may print; their text must not get between our lines of JSON.
+        # Agents may print; their output must not mix with the lines of JSON.
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
             async with AsyncExitStack() as stack:
                 with busy("starting a Temporal server and a worker"):
@@ -182,11 +182,11 @@ class Chat:
                 return
             try:
                 await self._say(runner, text.strip())
-            except Exception as error:  # noqa: BLE001 - also what the agent's code has raised
+            except Exception as error:  # noqa: BLE001 - includes errors of the agent's code
                 report(error, debug=False)  # the session is intact, so the chat continues
 
     async def _say(self, runner: Runner, text: str) -> None:
-        """Send a message, or do what a line that begins with a slash says."""
+        """Send a message, or execute a line that begins with a slash."""
         word, _, rest = text.partition(" ")
         if word == "/help":
             for name, meaning in WORDS.items():
@@ -209,7 +209,7 @@ class Chat:
             await self._send(runner, message)
 
     async def _answer(self, runner: Runner, word: str, rest: str) -> None:
-        """Answer a call that waits: the one that is named, else the only one of its kind."""
+        """Answer a pending call: the named one, else the only one of its kind."""
         kind, named = ANSWERS[word], rest and not rest.startswith(("{", "["))
         start, _, value = rest.partition(" ") if named else ("", "", rest)
         calls = await runner.pending(user_id=self.user, session_id=self.session)
@@ -233,7 +233,7 @@ class Chat:
     async def _send(
         self, runner: Runner, message: str | types.Content, answered: str | None = None
     ) -> None:
-        """Send a message, or an answer to a call of an invocation, and print what follows."""
+        """Send a message, or an answer to a call, and print the events that follow."""
         mode = StreamingMode.SSE if self.stream else StreamingMode.NONE
         name = f"e-{uuid.uuid4()}"
         events = runner.run_async(
@@ -265,8 +265,8 @@ class Chat:
         self._show_calls(await pending_calls_of(runner.session_service, key, invocation))
 
     def _show_calls(self, calls: Sequence[LocatedCall]) -> None:
-        """Write what calls wait for, and how to answer."""
-        # When this command has ended, only `dev` runs the agent on an embedded server.
+        """Write the requests of pending calls, and how to answer them."""
+        # After this command has ended, only `dev` runs the agent on an embedded server.
         served = apps_of_dev(self.connection.data_folder)
         elsewhere = self.connection.address or any(one.key.app_name in served for one in calls)
         serve = [] if elsewhere else ["--target", self.target]
@@ -275,9 +275,9 @@ class Chat:
 
 
 class Progress:
-    """A line on the terminal that says what an invocation waits for, and for how long.
+    """A line on the terminal that shows what an invocation waits for, and for how long.
 
-    It appears when nothing has happened for a second, and goes before the next event is printed.
+    It appears after a second without events, and disappears before the next event is printed.
     """
 
     def __init__(self, sessions: SessionLog, key: SessionKey, invocation_id: str) -> None:
@@ -304,7 +304,7 @@ class Progress:
             self._status.stop()
 
     def heard(self, event: Event) -> None:
-        """Take the line away: an event has come."""
+        """Remove the line, because an event has arrived."""
         if self._status is not None:
             self._status.stop()
         self._since, self._partial = time.monotonic(), bool(event.partial)
@@ -318,13 +318,13 @@ class Progress:
         while True:
             await asyncio.sleep(_TICK)
             waited = time.monotonic() - self._since
-            if waited >= 1 and not self._partial:  # else the cursor is behind an unfinished text
+            if waited >= 1 and not self._partial:  # else the cursor is after unfinished text
                 with suppress(DurableAdkError):
                     status.update(Text(printable(f"{await self.text()}, {waited:.0f} s"), "dim"))
                     status.start()
 
     async def text(self) -> str:
-        """What the invocation waits for."""
+        """Return what the invocation waits for."""
         if not self._calls and await self._sessions.get_invocation(*self._name) is None:
             return "waiting for a worker, or for an earlier message"
         failed = await read_attempts(self._sessions, *self._name)
@@ -339,7 +339,7 @@ class Progress:
 
 
 def _why(last: CallAttempt) -> str:
-    """Why a call is made again: how its last attempt ended."""
+    """Return why a call is repeated: how its last attempt ended."""
     ended = "failed" if last.ended is AttemptEnd.FAILED else f"was {last.ended}"
     reason = ": ".join(filter(None, [last.error_type, last.error_message]))
     return f", as attempt {last.attempt} {ended}" + (f" ({reason})" if reason else "")

@@ -1,4 +1,4 @@
-"""``durable-adk schedule``: have Temporal start invocations at set times."""
+"""``durable-adk schedule``: schedules with which Temporal starts invocations."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from durable_adk.embedded.server import TemporalServer
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.wire.messages import InvocationRequest, user_content
 
-_MESSAGE = 60  # characters of a message in the list
+_MESSAGE = 60  # maximum characters of a message in the list
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -33,7 +33,7 @@ async def create(
     overlap: str,
     paused: bool,
 ) -> None:
-    """Send MESSAGE to APP again and again."""
+    """Send MESSAGE to APP on a schedule."""
     app_name = _app_name(app)
     await create_schedule(
         await _server(connection),
@@ -50,7 +50,7 @@ async def create(
 
 
 async def list_(connection: ServerConnection) -> None:
-    """List the schedules: their times, what they send, and to whom."""
+    """List the schedules: their times, messages and recipients."""
     rows: list[list[str]] = []
     async for one in list_schedules(await _server(connection)):
         next_at = one.next_at and local_time(one.next_at.timestamp())
@@ -98,10 +98,10 @@ async def _change(
 
 
 async def _server(connection: ServerConnection) -> Client:
-    """Connect to a server that runs: one that ends with the command would fire no schedule.
+    """Connect to a running server: one that ended with the command would trigger no schedule.
 
     Raises:
-        TemporalUnavailableError: None runs.
+        TemporalUnavailableError: No server runs.
     """
     folder = connection.data_folder
     if connection.address is None and await TemporalServer.find(folder) is None:

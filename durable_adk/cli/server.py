@@ -1,4 +1,4 @@
-"""The Temporal server and the worker that a command works with."""
+"""The Temporal server and the worker of a command."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -37,15 +37,15 @@ from durable_adk.settings import DEFAULT_TASK_QUEUE
 from durable_adk.worker import WorkerOptions, worker
 
 _GRACEFUL_SHUTDOWN = timedelta(seconds=1)
-"""How long the worker of an interrupted command waits for a tool. The tool runs again when the
-invocation is attached to, so a longer wait would gain nothing."""
+"""How long the worker of an interrupted command waits for a tool. The tool runs again when a
+command attaches to the invocation, so a longer wait would gain nothing."""
 _WORKER_TIMEOUT = 2.5
-"""Seconds; a worker may just have lost its server for a moment."""
+"""Seconds; a worker may have lost its server for a moment."""
 _WORKER_POLL = 0.2
 
 
 def load_app(target: str) -> App:
-    """The app that a target defines; a bare agent becomes an app named after its folder or file.
+    """Load the app that a target defines; an agent becomes an app named after its folder or file.
 
     Raises:
         AgentDefinitionError: The target defines no app and no agent.
@@ -65,7 +65,7 @@ def load_app(target: str) -> App:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerConnection(CliConnection):
-    """The connection of a command that needs Temporal, too."""
+    """The connection of a command that also needs Temporal."""
 
     @property
     def arguments(self) -> list[str]:
@@ -83,7 +83,7 @@ class ServerConnection(CliConnection):
         return self.data_folder / "payloads"
 
     def queue(self, app_name: str) -> str:
-        """The task queue that was chosen, else the app's own one on the embedded server."""
+        """Return the selected task queue, else the app's own one on the embedded server."""
         chosen = self.task_queue or self.settings.task_queue
         own = self.address is None and chosen == DEFAULT_TASK_QUEUE
         return embedded_task_queue(app_name) if own else chosen
@@ -108,7 +108,7 @@ class ServerConnection(CliConnection):
         """Connect to the Temporal at `address`, or to the data folder's, started if necessary.
 
         Raises:
-            TemporalUnavailableError: It does not answer.
+            TemporalUnavailableError: It does not respond.
         """
         if self.address is not None:
             yield await connect(self.address)
@@ -117,7 +117,7 @@ class ServerConnection(CliConnection):
             yield client
 
     async def running(self) -> Client:
-        """Connect to the Temporal that runs: at `address`, or the server of the data folder.
+        """Connect to a running Temporal: at `address`, or the data folder's server.
 
         Raises:
             TemporalUnavailableError: None runs there.
@@ -127,14 +127,14 @@ class ServerConnection(CliConnection):
         return await connect(self.address)
 
     def note_target(self, app_name: str, target: str) -> None:
-        """Note where an app of the embedded server is loaded from, for commands that answer it."""
+        """Record the target of an embedded server's app, for commands that answer its calls."""
         if self.address is None:
             path = Path(target).absolute()
             noted = self.targets | {app_name: str(path) if path.exists() else target}
             (self.folder / TARGETS).write_text(json.dumps(noted))
 
     async def queues(self) -> list[str]:
-        """The task queue that was chosen, else those of the apps of the embedded server."""
+        """Return the selected task queue, else those of the embedded server's apps."""
         queue = self.task_queue or self.settings.task_queue
         if self.address or queue != DEFAULT_TASK_QUEUE:
             return [queue]
@@ -144,12 +144,12 @@ class ServerConnection(CliConnection):
 
     @asynccontextmanager
     async def runner(self, app: App) -> AsyncGenerator[Runner]:
-        """A runner on the Temporal at `address`, or on the embedded one.
+        """Yield a runner on the Temporal at `address`, or on the embedded one.
 
         The latter has a worker in this process, unless `dev` serves the app.
 
         Raises:
-            DurableAdkError: Something it needs is missing.
+            DurableAdkError: A requirement is missing.
         """
         async with self.stores() as stores:
             queue = self.queue(app.name)
@@ -176,17 +176,17 @@ class ServerConnection(CliConnection):
     async def invocation_client(
         self, record: InvocationRecord, *, app: App | None, needs_worker: bool = True
     ) -> AsyncGenerator[InvocationClient]:
-        """A client of an invocation in the store; the code of its agents is not needed.
+        """Yield a client of an invocation in the store, without needing its agents' code.
 
         Args:
             record: The invocation.
-            app: Served by this process meanwhile, on an embedded server.
-            needs_worker: Refuse if no worker polls its task queue.
+            app: An app to serve in this process in the meantime, on an embedded server.
+            needs_worker: Whether to fail if no worker polls the task queue.
 
         Raises:
             NoWorkerError: No worker polls its task queue.
             InvalidRequestError: This Temporal does not run it.
-            TemporalUnavailableError: Temporal does not answer.
+            TemporalUnavailableError: Temporal does not respond.
         """
         async with AsyncExitStack() as stack:
             stores = await stack.enter_async_context(self.stores())
@@ -208,11 +208,11 @@ class ServerConnection(CliConnection):
             )
 
     def _is_served(self, app: App) -> bool:
-        """Whether other workers serve the app: those of a Temporal with an address, or `dev`."""
+        """Return whether others serve the app: the workers of a Temporal at `address`, or `dev`."""
         return self.address is not None or app.name in apps_of_dev(self.folder)
 
     def _worker_options(self, task_queue: str) -> WorkerOptions:
-        """How a worker runs that serves only while a command does."""
+        """Return options for a worker that serves only while a command runs."""
         return WorkerOptions(
             task_queue=task_queue,
             limits=self.settings.limits,
@@ -222,9 +222,9 @@ class ServerConnection(CliConnection):
 
 
 async def _task_queue(client: Client, record: InvocationRecord) -> str:
-    """The task queue of an invocation's workflow.
+    """Return the task queue of an invocation's workflow.
 
-    It is looked up before anything else: another Temporal does not have the workflow, and the
+    Call this first: if another Temporal is connected, it does not have the workflow, and the
     invocation would be closed as abandoned.
     """
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
@@ -246,15 +246,15 @@ async def _task_queue(client: Client, record: InvocationRecord) -> str:
 async def await_worker(
     invocations: Invocations, invocation_id: str, *, seconds: float = _WORKER_TIMEOUT
 ) -> None:
-    """Wait until a worker polls the task queue, so that nothing is sent that would stay there.
+    """Wait until a worker polls the task queue, so that no message is left in the queue.
 
     Args:
-        invocations: Of the task queue.
+        invocations: The client for the task queue.
         invocation_id: For the error message.
         seconds: How long to wait.
 
     Raises:
-        NoWorkerError: None does in that time.
+        NoWorkerError: No worker polls within that time.
     """
     check = retrying(invocations.check_worker, seconds, pause=_WORKER_POLL, on=NoWorkerError)
     try:

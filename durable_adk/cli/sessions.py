@@ -1,4 +1,4 @@
-"""``durable-adk sessions``, ``show`` and ``attempts``: what the session store holds."""
+"""``durable-adk sessions``, ``show`` and ``attempts``: the contents of the session store."""
 
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -33,7 +33,7 @@ from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 WAIT = 1.0
-"""Seconds between two looks of ``show --follow`` if no notice of a change arrives."""
+"""Seconds between two reads of ``show --follow`` without a notification of a change."""
 
 
 async def sessions(
@@ -65,7 +65,7 @@ async def sessions(
 async def _listed(
     store: SessionLog, where: InvocationFilter, status: Status | None, limit: int
 ) -> AsyncGenerator[dict[str, Any]]:
-    """What the list says of each session, the newest first."""
+    """Yield the list's entries for sessions, the newest first."""
     async for session in recent_sessions(store, where):
         if limit == 0:
             return
@@ -93,7 +93,7 @@ async def _listed(
 
 
 async def _invocations(store: SessionLog, key: SessionKey) -> list[InvocationRecord]:
-    """The invocations of a session, in order."""
+    """Return the invocations of a session, in order."""
     records = [one async for _, one in store.all_invocations(**key._asdict())]
     return sorted(records, key=lambda one: one.start_seq)
 
@@ -130,7 +130,7 @@ async def show(
 async def _find(
     store: SessionLog, where: InvocationFilter, start: str
 ) -> tuple[SessionKey, str | None]:
-    """The session and, if an invocation was named, its id."""
+    """Return the session and, if an invocation was named, its id."""
     found = dict[tuple[str, SessionKey], str | None]()
     async for key, record in find_invocations(store, where):
         if record.invocation_id.startswith(start):
@@ -148,7 +148,7 @@ async def _find(
 async def news(
     store: SessionLog, key: SessionKey, invocation: str | None, *, after: int
 ) -> AsyncGenerator[StoredEvent]:
-    """The new events of a session, or of an invocation until it is closed."""
+    """Yield the new events of a session, or of an invocation until it is closed."""
     while True:
         record = await store.get_invocation(key, invocation) if invocation else None
         for item in await store.read_events(key, after=after):
@@ -162,12 +162,12 @@ async def news(
 
 @dataclass(frozen=True, kw_only=True)
 class SessionReport:
-    """All that the store has of a session, or of one of its invocations."""
+    """The stored data of a session, or of one of its invocations."""
 
     session: Session
     invocations: dict[str, InvocationRecord]
     attempts: dict[str, list[CallAttempt]]
-    """The attempts without a result of each invocation."""
+    """The attempts without a result, by invocation."""
     events: list[StoredEvent]
     read_to: int
     """The sequence number of the session's last event."""
@@ -176,7 +176,7 @@ class SessionReport:
     async def read(
         cls, store: SessionLog, key: SessionKey, invocation: str | None
     ) -> "SessionReport":
-        """Read a session, or the part of it that an invocation is."""
+        """Read a session, or the part of it that belongs to an invocation."""
         app, user, name = key
         session = await store.get_session(app_name=app, user_id=user, session_id=name)
         if session is None:
@@ -197,7 +197,7 @@ class SessionReport:
         )
 
     def print(self, printer: EventPrinter) -> None:
-        """Write it for a person."""
+        """Write the report as text."""
         one = self.session
         print_heading(f"session {one.id} of user {one.user_id}, app {one.app_name}")
         print_rows(
@@ -218,7 +218,7 @@ class SessionReport:
                 printer.show(item.event)
 
     def _about(self, name: str) -> Iterator[tuple[str, str]]:
-        """What is said of an invocation before its events."""
+        """Yield the lines about an invocation that precede its events."""
         record = self.invocations.get(name)
         if record is not None:
             error = record.error or {}
@@ -234,7 +234,7 @@ class SessionReport:
                 yield "", reason
 
     def _usage(self, name: str) -> tuple[int, int]:
-        """The number of an invocation's model responses that report tokens, and their tokens."""
+        """Return how many of an invocation's model responses report tokens, and their tokens."""
         counts = [
             usage.total_token_count or 0
             for item in self.events
@@ -252,7 +252,7 @@ class SessionReport:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the report as a JSON object."""
         one = self.session
         return {
             **session_json(one.key),
@@ -274,7 +274,7 @@ class SessionReport:
 
 
 def session_json(key: SessionKey) -> dict[str, str]:
-    """The ids of a session, as all commands write them in JSON."""
+    """Return the ids of a session, in the JSON format of all commands."""
     return {"app": key.app_name, "user": key.user_id, "session": key.session_id}
 
 
@@ -320,7 +320,7 @@ async def attempts(
 
 
 def headline(attempt: CallAttempt) -> str:
-    """How an attempt without a result ended, on which worker, and what a model used."""
+    """Return how an attempt without a result ended, on which worker, and the model's usage."""
     words = [f"attempt {attempt.attempt} {attempt.ended}"]
     if attempt.model:
         words.append(f"model {attempt.model}")
@@ -338,7 +338,7 @@ def headline(attempt: CallAttempt) -> str:
 
 
 def why(attempt: CallAttempt) -> str:
-    """The error of an attempt; empty if it has none."""
+    """Return the error of an attempt; empty if it has none."""
     return ": ".join(filter(None, [attempt.error_type, attempt.error_message]))
 
 

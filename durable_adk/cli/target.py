@@ -21,9 +21,9 @@ from durable_adk.settings import env_files, read_env_file
 
 _ENTRY_FILES = ("agent.py", "__init__.py")
 _CONFIG = "root_agent.yaml"
-"""google-adk's file that describes an agent."""
+"""google-adk's file for declaring an agent."""
 _configs = set[str]()
-"""Those that have been loaded."""
+"""The paths of the loaded ones."""
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _DEFINITION = re.compile(r"\b(root_agent|app)\b")
 _SHOWN = 10
@@ -31,7 +31,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedTarget:
-    """What a target defines."""
+    """The definition in a target."""
 
     name: str
     """The app's own name, or a valid one derived from the folder, file or module."""
@@ -44,7 +44,7 @@ class LoadedTarget:
 
 
 def agents_in(target: str) -> list[str]:
-    """The targets in a folder of agents, as ``adk web`` serves it; any other target alone."""
+    """Return the targets in a folder of agents, as in ``adk web``; any other target alone."""
     folder = Path(target).expanduser()
     if not folder.is_dir() or _defines_agent(folder):
         return [target]
@@ -60,7 +60,7 @@ def _defines_agent(folder: Path) -> bool:
 
 
 def defines_app(target: str, apps: Collection[str]) -> bool:
-    """Whether a target defines an app, rather than only being the name of one of `apps`."""
+    """Return whether a target defines an app, rather than only naming one of `apps`."""
     return target not in apps or Path(target).exists()
 
 
@@ -78,7 +78,7 @@ def load_target(target: str) -> LoadedTarget:
     Raises:
         AgentDefinitionError: The target does not exist, cannot be imported, or defines neither.
     """
-    # google-adk's warnings of classes that it uses itself.
+    # google-adk warns of classes that it uses itself.
     warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\]", UserWarning)
     path = Path(target).expanduser().resolve()
     if path.is_dir():
@@ -96,7 +96,7 @@ def load_target(target: str) -> LoadedTarget:
 
 
 def loaded_files() -> list[str]:
-    """The user's files that loading targets has read: modules, and `.env` files."""
+    """Return the user's files that loading targets has read: modules and `.env` files."""
     modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     files = {*filter(_is_users, filter(None, modules)), *map(str, env_files()), *_configs}
     return sorted(files)
@@ -124,7 +124,7 @@ def _load_folder(target: str, folder: Path) -> LoadedTarget:
 
 
 def _load_config(target: str, file: Path) -> LoadedTarget:
-    """Load an agent that google-adk makes of a file; what it names is found beside its folder."""
+    """Load an agent that google-adk creates from a file, with its folder's parent on the path."""
     require("adk", AgentDefinitionError)
     _read_env(file.parent)
     _make_importable(file.parent.parent)
@@ -150,13 +150,13 @@ def _load_file(target: str, file: Path) -> LoadedTarget:
         return _load_folder(target, file.parent)
     _read_env(file.parent)
     root, parts = file.parent, [file.stem]
-    while (root / "__init__.py").is_file():  # in a package: relative imports need all of it
+    while (root / "__init__.py").is_file():  # relative imports need all parent packages
         root, parts = root.parent, [root.name, *parts]
     return _loaded(target, file.stem, [_import_from(target, root, ".".join(parts))])
 
 
 def _load_module(target: str) -> LoadedTarget:
-    _make_importable(Path.cwd())  # as `python -m` does; a console script does not
+    _make_importable(Path.cwd())  # as with `python -m`; a console script does not add it
     _read_env(Path.cwd())
     modules = [_import(target, target)]
     if not _find(modules[0]) and _has_agent_file(modules[0]):
@@ -165,7 +165,7 @@ def _load_module(target: str) -> LoadedTarget:
 
 
 def _read_env(folder: Path) -> None:
-    """Read the folder's `.env` file before its code, and say so."""
+    """Read the folder's `.env` file before its code, and log that."""
     file = read_env_file(folder)
     if file is None:
         return
@@ -181,7 +181,7 @@ def _has_agent_file(module: ModuleType) -> bool:
 
 
 def _import_from(target: str, root: Path, name: str) -> ModuleType:
-    """Import a module of `root`; refuse one that another module of its name hides (``json``)."""
+    """Import a module from `root`; refuse one that another module hides (e.g. ``json``)."""
     _make_importable(root)
     top = name.partition(".")[0]
     spec = importlib.util.find_spec(top)
@@ -212,7 +212,7 @@ def _make_importable(root: Path) -> None:
 def _import(target: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except BaseException as error:  # user code runs at import, and may raise anything
+    except BaseException as error:  # user code runs during import, and may raise anything
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, name):
             raise AgentDefinitionError(
                 f"{target}: there is no such folder or file here, and no module {name!r} "
@@ -228,7 +228,7 @@ def _import(target: str, name: str) -> ModuleType:
 
 
 def _remedy(error: ImportError, location: str) -> str:
-    """The command that installs what the project says that it needs, if it does; else where to."""
+    """Return the command that installs the project's requirements, else where to install."""
     folders = [*Path(location).parents][:2]
     files = [folder / "requirements.txt" for folder in folders]
     where = f"; install the package that has it into {sys.prefix}, which runs this"
@@ -241,7 +241,7 @@ def _is_part(missing: str | None, name: str) -> bool:
 
 
 def _location(error: BaseException) -> str:
-    """``file:line`` of the error in the user's code, rather than in a library it calls."""
+    """Return ``file:line`` of the error in the user's code, not in a library that it calls."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -270,7 +270,7 @@ def _loaded(target: str, fallback: str, modules: list[ModuleType]) -> LoadedTarg
 
 def _find(module: ModuleType) -> object | None:
     app: object = getattr(module, "app", None)
-    if hasattr(app, "root_agent"):  # else it is a web application
+    if hasattr(app, "root_agent"):  # otherwise it is a web application
         return app
     return getattr(module, "root_agent", None)
 
@@ -293,7 +293,7 @@ def _nothing_found(target: str, module: ModuleType) -> str:
 
 
 def _defined(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """The public names that the module itself defines."""
+    """Yield the public names that the module itself defines."""
     for name, value in vars(module).items():
         foreign = getattr(value, "__module__", module.__name__) != module.__name__ and callable(
             value

@@ -34,11 +34,11 @@ from durable_adk.partials import LiveText
 
 try:
     import readline
-except ImportError:  # a Python that was built without it
+except ImportError:  # Python was built without it
     readline = None
 
 _LONGEST = 300
-_HISTORY = 1000  # lines that a chat remembers
+_HISTORY = 1000  # lines in a chat's history
 _LABEL = 10  # columns of a label
 _ENDLESS = ConsoleOptions(
     size=ConsoleDimensions(100_000, 25),
@@ -50,11 +50,11 @@ _ENDLESS = ConsoleOptions(
     max_height=25,
 )
 _WIDTH = 100
-_LOCAL_FLAGS = 3  # index of the flags that hold ECHO, in the list of termios
+_LOCAL_FLAGS = 3  # index of the flags that contain ECHO, in the list of termios
 
 
 def plain_console(file: TextIO | None = None) -> Console:
-    """A console without highlighting, no wider than is easy to read."""
+    """Return a console without highlighting, of a readable width."""
     console = Console(file=file, highlight=False)
     console.width = min(console.width, _WIDTH)
     return console
@@ -63,12 +63,12 @@ def plain_console(file: TextIO | None = None) -> Console:
 def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, sentences: int = 0
 ) -> None:
-    """Write a table to standard output; ids stay whole, however narrow the terminal is.
+    """Write a table to standard output; ids are never cut, even on a narrow terminal.
 
     Args:
-        headers: Of the columns.
+        headers: The column headers.
         rows: The cells.
-        sentences: How many columns, the last ones, are wrapped on a terminal.
+        sentences: Number of last columns that are wrapped on a terminal.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, header in enumerate(headers):
@@ -82,13 +82,13 @@ def print_table(
 
 
 def print_heading(text: str, *, style: str = "bold", file: TextIO | None = None) -> None:
-    """Write a line that says what follows."""
+    """Write a heading."""
     console = Console(file=file, highlight=False, soft_wrap=True)
     console.print(Text(printable(text, keep="\n"), style=style))
 
 
 def print_rows(rows: Iterable[tuple[str, str]], *, file: TextIO | None = None) -> None:
-    """Write labels and texts below a heading; rows without a text are left out."""
+    """Write labels and texts below a heading; rows without text are omitted."""
     console = Console(file=file, highlight=False, soft_wrap=True)
     for label, text in rows:
         if text:
@@ -96,12 +96,12 @@ def print_rows(rows: Iterable[tuple[str, str]], *, file: TextIO | None = None) -
 
 
 def local_time(seconds: float) -> str:
-    """A time since the epoch, in the user's time zone."""
+    """Return a time since the epoch in the user's time zone."""
     return f"{datetime.fromtimestamp(seconds, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, in words."""
+    """Return a number of things in words."""
     return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -109,9 +109,9 @@ class EventPrinter:
     """Writes events to the terminal.
 
     Args:
-        as_json: Write each event as one line of ADK's JSON.
-        timed: Begin each line with the time of day.
-        file: Where to write; None: standard output as it is now.
+        as_json: Whether to write each event as one line of ADK's JSON.
+        timed: Whether to begin each line with the time of day.
+        file: Destination; None: the current standard output.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ class EventPrinter:
 
 
 async def without_raised(events: AsyncIterable[Event]) -> AsyncGenerator[Event]:
-    """Leave out the event that only reports the error that `events` then raise.
+    """Omit the event that only reports the error that `events` then raises.
 
-    Who reports the error says more.
+    The caller reports the error in more detail.
     """
     failure: Event | None = None
     try:
@@ -155,7 +155,7 @@ async def without_raised(events: AsyncIterable[Event]) -> AsyncGenerator[Event]:
 
 
 class LivePrinter(EventPrinter):
-    """Writes partial events too: a text grows on its line until its event is committed.
+    """Also writes partial events: a text grows on its line until its event is committed.
 
     One text grows at a time; events of other branches are shown when it is complete.
     """
@@ -164,7 +164,7 @@ class LivePrinter(EventPrinter):
         super().__init__(as_json=as_json, file=file)
         self._live = LiveText()
         self._written: str | None = None
-        """The text on the unfinished line; None: no line is unfinished."""
+        """The text on the unfinished line; None if no line is unfinished."""
         self._branch: str | None = None
         """The branch of that line's agent."""
         self._skipped: set[str] = set()
@@ -202,7 +202,7 @@ class LivePrinter(EventPrinter):
             self._write(other)
 
     def _in_other_branch(self, event: Event) -> bool:
-        """Whether the event comes from a branch that runs in parallel to the growing text."""
+        """Return whether the event is from a branch that runs in parallel to the growing text."""
         return None not in (event.branch, self._branch) and event.branch != self._branch
 
     def _write(self, event: Event) -> None:
@@ -226,12 +226,12 @@ class LivePrinter(EventPrinter):
 
 
 def lines(event: Event) -> list[Text]:
-    """An event as text, without control characters, which would move the cursor (S24)."""
+    """Return an event as text without control characters, which would move the cursor (S24)."""
     return [Text.assemble((f"[{event.author}]: ", "bold cyan"), line) for line in gist(event)]
 
 
 def gist(event: Event) -> list[Text]:
-    """The text, calls, responses, error or state changes of an event."""
+    """Return the text, calls, responses, error or state changes of an event."""
     shown: list[Text] = []
     if text := event.text:
         shown.append(Text(printable(text, keep="\n\t")))
@@ -251,7 +251,7 @@ def gist(event: Event) -> list[Text]:
 
 
 def _returned(event: Event, answer: types.FunctionResponse) -> str:
-    """What a tool returned, or what it waits for: then its response is for the model only."""
+    """Return a tool's result, or what it waits for: then its response is for the model only."""
     if answer.id in event.actions.requested_tool_confirmations:
         return f"{answer.name} waits for approval"
     if answer.id in event.actions.requested_auth_configs:
@@ -262,7 +262,7 @@ def _returned(event: Event, answer: types.FunctionResponse) -> str:
 
 
 def _who(answered_by: Any) -> str:
-    """The sender of an answer, by the metadata of its event."""
+    """Return the sender of an answer, from the metadata of its event."""
     match answered_by:
         case {"user": str(user)}:
             return printable(user)
@@ -271,7 +271,7 @@ def _who(answered_by: Any) -> str:
 
 
 def call_text(name: str | None, args: Mapping[str, Any] | None) -> str:
-    """A call as Python writes it."""
+    """Return a call in Python's syntax."""
     given = ", ".join(f"{key}={compact(value)}" for key, value in (args or {}).items())
     return f"{name}({given})"
 
@@ -293,12 +293,12 @@ def _dim(text: str) -> Text:
 
 
 def compact(value: Any) -> str:
-    """A value as JSON, cut when it is long."""
+    """Return a value as JSON, cut if it is long."""
     return shortened(json.dumps(value, ensure_ascii=False, default=str), _LONGEST)
 
 
 def shortened(text: str, length: int) -> str:
-    """A text, cut when it is long."""
+    """Return a text, cut if it is long."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
@@ -315,7 +315,7 @@ async def read_line(prompt: str) -> str | None:
 
 
 def is_interactive() -> bool:
-    """Whether a person types at a terminal and reads there."""
+    """Return whether a person types at a terminal and reads on it."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -329,7 +329,7 @@ def _edited(prompt: str) -> str:
 
 @contextmanager
 def busy(text: str) -> Generator[None]:
-    """Say on a terminal what the body does, until it is done."""
+    """Show on a terminal what the body does, until it is done."""
     console = Console(stderr=True)
     with console.status(Text(text, "dim")) if console.is_terminal else nullcontext():
         yield
@@ -340,8 +340,8 @@ def line_editing(history: Path, words: Sequence[str]) -> Generator[None]:
     """Let `read_line` edit lines, recall earlier ones, and complete words with Tab.
 
     Args:
-        history: File of the lines that were typed; only its owner may read it.
-        words: What Tab completes at the beginning of a line.
+        history: File of earlier input; only its owner may read it.
+        words: Words that Tab completes at the beginning of a line.
     """
     if readline is None or not is_interactive():
         yield
@@ -355,7 +355,7 @@ def line_editing(history: Path, words: Sequence[str]) -> Generator[None]:
     readline.parse_and_bind("tab: complete")
     try:
         yield
-    finally:  # also if a signal stops the command while the user is typing
+    finally:  # even if a signal stops the command while the user is typing
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSAFLUSH, before)
         with suppress(OSError):
             history.touch(mode=0o600)
@@ -383,14 +383,14 @@ def _without_echo(terminal: int) -> Generator[None]:
     termios.tcsetattr(terminal, termios.TCSAFLUSH, quiet)
     try:
         yield
-    finally:  # also if a signal stops the command while the user is typing
+    finally:  # even if a signal stops the command while the user is typing
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
 async def _read(prompt: str, source: Callable[[], str]) -> str:
     """Read in a thread.
 
-    The thread is a daemon, so that a command that a signal stops does not wait for the user's
+    The thread is a daemon, so that a command stopped by a signal does not wait for the user's
     Enter.
     """
     loop = asyncio.get_running_loop()

@@ -35,7 +35,7 @@ async def worker(
 def worker_options(
     settings: Settings, task_queue: str, *, versioning: Versioning | None = None
 ) -> WorkerOptions:
-    """How a worker process runs, by its settings."""
+    """Return the options of a worker process, from its settings."""
     return WorkerOptions(
         task_queue=task_queue,
         limits=settings.limits,

@@ -1,4 +1,4 @@
-"""Answers to pending calls: their validation, their credentials, and answers sent twice."""
+"""Answers to pending calls: validation, credentials, and repeats."""
 
 import hashlib
 import uuid
@@ -26,7 +26,7 @@ from durable_adk.wire.messages import InvocationRequest, answer_event
 async def checked_answers(
     sessions: SessionLog, key: SessionKey, request: InvocationRequest
 ) -> list[Answer]:
-    """The answers in a message, checked against the session's pending calls.
+    """Return the answers in a message, checked against the session's pending calls.
 
     Raises:
         InvalidRequestError: The message is text, or answers no pending call (TRAP-28).
@@ -50,7 +50,7 @@ async def save_credentials(
     """Save the credentials in answers, before the answers are sent anywhere (TRAP-48).
 
     Raises:
-        InvalidRequestError: There is a credential, and no credential service.
+        InvalidRequestError: There is a credential, but no credential service.
     """
     for answer in answers:
         given = answer.credential
@@ -70,7 +70,7 @@ async def save_credentials(
 
 
 def answer_id_of(request: InvocationRequest) -> str:
-    """The id of an answer; sending a request with an invocation_id again gives the same one."""
+    """Return the id of an answer; a repeated request with an invocation_id has the same one."""
     if not request.invocation_id:
         return uuid.uuid4().hex
     calls = answered_call_ids(request.user_content()) if request.message else []
@@ -85,9 +85,9 @@ async def sent_before(
     *,
     any_state: bool = False,
 ) -> StoredEvent | None:
-    """The event of the same answer, if it was sent and stored earlier.
+    """Return the event of the same answer, if it was sent and stored earlier.
 
-    With `any_state` its changes of the state may have been others.
+    With `any_state` its state changes may differ.
 
     Raises:
         EventConflictError: A different answer was sent with this id.

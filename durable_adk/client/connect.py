@@ -1,4 +1,4 @@
-"""Connecting to Temporal."""
+"""Connects to Temporal."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from durable_adk.storage.object_store import resolved
 from durable_adk.wire.converter import data_converter, encrypted, stored_in
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
-"""A silently dead connection is noticed in 20 s instead of 54."""
+"""A silently dead connection is detected in 20 s instead of 54."""
 _SECURED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 _HERE = ("127.", "localhost:", "[::1]:", "unix:")
 
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 def converter_of(settings: Settings) -> DataConverter:
-    """The data converter that the settings configure, for an existing Temporal (D16); may block.
+    """Return the configured data converter for an external Temporal (D16); may block.
 
     Raises:
         InvalidRequestError: The key file or the payload storage cannot be used, or its extra is not
             installed.
-        StoreUnavailableError: The payload storage does not answer.
+        StoreUnavailableError: The payload storage does not respond.
     """
     converter = data_converter
     if settings.payloads is not None:
@@ -47,19 +47,19 @@ async def connect(address: str | None = None, **options: Any) -> Client:
     """Connect to Temporal, using the SDK's environment configuration (D18).
 
     That is ``TEMPORAL_ADDRESS``, ``TEMPORAL_NAMESPACE``, ``TEMPORAL_PROFILE``, TLS and API keys;
-    see Temporal's documentation of environment configuration. `Settings.payloads` names the storage
-    of large payloads, `Settings.encryption_keys` the keys that encrypt all; clients and workers
-    need the same ones.
+    see Temporal's documentation of environment configuration. `Settings.payloads` is the storage of
+    large payloads, `Settings.encryption_keys` the keys that encrypt all payloads; clients and
+    workers need the same ones.
 
     Args:
         address: ``host:port``; overrides the environment's.
         **options: Passed on to `temporalio.client.Client.connect`.
 
     Raises:
-        TemporalUnavailableError: No server answers at the address.
+        TemporalUnavailableError: No server responds at the address.
         InvalidRequestError: The environment configuration, the key file or the payload storage
             cannot be used.
-        StoreUnavailableError: The payload storage does not answer.
+        StoreUnavailableError: The payload storage does not respond.
     """
     settings = _environment()
     converter = await asyncio.to_thread(converter_of, Settings())
@@ -78,9 +78,9 @@ async def connect(address: str | None = None, **options: Any) -> Client:
 
 
 def reason_of(error: Exception) -> str:
-    """The reason of a failed connection, from the text of the SDK's Rust core.
+    """Return the reason of a failed connection, from the text of the SDK's Rust core.
 
-    It writes a chain of errors as Rust shows them; the innermost message is the reason.
+    The text is a chain of errors in Rust's format; the innermost message is the reason.
     """
     text = str(error)
     found = re.findall(r'(?:message|error): "([^"]+)"', text) or re.findall(r'"([^"]+)"', text)
@@ -90,7 +90,7 @@ def reason_of(error: Exception) -> str:
 
 
 def configured_address() -> str | None:
-    """The address in the environment configuration; None if it has none.
+    """Return the address in the environment configuration; None if it has none.
 
     Raises:
         InvalidRequestError: The configuration cannot be read, or lacks the profile.
@@ -109,10 +109,10 @@ def _environment() -> dict[str, Any]:
 
 
 async def if_exists(call: Awaitable[T]) -> T | None:
-    """The result of a call about a workflow or another named object; None: there is no such object.
+    """Return the result of a call about a named Temporal object; None if the object does not exist.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     try:
         return await call
@@ -123,10 +123,10 @@ async def if_exists(call: Awaitable[T]) -> T | None:
 
 
 async def reached(call: Awaitable[None]) -> bool:
-    """Await a signal or another request; False: its workflow is closed or does not exist.
+    """Await a signal or another request; return False if its workflow is closed or missing.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
 
     async def done() -> bool:
@@ -137,19 +137,19 @@ async def reached(call: Awaitable[None]) -> bool:
 
 
 def is_local(target: str) -> bool:
-    """Whether an address is only reachable from this machine."""
+    """Return whether an address is only reachable from this machine."""
     return target.startswith(_HERE)
 
 
 async def refuse_development_server(client: Client) -> None:
     """Raise InvalidRequestError for a development server on another machine (S26).
 
-    Such a server has no authentication. ``durable-adk worker`` makes this check unless it has
+    Such a server has no authentication. ``durable-adk worker`` makes this check unless it runs with
     --dev. `worker` and the plugin do not: a program that passes a client has chosen its server.
 
     Raises:
         InvalidRequestError: It is a development server on another machine.
-        TemporalUnavailableError: The server does not answer.
+        TemporalUnavailableError: The server does not respond.
     """
     target = client.service_client.config.target_host
     if is_local(target):

@@ -13,9 +13,9 @@ from durable_adk.events.event import Event
 
 T = TypeVar("T")
 _PAUSE = 0.02
-"""Seconds between two looks at what is left in a loop."""
+"""Seconds between checks whether a loop still has work."""
 MAX_VALUE = 200
-"""Characters printed of a call's arguments, of a response or of code's output."""
+"""Maximum characters printed of a call's arguments, a response or code's output."""
 
 
 def show(event: Event, *, verbose: bool) -> None:
@@ -70,11 +70,11 @@ def _short(value: object) -> str:
 class SyncLoop:
     """Iterates over async generators for code without an event loop, in a thread that has one.
 
-    So this works inside a running loop too (TRAP-46). The thread stays while something is left in
-    its loop, as an invocation that waits for an answer, which the next generator may give.
+    So this works inside a running loop too (TRAP-46). The thread stays while its loop has work,
+    such as an invocation that waits for an answer, which the next generator may send.
 
     Args:
-        busy: Returns whether something is left in the running loop.
+        busy: Returns whether the running loop has work left.
     """
 
     def __init__(self, busy: Callable[[], bool]) -> None:
@@ -135,7 +135,7 @@ class SyncLoop:
                 self._pumps -= 1
 
     async def _serve(self) -> None:
-        """Keep the loop until nothing is left in it."""
+        """Keep the loop running until it has no work left."""
         while True:
             with self._lock:
                 if not self._pumps and not self._busy():

@@ -27,17 +27,18 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationResult
 
 POLL = 0.5
-"""Seconds between two reads of the store while something may happen that is not in it."""
+"""Seconds between reads of the store while changes outside of it are possible."""
 IDLE = 600.0
-"""Seconds between two reads of a store that notifies of each change."""
+"""Seconds between reads of a store that notifies of each change."""
 ORPHANED_READS = 3
-"""An invocation that is being closed may look orphaned in one read."""
+"""Number of reads in a row that make an invocation an orphan; one that is being closed may look
+orphaned in a single read."""
 CLOSING_TIMEOUT = 3.0
 """Seconds to wait for the closing events of an invocation that ended while it was paused. They are
 committed once the session is free, which may be much later; the feed ends before that."""
 
 
-class DeliveredToOther(Exception):  # noqa: N818 - no error: the caller follows the other one
+class DeliveredToOther(Exception):  # noqa: N818 - not an error: the caller follows the other one
     """The message was delivered to another, active invocation (steering)."""
 
     def __init__(self, recipient: str) -> None:
@@ -56,7 +57,7 @@ async def follow(
 ) -> AsyncGenerator[StoredEvent, None]:
     """Yield an invocation's committed events after a cursor, until it is closed or pauses.
 
-    See `follow_changes`, which yields the invocation's status, too.
+    See `follow_changes`, which also yields the invocation's status.
     """
     changes = follow_changes(
         sessions, key, invocation_id=invocation_id, after=after, run=run, pauses=pauses
@@ -78,8 +79,7 @@ async def follow_changes(
 ) -> AsyncGenerator[StoredEvent | InvocationRecord, None]:
     """Yield an invocation's committed events after a cursor, and its record at each new status.
 
-    A record comes after the events that were committed before it. So the record of an invocation
-    that was closed is the last item.
+    A record comes after the events that were committed before it, so a closed invocation's is last.
 
     Arguments and errors are those of `follow`; with None for `pauses` no pause ends the feed.
     """
@@ -91,14 +91,15 @@ async def follow_changes(
         while True:
             over = run is not None and run.done()
             head, record = await read(sessions, watch, invocation_id)
-            # Read after the record: once that has its last event, all events can be read.
+            # Read after the record: once the record has the last event's number, all events can be
+            # read.
             upto = record.end_seq if record else None
             async with aclosing(paged(partial(read_page, key, upto=upto), cursor)) as news:
                 async for stored in news:
                     cursor = stored.seq
                     if stored.event.invocation_id == invocation_id:
                         yield stored
-                    del stored  # or it would stay in memory while nothing happens
+                    del stored  # or it would stay in memory while waiting
             if record is not None and record.status.closed:
                 until = until or time.monotonic() + CLOSING_TIMEOUT
             ends = record is not None and _ends(record, pauses, late=time.monotonic() >= until)
@@ -122,7 +123,7 @@ async def follow_changes(
 async def paged(
     read: Callable[..., Awaitable[tuple[list[StoredEvent], bool]]], after: int
 ) -> AsyncGenerator[StoredEvent]:
-    """Yield all events after a cursor; a caller that stops taking them keeps a page in memory.
+    """Yield all events after a cursor; a caller that stops iterating keeps a page in memory.
 
     Args:
         read: `SessionLog.read_page` of a session, which takes the cursor as `after`.
@@ -144,7 +145,7 @@ def _died(invocation_id: str) -> InvocationTerminatedError:
 
 
 def _ends(record: InvocationRecord, pauses: int | None, *, late: bool) -> bool:
-    """Whether the feed is complete, except for closing events that are late."""
+    """Return whether the feed is complete, except for late closing events."""
     if not record.status.closed:
         paused = record.status is Status.PAUSED
         return paused and pauses is not None and record.pauses > pauses
@@ -152,14 +153,14 @@ def _ends(record: InvocationRecord, pauses: int | None, *, late: bool) -> bool:
 
 
 def _is_news(record: InvocationRecord, told: tuple[Status, int] | None, *, ends: bool) -> bool:
-    """Whether the status differs from the one yielded last, and no event before it is missing."""
+    """Return whether the status differs from the last one yielded, after all its events."""
     if record.status.closed and not ends:
         return False
     return told != (record.status, record.pauses)
 
 
 def _check_failed(record: InvocationRecord) -> None:
-    """Raise the error that an invocation failed with, if it did."""
+    """Raise the error of a failed invocation."""
     if record.status.closed and record.error is not None and record.status is not Status.CANCELLED:
         error: DurableAdkError = from_detail(record.error)
         raise error
@@ -171,10 +172,10 @@ async def _recipient(
     run: "asyncio.Task[object]",
     record: InvocationRecord | None,
 ) -> str:
-    """The invocation that the message was delivered to.
+    """Return the id of the invocation to which the message was delivered.
 
     Raises:
-        InvocationNotFoundError: It was delivered to none: the store lacks the invocation.
+        InvocationNotFoundError: It was not delivered: the store lacks the invocation.
         LeaseLostError: Its session was deleted, or another run of it has the lease.
         DurableAdkError: It failed before it was opened.
     """
@@ -194,7 +195,7 @@ async def _recipient(
 
 
 def deleted_paused(invocation_id: str) -> InvocationNotFoundError:
-    """Build the error for an invocation that was paused and is ended: its session is gone."""
+    """Build the error for an invocation that ended because its session was deleted at a pause."""
     return InvocationNotFoundError(
         f"Invocation {invocation_id!r} was paused when its session was deleted. It has been ended: "
         "send the message again."
@@ -202,7 +203,7 @@ def deleted_paused(invocation_id: str) -> InvocationNotFoundError:
 
 
 def not_in_store(invocation_id: str, what: str) -> InvocationNotFoundError:
-    """Build the error for an invocation that has run, but that its session does not contain."""
+    """Build the error for an invocation that has run but is not in its session."""
     return InvocationNotFoundError(
         f"Invocation {invocation_id!r} {what}, but is not in this session store: its session was "
         "deleted, or the client and the worker have different stores. Give them the same store, or "
@@ -211,14 +212,14 @@ def not_in_store(invocation_id: str, what: str) -> InvocationNotFoundError:
 
 
 def _is_orphan(record: InvocationRecord | None, head: Head | None) -> bool:
-    """Whether a running invocation has lost its lease, by expiry or to another invocation."""
+    """Return whether a running invocation has lost its lease, by expiry or to another one."""
     if record is None or record.status is not Status.RUNNING:
         return False
     return head is None or head.active(time.time()) != record.invocation_id
 
 
 def _longest(head: Head | None) -> float:
-    """Seconds to wait for a change: until the lease expires, which changes nothing in the store."""
+    """Return the seconds to wait for a change; a lease's expiry changes nothing in the store."""
     if head is None or head.lease_expires_at is None:
         return IDLE
     return min(max(head.lease_expires_at - time.time(), POLL), IDLE)
@@ -227,7 +228,7 @@ def _longest(head: Head | None) -> float:
 async def _read(
     sessions: SessionLog, watch: Watch, invocation_id: str
 ) -> tuple[Head | None, InvocationRecord | None]:
-    """The session's row and the invocation."""
+    """Return the session's row and the invocation."""
     head = await sessions.look(watch)
     return head, await sessions.get_invocation(watch.key, invocation_id)
 

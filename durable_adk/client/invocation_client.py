@@ -1,4 +1,4 @@
-"""Starting, following, answering and cancelling invocations."""
+"""Starts, follows, answers and cancels invocations."""
 
 import asyncio
 import uuid
@@ -42,7 +42,7 @@ from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 
 Feed = AsyncGenerator[FeedItem, None]
-"""What happens in an invocation; `streaming.events_of` yields the events alone."""
+"""An invocation's events, chunks and records; `streaming.events_of` yields only the events."""
 
 
 class Backend(Protocol):
@@ -55,13 +55,13 @@ class Backend(Protocol):
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> "asyncio.Task[Any] | None":
-        """The task of an invocation that was started earlier; None if it does not run here."""
+        """Return the task of an invocation that was started earlier; None if it runs elsewhere."""
         ...
 
     async def answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> "asyncio.Task[Any] | None":
-        """Send an answer and wait until it is accepted; None if the invocation no longer runs.
+        """Send an answer and wait until it is accepted; return None if the invocation has ended.
 
         Raises:
             InvalidRequestError: The answer is refused.
@@ -71,15 +71,15 @@ class Backend(Protocol):
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> bool:
-        """Request cancellation of an invocation; False if it does not run."""
+        """Request cancellation of an invocation; return False if it does not run."""
         ...
 
     async def failure(self, run: "asyncio.Task[Any]") -> BaseException | None:
-        """What a task of this process has raised, once it has ended; None: it runs elsewhere."""
+        """Return the exception of a finished task of this process; None: it runs elsewhere."""
         ...
 
     def release(self, run: "asyncio.Task[Any]") -> None:
-        """Note that the caller has stopped following a task."""
+        """Tell the backend that the caller has stopped following a task."""
         ...
 
     def busy(self) -> bool:
@@ -93,20 +93,20 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Start:
-    """How to begin or find an invocation, and where to start in its events."""
+    """How to begin or find an invocation, and from where to follow its events."""
 
     key: SessionKey
     invocation_id: str
     begin: Callable[[], Awaitable["asyncio.Task[Any] | None"]]
-    """Starts it, answers it or finds it; its task, or None if it does not run here."""
+    """Starts, answers or finds the invocation; returns its task, or None if it runs elsewhere."""
     after: int
     """The cursor: events up to this sequence number are skipped."""
     pauses: int | None = 0
-    """The number of pauses before the cursor; the next one ends the feed. None: no pause does."""
+    """Number of pauses before the cursor; the next pause ends the feed. None: no pause does."""
     streams: bool = True
     """Whether partial events are expected."""
     span: str | None = None
-    """What to call the span over all of it; None: it has none."""
+    """Name of the span over the whole; None: no span."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,19 +122,20 @@ class InvocationClient:
         "Create it with session_service.create_session under the same app name and user, or pass "
         "auto_create_session=True to Runner."
     )
-    """What an error says to do about a missing session."""
+    """Remedy in the error for a missing session."""
 
     derives_state: bool = False
-    """Whether `state_delta` depends on the session's state, so that a repeat may have another."""
+    """Whether `state_delta` depends on the session's state, so that a repeat may have a different
+    one."""
 
     def send(
         self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
     ) -> Feed:
-        """Send a checked request, a message or an answer, and yield what follows.
+        """Send a checked request, a message or an answer, and yield the events that follow.
 
         Args:
             request: The request.
-            answered_by: The sender of the answer, as a server knows it.
+            answered_by: The sender of the answer, as the server identified it.
         """
         if is_answer(request.message):
             return self.answer(request, answered_by=answered_by)
@@ -147,7 +148,7 @@ class InvocationClient:
 
         Args:
             request: The request.
-            is_new: Whether its id was made for it, so that none has been sent before.
+            is_new: Whether its id was generated for it, so that no earlier request can have it.
         """
         if not request.invocation_id:
             request = request.model_copy(update={"invocation_id": f"e-{uuid.uuid4()}"})
@@ -178,7 +179,7 @@ class InvocationClient:
         """Yield the events of an invocation that was started earlier, from the user's on.
 
         Raises:
-            InvocationNotFoundError: The session has none of this id.
+            InvocationNotFoundError: The session has no invocation of this id.
         """
         record = await self.sessions.get_invocation(key, invocation_id)
         over = record is not None and record.status.closed
@@ -195,7 +196,7 @@ class InvocationClient:
         """Answer pending calls of an invocation, and yield the events that follow (D9).
 
         An update of a call whose invocation has ended starts another invocation (OPEN-3, TOL-41).
-        An answer with an `invocation_id` may be sent again; the first one is followed then (I12).
+        If an answer with an `invocation_id` is sent again, the first one is followed (I12).
 
         Raises:
             InvalidRequestError: It answers no pending call; nothing was stored (TRAP-28).
@@ -206,7 +207,7 @@ class InvocationClient:
                 yield item
 
     async def pending(self, key: SessionKey) -> list[PendingCall]:
-        """The session's pending calls, oldest first."""
+        """Return the session's pending calls, oldest first."""
         app, user, session = key
         where = InvocationFilter(app=app, user=user, session=session)
         return [item.call for item in await find_pending_calls(self.sessions, where)]
@@ -215,7 +216,7 @@ class InvocationClient:
         """Request cancellation; committed events stay (CAN-1). False: it had already ended.
 
         Raises:
-            InvocationNotFoundError: The session has none of this id.
+            InvocationNotFoundError: The session has no invocation of this id.
         """
         record = await self.sessions.get_invocation(key, invocation_id)
         if record is not None and record.status.closed:
@@ -229,7 +230,7 @@ class InvocationClient:
     async def _answered(
         self, request: InvocationRequest, answered_by: dict[str, str] | None
     ) -> Feed:
-        """The feed of an answer, which is sent when the feed is read."""
+        """Return the feed of an answer, which is sent when the feed is read."""
         key = SessionKey(request.app, request.user, request.session or "")
         cursor = await self._revision(key)
         answer_id = answer_id_of(request)
@@ -238,7 +239,7 @@ class InvocationClient:
             answers = await checked_answers(self.sessions, key, request)
         except InvalidRequestError as error:
             refusal = error
-        # Looked for after the check, which the same answer fails once it is stored.
+        # Looked up after the check: once an answer is stored, its repeat fails the check.
         if request.invocation_id and (
             first := await sent_before(
                 self.sessions, key, request, answer_id, any_state=self.derives_state
@@ -295,7 +296,7 @@ class InvocationClient:
         after: int | None = None,
         streams: bool = False,
     ) -> _Start:
-        """Find an invocation; by default its events are read from the user's on."""
+        """Return the start for an existing invocation; by default from the user's event on."""
         first = record.start_seq - 1 if record else 0
         return _Start(
             key=key,
@@ -308,11 +309,11 @@ class InvocationClient:
     async def _attached(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> "asyncio.Task[Any] | None":
-        """The task of an invocation that is not closed, if it runs here.
+        """Return the task of an invocation that is not closed, if it runs here.
 
         Raises:
             DeliveredToOther: There is only a message of this id, without a workflow of its own.
-            InvocationNotFoundError: There is none either.
+            InvocationNotFoundError: There is no such message either.
         """
         if record is not None and record.status.closed:
             return None
@@ -327,7 +328,7 @@ class InvocationClient:
     async def _start_of(
         self, key: SessionKey, record: InvocationRecord, request: InvocationRequest
     ) -> int:
-        """The cursor before an invocation's user event, which must be that of the request."""
+        """Return the cursor before an invocation's user event, which must match the request."""
         start = record.start_seq - 1
         for stored in await self.sessions.read_events(key, after=start, upto=record.start_seq):
             self.check_same(stored.event, record.invocation_id, request)
@@ -339,7 +340,7 @@ class InvocationClient:
         invocation_id: str,
         request: InvocationRequest,
     ) -> None:
-        """Check that a user's event is what a request with its id would store.
+        """Check that a user's event is the one that a request with its id would store.
 
         Args:
             event: The event.
@@ -347,7 +348,7 @@ class InvocationClient:
             request: The request.
 
         Raises:
-            EventConflictError: An earlier request with the same id was another one.
+            EventConflictError: An earlier request with the same id was a different one.
         """
         field = differing_field(
             event,
@@ -365,7 +366,7 @@ class InvocationClient:
         )
 
     async def _follow(self, start: _Start) -> Feed:
-        """Begin or find an invocation, and yield what happens in it."""
+        """Begin or find an invocation, and yield its events, chunks and records."""
         key, name = start.key, start.invocation_id
         run: asyncio.Task[Any] | None = None
         recipient: str | None = None
@@ -401,7 +402,7 @@ class InvocationClient:
     async def _as_raised(
         self, error: DurableAdkError, run: "asyncio.Task[Any] | None"
     ) -> BaseException:
-        """What the caller is to catch: what user code has raised, if it has."""
+        """Return the exception for the caller to catch: user code's own, if there is one."""
         if error.user is not None and run is not None:
             own = await self.backend.failure(run)
             if isinstance(own, DurableAdkError) and own.original is not None:
@@ -409,7 +410,7 @@ class InvocationClient:
         return as_raised(error)
 
     async def _delivered(self, key: SessionKey, invocation_id: str, recipient: str) -> Feed:
-        """Follow the invocation that a message was delivered to, from the message on."""
+        """Follow the invocation to which a message was delivered, from the message on."""
         record = await self.sessions.get_invocation(key, recipient)
         start = self._attaching(key, recipient, record)
         found = False
@@ -424,8 +425,8 @@ class InvocationClient:
     ) -> AbstractAsyncContextManager[Subscription | None]:
         """Subscribe to partial events; enter this before the invocation is started.
 
-        Whether an invocation streams is known at its start only, so attaching and answering always
-        subscribe. That was measured to cost 2 ms on a SQLite store, and nothing to runs that do not
+        Whether an invocation streams is only known when it starts, so attaching and answering
+        always subscribe. Measured cost: 2 ms on a SQLite store, nothing for runs that do not
         stream.
         """
         if self.partials is None or not wanted:
@@ -433,7 +434,7 @@ class InvocationClient:
         return self.partials.subscribe(key, invocation_id)
 
     async def _revision(self, key: SessionKey) -> int:
-        """The revision of the session, which may be missing if it is to be created."""
+        """Return the revision of the session, which may be missing if it is to be created."""
         try:
             return await self.sessions.read_revision(key)
         except SessionNotFoundError:

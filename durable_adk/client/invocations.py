@@ -71,13 +71,13 @@ QUERY_TIMEOUT = timedelta(seconds=2)
 TASK_TIMEOUT = timedelta(seconds=3)
 """A local activity takes at most a second, and ends with its workflow task (D19)."""
 POLLER_MAX_AGE = 75.0
-"""Seconds; a live worker renews its long poll every 60."""
+"""Maximum seconds since a live worker's last poll; it renews its long poll every 60."""
 
 _CLOSED_FROM_OUTSIDE = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT)
 
 
 def only_waits(description: WorkflowExecutionDescription) -> bool:
-    """Whether an open workflow has no pending task, activity or child: only messages wake it."""
+    """Return whether only messages wake an open workflow: no task, activity or child is pending."""
     raw = description.raw_description
     busy = raw.HasField("pending_workflow_task") or raw.pending_activities
     return not (busy or raw.pending_children)
@@ -104,7 +104,7 @@ class InvocationHandle:
         except PayloadLostError as error:
             if await self._status() is not WorkflowExecutionStatus.TERMINATED:
                 raise
-            # The reason was given without our encryption keys.
+            # The client that gave the reason did not have our encryption keys.
             raise _closed_outside(f"terminated, for a reason that is lost: {error}") from error
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
@@ -118,11 +118,11 @@ class InvocationHandle:
         return await reached(self.workflow.cancel())
 
     async def answer(self, answer: InvocationAnswer) -> bool:
-        """Signal an answer to pending calls; False if the workflow is closed (D9)."""
+        """Signal an answer to pending calls; return False if the workflow is closed (D9)."""
         return await reached(self.workflow.signal("answer", answer.to_value()))
 
     async def took(self, answer: InvocationAnswer) -> bool:
-        """Whether the workflow has accepted an answer.
+        """Return whether the workflow has accepted an answer.
 
         Raises:
             InvalidRequestError: It was refused, or a different answer has its id.
@@ -148,16 +148,16 @@ class InvocationHandle:
         return answer_id in outcomes
 
     async def is_open(self) -> bool:
-        """Whether the workflow is open."""
+        """Return whether the workflow is open."""
         return await self._status() is WorkflowExecutionStatus.RUNNING
 
     async def rests(self) -> bool:
-        """Whether the workflow is closed, or only waits for messages."""
+        """Return whether the workflow is closed, or only waits for messages."""
         description = await self.workflow.describe()
         return description.status is not WorkflowExecutionStatus.RUNNING or only_waits(description)
 
     async def waits(self) -> bool:
-        """Whether the workflow is open, and only waits for messages."""
+        """Return whether the workflow is open, and only waits for messages."""
         description = await self.workflow.describe()
         return description.status is WorkflowExecutionStatus.RUNNING and only_waits(description)
 
@@ -165,10 +165,10 @@ class InvocationHandle:
         return (await self.workflow.describe()).status
 
     async def failing_step(self, *, told_by: str) -> str | None:
-        """Which step has failed and is tried again, and why; None if there is none.
+        """Describe the step that failed and is being retried, and why; None if there is none.
 
         Args:
-            told_by: Identity of a worker whose failures are not wanted, as it logs them itself.
+            told_by: Identity of a worker whose failures are skipped, because it logs them itself.
 
         Raises:
             SessionRegressedError: The run waits for the repair of a restored store.
@@ -182,7 +182,7 @@ class InvocationHandle:
             if kind == SessionRegressedError.__name__:
                 cause = await description.data_converter.decode_failure(failure)
                 raise SessionRegressedError(getattr(cause, "message", failure.message))
-            # Waiting for an earlier message is no failure.
+            # Waiting for an earlier message is not a failure.
             if kind in ("", SessionBusyError.__name__) or pending.last_worker_identity == told_by:
                 continue
             return (
@@ -207,18 +207,18 @@ class Invocations:
     ) -> InvocationHandle:
         """Start an invocation, or attach to the one with the same ids.
 
-        One that was refused since its session was busy has stored nothing, and is started again;
-        so is one whose session was deleted, unless it was cancelled after that: a late repeat of a
-        message that waited for its session must not undo the cancellation.
+        An invocation that was refused because its session was busy has stored nothing, and is
+        started again. So is one whose session was deleted, unless it was cancelled after that: a
+        late repeat of a message that waited for its session must not undo the cancellation.
 
         Args:
             request: A checked request, with `session` and `invocation_id`.
-            replaced_at: Returns since when another session, or none, has the place of the
-                invocation's, in seconds since the epoch; None: the store knows of no deletion.
+            replaced_at: Returns when the invocation's session was deleted or replaced, in seconds
+                since the epoch; None: the store knows of no deletion.
 
         Raises:
-            PayloadTooLargeError: The server refuses a request of this size.
-            TemporalUnavailableError: The server does not answer.
+            PayloadTooLargeError: The server rejects a request of this size.
+            TemporalUnavailableError: The server does not respond.
         """
         key = SessionKey(request.app, request.user, request.session or "")
         found = self.handle(key, request.invocation_id or "")
@@ -244,7 +244,7 @@ class Invocations:
             raise _start_error(error) from error
 
     async def _was_refused(self, found: InvocationHandle) -> bool:
-        """Whether an invocation was refused since its session was busy, so that none has begun."""
+        """Return whether an invocation was refused for a busy session, so that none has begun."""
         description = await found.workflow.describe()
         if description.status is not WorkflowExecutionStatus.FAILED:
             return False
@@ -260,7 +260,7 @@ class Invocations:
     async def _start(
         self, request: InvocationRequest, reuse: WorkflowIDReusePolicy
     ) -> WorkflowHandle[Any, Any]:
-        """Start the workflow, without search attributes if the server refuses them."""
+        """Start the workflow, without search attributes if the server rejects them."""
         attributes = await search_attributes(self.client, request)
         try:
             return await self._start_with(request, reuse, attributes)
@@ -295,9 +295,9 @@ class Invocations:
     def handle(
         self, key: SessionKey, invocation_id: str, *, workflow: str | None = None
     ) -> InvocationHandle:
-        """The handle of an invocation, which may not exist.
+        """Return the handle of an invocation, which may not exist.
 
-        `workflow` is the workflow's id if it was not started by `start`.
+        `workflow` is the workflow's id if `start` did not start it.
         """
         handle = self.client.get_workflow_handle(workflow or workflow_id(key, invocation_id))
         return InvocationHandle(key, invocation_id, handle)
@@ -305,14 +305,14 @@ class Invocations:
     async def after_reset(
         self, followed: InvocationHandle, first_run_id: str | None
     ) -> InvocationHandle | None:
-        """The workflow run that a reset has created; None if there was no reset.
+        """Return the workflow run that a reset has created; None if there was no reset.
 
         Args:
             followed: The run that was terminated, or that Temporal no longer has.
             first_run_id: First run of the chain that owns the invocation; None: that of `followed`.
 
         Raises:
-            RPCError: The server does not answer.
+            RPCError: The server does not respond.
         """
         old = followed.workflow
         try:
@@ -330,12 +330,12 @@ class Invocations:
         return InvocationHandle(followed.key, followed.invocation_id, run)
 
     async def check_worker(self, invocation_id: str, *, opened: bool = False) -> None:
-        """Raise NoWorkerError if no worker that would take an invocation has polled lately.
+        """Raise NoWorkerError if no worker that would run an invocation has polled lately.
 
         Args:
-            invocation_id: Names what waits for a worker, in the error message; empty: nothing does.
-            opened: Whether it was opened. With Worker Versioning, the current version takes only
-                those that were not.
+            invocation_id: The waiting invocation, for the error message; empty: none waits.
+            opened: Whether it was opened. With Worker Versioning, the current version only runs
+                invocations that were not.
         """
         answer = await described(self.client, self.task_queue)
         known = [
@@ -371,7 +371,7 @@ _Version = tuple[str, str] | None
 def wrong_version(
     pollers: Iterable[PollerInfo], routing: TaskQueueVersioningInfo, task_queue: str, make: str
 ) -> str | None:
-    """What to do if no worker has a version that new workflows are started on; None: one has."""
+    """Return a remedy if no worker has a version on which new workflows start; None: one has."""
     versions = {_version_of(one.deployment_options) for one in pollers}
     current = _version(routing.current_deployment_version)
     ramps = routing.ramping_version_percentage > 0
@@ -406,7 +406,7 @@ class UnreadableError(Exception):
 async def start_of(
     client: Client, workflow: str, run_id: str | None = None
 ) -> WorkflowExecutionStartedEventAttributes:
-    """Return what Temporal knows of the start of a workflow run.
+    """Return the started event of a workflow run.
 
     Args:
         client: A Temporal client.
@@ -427,7 +427,7 @@ async def start_of(
 
 
 async def decoded(converter: DataConverter, payloads: Sequence[Payload]) -> list[Any]:
-    """Return the arguments of a run, of which any client of the namespace may have started one.
+    """Return the arguments of a run, which any client of the namespace may have started.
 
     Raises:
         UnreadableError: They cannot be read.
@@ -441,10 +441,10 @@ async def decoded(converter: DataConverter, payloads: Sequence[Payload]) -> list
 async def started_with(
     client: Client, workflow: str, run_id: str | None = None
 ) -> InvocationRequest | None:
-    """Return the request that an invocation's run was started with.
+    """Return the request with which an invocation's run was started.
 
     Returns:
-        None if the run or its payload is deleted or unreadable, or it has continued another run.
+        None if the run or its payload is deleted or unreadable, or if it continued another run.
     """
     context = WorkflowSerializationContext(client.namespace, workflow)
     try:
@@ -457,10 +457,10 @@ async def started_with(
 
 
 def as_argument(request: InvocationRequest) -> dict[str, Any]:
-    """The workflow's argument, without what only its start needs.
+    """Return the workflow's argument, without the fields that only its start needs.
 
-    Fields with their default are left out. So a worker refuses a request only for a field that it
-    does not know and that is used.
+    Fields with their default are left out. So a worker rejects a request only for a field that is
+    used and that it does not know.
     """
     return request.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={"run_config": {"priority"}}
@@ -468,7 +468,7 @@ def as_argument(request: InvocationRequest) -> dict[str, Any]:
 
 
 def priority_of(request: InvocationRequest) -> Priority:
-    """The priority of the workflow, which its activities and children inherit.
+    """Return the workflow's priority, which its activities and children inherit.
 
     The default fairness key is a hash, because everyone who may read the workflow can see it.
     """
@@ -488,7 +488,7 @@ def _start_error(error: RPCError) -> Exception:
 
 
 async def _ended_with_session(found: InvocationHandle, replaced_at: float | None) -> bool:
-    """Whether a workflow was not cancelled since its session was replaced, by Temporal's clock."""
+    """Return whether no cancellation followed its session's replacement, by Temporal's clock."""
     if replaced_at is None:
         return False
     last = await found.workflow.describe()

@@ -19,23 +19,23 @@ class LeaseOwners:
     Owners that are not workflows of the client's namespace count as alive, because their leases
     expire; nothing is sent to them.
 
-    All methods raise `TemporalUnavailableError` if Temporal does not answer.
+    All methods raise `TemporalUnavailableError` if Temporal does not respond.
     """
 
     client: Client
 
     async def is_alive(self, lease_owner: str) -> bool:
-        """Whether the workflow named by `InvocationRecord.lease_owner` is open."""
+        """Return whether the workflow named by `InvocationRecord.lease_owner` is open."""
         parsed = self._parsed(lease_owner)
         if parsed is None:
             return True
         description = await if_exists(self._handle(parsed).describe())
         if description is None or description.raw_info.first_run_id != parsed.first_run_id:
-            return False  # if there is one, another workflow has the id now
+            return False  # otherwise another workflow has the id now
         return description.status is WorkflowExecutionStatus.RUNNING
 
     async def interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
-        """Cancel the workflow of an invocation; a repetition adds nothing to its history."""
+        """Cancel the workflow of an invocation; a repeat adds nothing to its history."""
         del key
         if (parsed := self._parsed(record.lease_owner)) is not None:
             handle = self.client.get_workflow_handle(

@@ -1,4 +1,4 @@
-"""Invocations as tasks of this process."""
+"""Runs invocations as tasks of this process."""
 
 import asyncio
 import uuid
@@ -38,7 +38,7 @@ from durable_adk.wire.messages import (
 
 T = TypeVar("T")
 ANSWER_POLL = 0.02
-"""Seconds between two looks at an answer, or at a task of another event loop."""
+"""Seconds between checks of an answer, or of a task of another event loop."""
 
 
 class LocalBackend:
@@ -81,7 +81,8 @@ class LocalBackend:
         """Start a task, or return the running one with the same ids.
 
         Raises:
-            InvalidRequestError: It claims to be the run of an agent tool, or uses its session.
+            InvalidRequestError: It claims to be the run of an agent tool, or uses the session of
+                one.
             InvocationNotFoundError: The running one is paused, and its session was deleted.
         """
         require_no_tool_run(request.session or "", request.tool_run)
@@ -103,7 +104,7 @@ class LocalBackend:
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> asyncio.Task[Any] | None:
-        """The running task; None if it does not run here."""
+        """Return the running task; None if it does not run here."""
         del record
         task = self._tasks.get((key, invocation_id))
         return task and _here(task)
@@ -111,7 +112,7 @@ class LocalBackend:
     async def answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> asyncio.Task[Any] | None:
-        """Put the answer into the task's inbox; None if it does not run here."""
+        """Put the answer into the task's inbox; return None if it does not run here."""
         name = (key, record.invocation_id)
         task = self._tasks.get(name)
         if task is None:
@@ -136,7 +137,7 @@ class LocalBackend:
         return task is not None and await _in_loop_of(task, task.cancel)
 
     async def failure(self, run: asyncio.Task[Any]) -> BaseException | None:
-        """Wait for the task; what it has raised is the object that user code has raised."""
+        """Wait for the task and return its exception, the object that user code raised."""
         await asyncio.wait({run})
         return None if run.cancelled() else run.exception()
 
@@ -202,7 +203,7 @@ class LocalBackend:
         self._tasks.pop(name, None)
         self._inboxes.pop(name, None)
         if not task.cancelled():
-            task.exception()  # clients read it from the store; retrieve it to avoid a warning
+            task.exception()  # clients read it from the store; retrieving it avoids a warning
 
     async def _run(
         self,
@@ -259,12 +260,12 @@ async def _in_loop_of(task: asyncio.Task[Any], function: Callable[..., T], *args
 
 
 def _here(task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-    """Return a task, or one of the running loop that ends as it does."""
+    """Return a task, or a task of the running loop that ends when it does."""
     if task.get_loop() is asyncio.get_running_loop():
         return task
 
     async def ended() -> Any:
-        while not task.done():  # noqa: ASYNC110 - its loop may be closed as soon as it is
+        while not task.done():  # noqa: ASYNC110 - its loop may close as soon as it is done
             await asyncio.sleep(ANSWER_POLL)
         return task.result()
 

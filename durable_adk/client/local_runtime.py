@@ -1,4 +1,4 @@
-"""The loop's port in this process: for unit tests and scripts."""
+"""The loop's port in process, for unit tests and scripts."""
 
 import asyncio
 import time
@@ -38,8 +38,8 @@ class LocalRuntime:
     """Implements `Runtime` in this process. An invocation does not outlive the process.
 
     It retries what Temporal would retry, with the same ids, for `CLIENT_TIMEOUT` seconds. For
-    tests, with `roll_every` the loop is torn down and rebuilt from its checkpoint after so many
-    model calls, as on Temporal when the history has grown long.
+    tests, `roll_every` sets the number of model calls after which the loop is torn down and rebuilt
+    from its checkpoint, as on Temporal when the history has grown long.
     """
 
     def __init__(
@@ -61,20 +61,20 @@ class LocalRuntime:
         self._run_child = run_child
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         return time.time()
 
     def new_id(self) -> str:
-        """A random uuid."""
+        """Return a random uuid."""
         return str(uuid.uuid4())
 
     def cancelled(self) -> bool:
-        """Whether the task that runs the loop was cancelled."""
+        """Return whether the task that runs the loop was cancelled."""
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
 
     async def perform(self, step: Effect[R]) -> R:
-        """Perform an effect here, as often as it takes."""
+        """Perform an effect here, with as many attempts as it needs."""
         row = row_of(step)
         if isinstance(row, StoreEffect):
             if isinstance(step, ReadCheckpointStep):
@@ -91,7 +91,7 @@ class LocalRuntime:
         return await self._until_available(step, attempts)
 
     async def _until_available(self, step: Effect[Any], attempts: int) -> Any:
-        """Ask the model, again while it is unavailable and attempts are left."""
+        """Call the model, again while it is unavailable and attempts are left."""
         attempt = 1
         while True:
             try:
@@ -104,29 +104,29 @@ class LocalRuntime:
             attempt += 1
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
-        """Cancel the agents' task; in process nothing else ends it."""
+        """Cancel the agents' task, which would not end otherwise in process."""
         agents.cancel()
         await asyncio.gather(agents, return_exceptions=True)
 
     def fullness(self) -> float:
-        """By the number of model calls."""
+        """Compute it from the number of model calls."""
         return self._steps / self._roll_every if self._roll_every else 0.0
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
-        """Run it in this process too."""
+        """Run the child in this process too."""
         if self._run_child is None:
             raise AgentError("This runtime cannot run an agent as a tool.")
         return await self._run_child(request)
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
-        """Call its function here, once: the retry policy is the engine's."""
+        """Call the activity's function here, once: only Temporal applies its retry policy."""
         return await self._effects.run_activity(step, call)
 
     async def _until_free(self, row: StoreEffect[Any, Any], step: Any) -> Any:
         """Repeat an effect while another invocation is active in the session, if it waits."""
         while True:
             try:
-                # Not to be interrupted: a lease that was taken must be known, to give it back.
+                # Must not be interrupted: a lease that was taken must be known, to give it back.
                 return await uninterrupted(self._until_stored(step))
             except SessionBusyError as error:
                 if not row.waits(step):
@@ -134,7 +134,7 @@ class LocalRuntime:
                 busy = error
             if self.cancelled() and not isinstance(step, CloseStep):
                 raise asyncio.CancelledError
-            with suppress(StoreUnavailableError):  # for which the effect waits too
+            with suppress(StoreUnavailableError):  # the effect waits for the store as well
                 await self._effects.wait_for_turn(step, busy)
 
     async def _until_stored(self, step: Effect[Any], attempt: EffectAttempt | None = None) -> Any:

@@ -1,6 +1,6 @@
-"""Invocations, their pending calls and their failed model calls, read from the session store alone.
+"""Invocations, their pending calls and their failed attempts, read from the session store alone.
 
-No agent code is imported and Temporal is not asked.
+Imports no agent code and does not use Temporal.
 """
 
 import time
@@ -19,7 +19,7 @@ from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 _WINDOWS = (3600.0, 86400.0, 30 * 86400.0)
-"""Seconds before now."""
+"""Windows for reading recent sessions, in seconds before now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class LocatedCall:
     record: InvocationRecord
     call: PendingCall
     message: str
-    """The text of the message that the invocation began with."""
+    """The text of the invocation's first message."""
 
 
 async def find_invocations(
@@ -50,8 +50,8 @@ async def find_invocations(
     Args:
         sessions: The store.
         where: Which sessions.
-        statuses: Restricts them to invocations with one of these; empty: all. One that changes
-            from one of them to another meanwhile is not missed; a search for each would miss it.
+        statuses: Only invocations with one of these; empty: all. One that changes between them
+            meanwhile is not missed, as it could be by a search for each status.
     """
     for name in [where.app] if where.app else await sessions.list_apps():
         found = sessions.all_invocations(
@@ -71,16 +71,16 @@ async def invocations_by_time(
     oldest_first: bool = False,
     size: int = 50,
 ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
-    """Yield invocations of several apps by the time of their status, the newest first.
+    """Yield invocations of several apps by the time of their status, newest first.
 
     Args:
         sessions: The store.
-        apps: The names of the apps; that of `where` is not looked at.
+        apps: The names of the apps; `where.app` is ignored.
         where: Which users and sessions.
-        statuses: Restricts them to invocations with one of these; empty: all.
-        beyond: The position to go on from.
-        oldest_first: The oldest first. One that changes meanwhile is then not missed.
-        size: How many to read at a time.
+        statuses: Only invocations with one of these; empty: all.
+        beyond: The position to continue from.
+        oldest_first: Yield the oldest first. An invocation that changes meanwhile is not missed.
+        size: Number of invocations per page.
     """
     while True:
         pages = [
@@ -108,10 +108,10 @@ def _position(item: tuple[SessionKey, InvocationRecord]) -> InvocationPosition:
 
 
 async def recent_sessions(sessions: SessionLog, where: InvocationFilter) -> AsyncGenerator[Session]:
-    """Yield the matching sessions, without events, from the last updated one on.
+    """Yield the matching sessions, without events, most recently updated first.
 
-    Stores list sessions from the oldest on, so they are read by windows of time: whoever stops
-    early does not read all of a large store.
+    Stores list sessions from the oldest on, so they are read by windows of time: a caller that
+    stops early does not read all of a large store.
     """
     until, names = None, [where.app] if where.app else await sessions.list_apps()
     for window in (*_WINDOWS, None):
@@ -135,7 +135,10 @@ async def _updated(
 
 
 async def find_pending_calls(sessions: SessionLog, where: InvocationFilter) -> list[LocatedCall]:
-    """The pending calls of invocations that are paused, or run in another branch; oldest first."""
+    """Return the pending calls of paused invocations, and of ones whose other branches run.
+
+    The oldest call is first.
+    """
     found: dict[SessionKey, dict[str, InvocationRecord]] = {}
     async for key, record in find_invocations(sessions, where, statuses=OPEN):
         found.setdefault(key, {})[record.invocation_id] = record
@@ -150,7 +153,7 @@ async def find_pending_calls(sessions: SessionLog, where: InvocationFilter) -> l
 async def pending_calls_of(
     sessions: SessionLog, key: SessionKey, invocation_id: str
 ) -> list[LocatedCall]:
-    """The calls that an invocation has paused for; [] if it is not paused."""
+    """Return the calls for which an invocation has paused; [] if it is not paused."""
     record = await sessions.get_invocation(key, invocation_id)
     if record is None or record.status is not Status.PAUSED:
         return []
@@ -160,7 +163,7 @@ async def pending_calls_of(
 async def pending_calls_in(
     sessions: SessionLog, key: SessionKey, records: Mapping[str, InvocationRecord]
 ) -> list[LocatedCall]:
-    """The pending calls of open invocations; reads no event before the first of these began."""
+    """Return pending calls of open invocations, reading events only from the first of these on."""
     first = min(record.start_seq for record in records.values())
     stored = await read_calls(sessions, key, first)
     starts = {record.start_seq for record in records.values()}
@@ -173,10 +176,10 @@ async def pending_calls_in(
 
 
 async def read_calls(sessions: SessionLog, key: SessionKey, first: int) -> list[StoredEvent]:
-    """Read the events from `first` on, with only what tells which calls wait for an answer.
+    """Read the events from `first` on, with only the parts that show which calls are pending.
 
-    They are read in pages, so that of a large session only a page is in memory whole. Reads all
-    events if one of them is a rewind, which may refer to earlier ones.
+    They are read in pages, so that only one page of a large session is in memory completely. Reads
+    all events if one of them is a rewind, which may refer to earlier ones.
     """
     async with aclosing(paged(partial(sessions.read_page, key), first - 1)) as stored:
         found = [one.model_copy(update={"event": tracking_copy(one.event)}) async for one in stored]
@@ -188,10 +191,11 @@ async def read_calls(sessions: SessionLog, key: SessionKey, first: int) -> list[
 async def read_attempts(
     sessions: SessionLog, key: SessionKey, invocation_id: str
 ) -> list[CallAttempt]:
-    """The attempts at an invocation's calls that failed, were cancelled or were lost, in order.
+    """Return the attempts at an invocation's calls that failed, were cancelled or were lost.
 
-    The calls are those of models and tools. The records outlive the invocation. Successful attempts
-    have none: their tokens are on their events, as `Event.usage_metadata`.
+    They are in order, and the calls are those of models and tools. The records outlive the
+    invocation. Successful attempts have none: their tokens are on their events, as
+    `Event.usage_metadata`.
     """
     notes = await sessions.read_notes(key, invocation_id=invocation_id, kind=ATTEMPT)
     found = [CallAttempt.model_validate_json(note.body, extra="ignore") for note in notes]
@@ -199,7 +203,7 @@ async def read_attempts(
 
 
 def _order(attempt: CallAttempt) -> tuple[list[tuple[int, str]], str, int]:
-    """Order event ids by their numbers: ``e.10`` comes after ``e.9``."""
+    """Return a key that orders event ids by their numbers: ``e.10`` comes after ``e.9``."""
     parts = attempt.event_id.split(".")
     numbers = [(int(part), "") if part.isdigit() else (0, part) for part in parts]
     return numbers, attempt.call_id, attempt.attempt

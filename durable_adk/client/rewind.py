@@ -1,4 +1,4 @@
-"""Rewinding a session to before an invocation (REW-1..4, RUN-32)."""
+"""Rewinds a session to before an invocation (REW-1..4, RUN-32)."""
 
 import asyncio
 import time
@@ -16,9 +16,9 @@ from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 ATTEMPTS = 5
-"""How often to retry if something else was stored meanwhile."""
+"""Maximum attempts if other writes intervene."""
 CANCEL_TIMEOUT = 30.0
-"""Seconds for a paused invocation to end after its cancellation."""
+"""Seconds in which a paused invocation must end after its cancellation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Rewinding:
         """Rewind a session to before an invocation's first event; nothing is deleted.
 
         Paused invocations that are rewound are cancelled first, so answers to them are refused.
-        Then files are saved. The event that is appended last takes effect.
+        Then files are saved. The rewind takes effect with the event that is appended last.
 
         Raises:
             InvocationNotFoundError: The session has no such invocation (REW-4).
@@ -45,7 +45,7 @@ class Rewinding:
             try:
                 await self._rewind(key, before_invocation_id)
             except StaleSessionError:
-                # A compaction, or a message; the latter is refused in the next attempt.
+                # A compaction, or a message; with a message, the next attempt is refused.
                 if attempt == ATTEMPTS:
                     raise
             else:
@@ -67,11 +67,11 @@ class Rewinding:
         marker.actions.artifact_delta = await self._restored(key, versions)
         app_name, user_id, session_id = key
         session = Session(id=session_id, app_name=app_name, user_id=user_id, revision=revision)
-        # Refused if a message has come since `revision`.
+        # Refused if a message has arrived since `revision`.
         await self.sessions.append_event(session, marker)
 
     async def _idle_state(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
-        """The session's revision and state, if no invocation is active."""
+        """Return the session's revision and state, if no invocation is active."""
         revision, state = await self.sessions.read_state(key)
         active = await self.sessions.active_invocation(key)
         if active is not None:
@@ -91,7 +91,7 @@ class Rewinding:
 
     async def _cancel(self, key: SessionKey, record: InvocationRecord) -> None:
         if not await self.backend.cancel(key, record.invocation_id, record):
-            # Its workflow is gone; close it in the store.
+            # Its workflow is gone; close the invocation in the store.
             await self.sessions.close_invocation(
                 key,
                 invocation_id=record.invocation_id,

@@ -37,12 +37,12 @@ from durable_adk.wire.messages import InvocationRequest
 
 WORKFLOW = "Invocation"
 _WHEN = "durable_adk.when"
-"""Key of a schedule's memo: its times as they were given. The server keeps them in another form."""
+"""Key of a schedule's memo: its times as the caller specified them. The server converts them."""
 
 
 @dataclass(frozen=True)
 class ScheduleLine:
-    """A schedule in a list, and what it sends."""
+    """A schedule in a list, and the request that it sends."""
 
     name: str
     paused: bool
@@ -51,7 +51,7 @@ class ScheduleLine:
     when: str
     """Its cron lines and its interval; empty if it was not created by `create_schedule`."""
     request: InvocationRequest | None
-    """What each firing sends; None if this client cannot read it."""
+    """The request of each firing; None if this client cannot read it."""
 
 
 async def create_schedule(
@@ -80,16 +80,16 @@ async def create_schedule(
         every: An interval. At least one of `cron` and `every` is needed.
         time_zone: Time zone of `cron`, such as ``Europe/Berlin``; None: UTC.
         task_queue: Task queue of the app's workers.
-        overlap: What a firing does while the previous invocation is open, which includes paused:
-            skip by default.
+        overlap: What a firing does while the previous invocation is open, even if paused: skip by
+            default.
         paused: Create the schedule paused.
         note: A comment.
 
     Raises:
-        InvalidRequestError: No time is given, the server refuses it, or the request is malformed
-            or so large that it would go to external storage.
+        InvalidRequestError: No time is specified, the server rejects it, or the request is
+            malformed or so large that it would go to external storage.
         AlreadyExistsError: A schedule has that name.
-        TemporalUnavailableError: The server does not answer.
+        TemporalUnavailableError: The server does not respond.
     """
     if not cron and every is None:
         raise InvalidRequestError("A schedule needs a time: give cron or every.")
@@ -111,7 +111,7 @@ def _spec(cron: Sequence[str], every: timedelta | None, time_zone: str | None) -
 async def _action(
     client: Client, name: str, request: InvocationRequest, task_queue: str
 ) -> ScheduleActionStartWorkflow:
-    """The action of each firing."""
+    """Return the action of each firing."""
     if request.invocation_id is not None:
         raise InvalidRequestError(
             "A schedule's request must not have an invocation_id: each firing gets its own."
@@ -122,8 +122,8 @@ async def _action(
     return ScheduleActionStartWorkflow(
         WORKFLOW,
         as_argument(request),
-        # The server adds the time. A name is unique in the namespace; with an app's before it, two
-        # schedules could have one id.
+        # The server appends the time. A name is unique in the namespace; with an app's name before
+        # it, two schedules could have the same id.
         id=f"schedule-{name}",
         task_queue=task_queue,
         task_timeout=TASK_TIMEOUT,
@@ -134,7 +134,7 @@ async def _action(
 
 
 def _require_in_history(client: Client, request: InvocationRequest) -> None:
-    """Refuse requests for external storage: its payloads belong to workflows, not to schedules."""
+    """Reject requests for external storage: its payloads belong to workflows, not to schedules."""
     storage = client.data_converter.external_storage
     size = len(request.to_json().encode())
     if storage is not None and size >= (storage.payload_size_threshold or 0):
@@ -172,7 +172,7 @@ async def list_schedules(client: Client) -> AsyncGenerator[ScheduleLine]:
 
 
 async def _request(client: Client, name: str) -> InvocationRequest | None:
-    """What a schedule sends; None if it is gone, or a key or a payload is missing."""
+    """Return a schedule's request; None if the schedule, a key or a payload is missing."""
     found = await if_exists(client.get_schedule_handle(name).describe())
     action = found.schedule.action if found else None
     if not isinstance(action, ScheduleActionStartWorkflow) or not action.args:
@@ -196,7 +196,7 @@ async def change_schedule(name: str, change: Awaitable[None]) -> None:
 
     Raises:
         InvalidRequestError: The schedule does not exist.
-        TemporalUnavailableError: The server does not answer.
+        TemporalUnavailableError: The server does not respond.
     """
     try:
         await change

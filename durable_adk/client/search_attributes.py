@@ -74,9 +74,9 @@ async def register_search_attributes(client: Client, *, personal: bool = True) -
         The names that were added.
 
     Raises:
-        SearchAttributesError: The client may not, or cannot; the message has the commands for an
-            administrator.
-        TemporalUnavailableError: The server does not answer.
+        SearchAttributesError: The client lacks the permission or the means; the message has the
+            commands for an administrator.
+        TemporalUnavailableError: The server does not respond.
     """
     try:
         there = await _listed(client)
@@ -104,9 +104,9 @@ async def register_search_attributes(client: Client, *, personal: bool = True) -
 async def search_attributes(
     client: Client, request: InvocationRequest
 ) -> TypedSearchAttributes | None:
-    """The search attributes of a new invocation; None: none.
+    """Return the search attributes of a new invocation; None: none.
 
-    Only those that the namespace has: Temporal refuses a start with others. The workflow updates
+    Only those that the namespace has: Temporal rejects a start with others. The workflow updates
     its status only if it was started with one.
     """
     names = await _settable(client)
@@ -126,7 +126,7 @@ async def _settable(client: Client) -> frozenset[str]:
 
 
 async def _look(client: Client) -> frozenset[str]:
-    """The names that both the settings and the namespace allow."""
+    """Return the names that both the settings and the namespace allow."""
     mode = Settings().search_attributes
     if mode == "off":
         return frozenset()
@@ -143,7 +143,7 @@ async def _look(client: Client) -> frozenset[str]:
 
 
 async def _listed(client: Client) -> dict[str, IndexedValueType.ValueType]:
-    """Our search attributes in the namespace, with their types."""
+    """Return our search attributes in the namespace, with their types."""
     answer = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace), timeout=_TIMEOUT
     )
@@ -151,7 +151,7 @@ async def _listed(client: Client) -> dict[str, IndexedValueType.ValueType]:
 
 
 def _refused(client: Client, why: str, *, personal: bool) -> SearchAttributesError:
-    commands = " && ".join(  # one command each, as it only uses the first --name
+    commands = " && ".join(  # one command each: the CLI uses only the first --name
         f"temporal operator search-attribute create --namespace {client.namespace} "
         f"--name {key.name} --type {key.indexed_value_type.name.capitalize()}"
         for key in MARKS

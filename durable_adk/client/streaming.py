@@ -1,11 +1,11 @@
-"""Merging an invocation's committed events with the partial events of streaming models.
+"""Merges an invocation's committed events with the partial events of streaming models.
 
 Every committed event is yielded, in order. Partial events are dropped if they come after their
 committed event, belong to an attempt that was given up, or follow a missing one, because text with
 a gap is worse than text that stops. They are held back until the events that the model had read are
-yielded. A channel may repeat chunks, also several as one: those that a reader has are dropped, and
-one that was missing may still come. The committed event always has the whole text, so viewers
-replace, never append (EVT-15).
+yielded. A channel may repeat chunks, also several merged into one: chunks that were already yielded
+are dropped, and a missing one may still arrive. The committed event always has the whole text, so
+viewers replace text and never append (EVT-15).
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from durable_adk.partials.subscription import BUFFER
 from durable_adk.sessions.records import InvocationRecord, StoredEvent
 
 FeedItem = StoredEvent | InvocationRecord | PartialEvent
-"""What a feed yields: committed events, chunks, and the invocation's record at each new status."""
+"""Item of a feed: a committed event, a chunk, or the invocation's record at each new status."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownChunk:
-    """The last chunk that a reader has."""
+    """The last chunk that a reader has received."""
 
     event_id: str
     attempt: int
@@ -34,7 +34,7 @@ class ShownChunk:
 
 
 class ChunkSource(Protocol):
-    """Where chunks arrive, such as a `Subscription`."""
+    """A source of chunks, such as a `Subscription`."""
 
     async def get(self) -> PartialEvent:
         """Return the next chunk."""
@@ -50,7 +50,7 @@ async def events_of(feed: AsyncGenerator[FeedItem]) -> AsyncGenerator[Event]:
 
     Chunks carry ``custom_metadata["partial"] == {"attempt": n, "index": i}``; several that were
     merged carry their number, ``chunks``, and the index of the last one. With a greater attempt the
-    text of the event begins anew (TRAP-6).
+    text of the event restarts (TRAP-6).
     """
     async with aclosing(feed):
         async for item in feed:
@@ -76,10 +76,10 @@ async def with_partials(
         committed: The feed, e.g. `feed.follow_changes`. The caller closes it.
         subscription: The chunks of the same invocation; None: no partial events.
         after: The feed's cursor.
-        shown: The last chunk after the cursor that the reader has; None: it has none.
+        shown: The last chunk after the cursor that the reader has received; None: none.
 
     Raises:
-        DurableAdkError: What the feed raises, after its last event.
+        DurableAdkError: The error of the feed, after its last event.
     """
     if subscription is None:
         async for stored in committed:
@@ -106,7 +106,7 @@ async def with_partials(
             for partial in chunks.before(stored):
                 yield partial
             yield stored
-            del stored  # or it would stay in memory while nothing happens
+            del stored  # or it would stay in memory while waiting
             item = asyncio.ensure_future(anext(committed, None))
     finally:
         # The feed must not be running when its owner closes it.
@@ -139,7 +139,7 @@ class _Chunks:
         self._waiting.append(partial)
 
     def before(self, item: StoredEvent | InvocationRecord) -> Iterator[PartialEvent]:
-        """Yield the partial events that come before a committed event; none comes after it."""
+        """Yield the partial events that belong before a committed event; none comes after it."""
         if isinstance(item, StoredEvent):
             yield from self.fitting(before=item.seq)
             self._cursor = item.seq
@@ -150,7 +150,7 @@ class _Chunks:
         """Remove and yield the partial events that may be shown now, in order of arrival.
 
         A partial event often arrives before the committed event that its step has read, which is
-        found by polling; it is held back until then.
+        found by polling. It is held back until then.
 
         Args:
             before: Sequence number of the committed event that comes next, if there is one.
@@ -164,7 +164,7 @@ class _Chunks:
                 yield news
 
     def _news(self, partial: PartialEvent) -> PartialEvent | None:
-        """Return what comes next of its event's text; None: it has nothing of that."""
+        """Return the chunk's text that continues its event; None: it has none."""
         name = partial.event.id
         place = self._progress.get(name)
         if name in self._whole or (place and partial.attempt < place.attempt):

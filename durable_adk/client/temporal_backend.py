@@ -1,4 +1,4 @@
-"""Invocations as workflows on Temporal."""
+"""Runs invocations as workflows on Temporal."""
 
 import asyncio
 import time
@@ -31,23 +31,23 @@ from durable_adk.wire.messages import (
 )
 
 FIRST_LOOK = 2.0
-"""Seconds after which the client logs what keeps an invocation from going on."""
+"""Seconds after which the client logs why an invocation does not continue."""
 WORKER_CHECK = 5.0
-"""Seconds for an invocation to open; then a missing worker is an error."""
+"""Seconds in which an invocation must open; after that a missing worker is an error."""
 RECONNECT = 15.0
-"""Seconds for workers to poll a server again that was away; they try every ten."""
+"""Seconds in which workers must poll a server again after its outage; they try every ten."""
 _LOOKS = 3
-"""Looks at a missing worker before it is an error; one of them may meet a server that restarts."""
+"""Checks without a worker before that is an error; one of them may hit a restarting server."""
 ANSWER_POLL = 0.02
 MAX_ANSWER_POLL = 1.0
-"""Seconds between two checks whether an answer was accepted: the first delay and the longest."""
+"""Seconds between checks whether an answer was accepted: initial and maximum delay."""
 CLOSE_TIMEOUT = 1.0
 """Seconds for workflows to complete or pause when the client that followed them closes."""
 SERVER_TIMEOUT = 120.0
-"""Seconds for which an unavailable server is retried."""
+"""Seconds for which requests to an unavailable server are retried."""
 
 _AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-"""What a request fails with to which Temporal has not replied."""
+"""Status codes of a request to which Temporal has not replied."""
 
 _NEVER = 2**62
 """A cursor after all events, so that any change ends a wait."""
@@ -62,8 +62,8 @@ class TemporalBackend:
     Args:
         invocations: Those of a task queue.
         sessions: The session store of its workers.
-        waits_for_worker: Whether to wait for a worker, however long there is none; a missing one is
-            logged, and is no error.
+        waits_for_worker: Whether to wait for a worker without limit; a missing one is logged, and
+            is not an error.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TemporalBackend:
         self._sessions = sessions
         self._tasks: dict[asyncio.Task[Any], InvocationHandle] = {}
         self._left: deque[tuple[float, InvocationHandle]] = deque()
-        """Recently released workflows, and when they were released."""
+        """Recently released workflows, with the time of release."""
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
         """Start the workflow, or attach to the one with the same ids."""
@@ -82,9 +82,9 @@ class TemporalBackend:
         return self._watch(started)
 
     async def _replaced_at(self, key: SessionKey, invocation_id: str) -> float | None:
-        """Return when the session of an invocation was deleted, or made anew, if it was.
+        """Return when the session of an invocation was deleted or replaced, or None if it was not.
 
-        A store that has lost the invocation otherwise knows of no deletion, or refuses the opening.
+        If the store lost the invocation in another way, it has no deletion, or refuses the opening.
         """
         if await self._sessions.get_invocation(key, invocation_id) is not None:
             return None
@@ -100,7 +100,7 @@ class TemporalBackend:
     async def answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> asyncio.Task[Any] | None:
-        """Signal the workflow, then wait for it; None if it is closed."""
+        """Signal the workflow, then wait for it; return None if it is closed."""
         handle = self._handle(key, record.invocation_id, record)
         if not await handle.answer(answer):
             return None
@@ -115,11 +115,11 @@ class TemporalBackend:
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> bool:
-        """Request cancellation of the workflow; False if it is closed."""
+        """Request cancellation of the workflow; return False if it is closed."""
         return await self._handle(key, invocation_id, record).cancel()
 
     async def failure(self, run: asyncio.Task[Any]) -> None:
-        """Return nothing: the store has all that is known of a failure."""
+        """Return None: the store has all information on a failure."""
         del run
 
     def release(self, run: asyncio.Task[Any]) -> None:
@@ -141,8 +141,8 @@ class TemporalBackend:
         """Stop waiting; the workflows continue.
 
         An invocation ends in the store a moment before its workflow completes. If an embedded
-        worker stopped in between, the workflow would stay open until another worker runs. So wait
-        a moment for recent workflows to complete.
+        worker stopped in between, the workflow would stay open until another worker runs. So this
+        waits a moment for recent workflows to complete.
         """
         self._prune()
         left = [*self._tasks.values(), *(handle for _, handle in self._left)]
@@ -157,7 +157,7 @@ class TemporalBackend:
     def _handle(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> InvocationHandle:
-        """The workflow that owns the invocation's lease, else the one that will own it."""
+        """Return the workflow that owns the invocation's lease, else the one that will own it."""
         lease_owner = TemporalLeaseOwner.parse(record.lease_owner) if record else None
         workflow = lease_owner.workflow_id if lease_owner else None
         return self._invocations.handle(key, invocation_id, workflow=workflow)
@@ -176,12 +176,12 @@ class TemporalBackend:
     async def _is_accepted(
         self, handle: InvocationHandle, answer: InvocationAnswer, wait: "_Wait"
     ) -> bool:
-        """Wait until an answer is accepted; False if the workflow has ended without it.
+        """Wait until an answer is accepted; return False if the workflow has ended without it.
 
         Raises:
             InvalidRequestError: The answer was refused.
             NoWorkerError: The answer is kept, but no worker polls the task queue.
-            TemporalUnavailableError: Temporal does not answer for a long time; or the workflow has
+            TemporalUnavailableError: Temporal does not respond for a long time; or the workflow has
                 ended, and it is unknown whether it had accepted the answer.
         """
         now = asyncio.get_running_loop().time
@@ -211,11 +211,11 @@ class TemporalBackend:
                     ended = looked
 
     async def _has_ended(self, handle: InvocationHandle, wait: "_Wait") -> bool:
-        """Whether a workflow has ended; if nobody says so, it may not have.
+        """Return whether a workflow has ended; False if Temporal does not respond.
 
         Raises:
             NoWorkerError: It has not, and no worker has polled the task queue for long enough.
-            TemporalUnavailableError: Temporal does not answer for a long time.
+            TemporalUnavailableError: Temporal does not respond for a long time.
         """
         try:
             is_open = await handle.is_open()
@@ -245,7 +245,7 @@ class TemporalBackend:
     async def _is_stored_in(
         self, delay: float, handle: InvocationHandle, answer: InvocationAnswer
     ) -> bool:
-        """Whether the session has an answer; checked when it changes, or after the delay."""
+        """Return whether the session has an answer; checked when it changes, or after the delay."""
         waited = asyncio.get_running_loop().time() + delay
         with suppress(StoreUnavailableError):
             await self._sessions.wait_for_change(handle.key, after=_NEVER, timeout=delay)
@@ -255,10 +255,10 @@ class TemporalBackend:
         return False
 
     async def _is_stored(self, handle: InvocationHandle, answer: InvocationAnswer) -> bool:
-        """Whether the session has an answer: an ended invocation has stored all it accepted.
+        """Return whether the session has an answer: an ended invocation has stored all it accepted.
 
-        So this is known even if no worker is left that could replay the workflow. If a different
-        answer has the same id, the workflow tells that this one is refused.
+        So the result is known even if no worker is left to replay the workflow. If a different
+        answer has the same id, the workflow reports that this one is refused.
         """
         name = answer_event(handle.invocation_id, answer.answer_id or "")
         with suppress(StoreUnavailableError):  # then only the workflow can tell
@@ -267,11 +267,11 @@ class TemporalBackend:
         return False
 
     async def _until_end(self, handle: InvocationHandle) -> InvocationResult:
-        """The result, however often the connection fails.
+        """Return the result, however often the connection fails.
 
         Raises:
             NoWorkerError: The invocation is not open, and no worker polls the task queue.
-            TemporalUnavailableError: The server does not answer for a long time.
+            TemporalUnavailableError: The server does not respond for a long time.
         """
         wait, waits = _Wait(), FIRST_LOOK
         while True:
@@ -287,7 +287,7 @@ class TemporalBackend:
                 await asyncio.sleep(0.5)
 
     async def _result(self, handle: InvocationHandle) -> InvocationResult:
-        """The result; if the workflow run was reset, the result of the new run."""
+        """Return the result; if the workflow run was reset, the result of the new run."""
         while True:
             try:
                 return await handle.result()
@@ -303,13 +303,13 @@ class TemporalBackend:
                 handle = latest
 
     async def _look(self, handle: InvocationHandle, wait: "_Wait") -> None:
-        """Look at an invocation that has not ended, and log what it waits for.
+        """Check an invocation that has not ended, and log why it waits.
 
         Raises:
             InvocationNotFoundError: It is paused, and its session was deleted.
             NoWorkerError: No worker polls the task queue, and none has for long enough.
             SessionRegressedError: It waits for the repair of a restored store.
-            TemporalUnavailableError: Temporal does not answer for a long time.
+            TemporalUnavailableError: Temporal does not respond for a long time.
         """
         try:
             reason = await self._obstacle(handle)
@@ -324,7 +324,7 @@ class TemporalBackend:
                 wait.lost(error)
             return
         except StoreUnavailableError:
-            return  # looked at again
+            return  # the next check repeats it
         else:
             wait.has_worker()
         wait.answered()
@@ -333,10 +333,11 @@ class TemporalBackend:
             _log_wait(handle, reason)
 
     async def _obstacle(self, handle: InvocationHandle) -> str | None:
-        """What keeps an invocation from going on that may pass; None: nothing does."""
+        """Return what temporarily keeps an invocation from continuing; None: nothing does."""
         if await self._lacks(handle):
             missing = await self._missing_worker(handle)
-            # What is paused has been opened. Read the record again, after that was known.
+            # A paused invocation was opened. So read the record again after learning that it is
+            # paused.
             if await handle.waits() and await self._lacks(handle):
                 if await self._replaced_at(handle.key, handle.invocation_id) is not None:
                     await handle.workflow.terminate(reason="its session was deleted")
@@ -347,7 +348,7 @@ class TemporalBackend:
         return await handle.failing_step(told_by=self._invocations.client.identity)
 
     async def _missing_worker(self, handle: InvocationHandle) -> NoWorkerError | None:
-        """What `check_worker` says. It is asked first: other requests outlast short outages."""
+        """Return the error of `check_worker`, called first as others outlast short outages."""
         try:
             await self._invocations.check_worker(handle.invocation_id)
         except NoWorkerError as error:
@@ -359,7 +360,7 @@ class TemporalBackend:
 
 
 class _Wait:
-    """A wait for a workflow: since when Temporal has not answered, or has named no worker.
+    """A wait for a workflow: since when Temporal has not responded, or has listed no worker.
 
     A server that restarts knows no workers until they poll again. So a missing one is an error only
     if it was missing for some time, and for longer if a request was lost meanwhile.
@@ -367,15 +368,15 @@ class _Wait:
 
     def __init__(self) -> None:
         self.said = set[str]()
-        """What was logged, and is not logged again."""
+        """Reasons that were logged, and are not logged again."""
         self.lacking = False
-        """Whether no worker polled at the last look."""
+        """Whether no worker polled at the last check."""
         self._lacking_since = 0.0
         self._lost_since: float | None = None
         self._has_lost = False
 
     def lacks_worker(self) -> bool:
-        """Note that no worker polls; whether that is so for long enough to be an error."""
+        """Record that no worker polls; return whether that lasts long enough to be an error."""
         now = time.monotonic()
         if not self.lacking:
             self.lacking, self._lacking_since = True, now
@@ -383,18 +384,18 @@ class _Wait:
         return now - self._lacking_since >= patience
 
     def has_worker(self) -> None:
-        """Note that a worker polls, or is not needed."""
+        """Record that a worker polls, or is not needed."""
         self.lacking = self._has_lost = False
 
     def answered(self) -> None:
-        """Note that Temporal has answered."""
+        """Record that Temporal has responded."""
         self._lost_since = None
 
     def lost(self, error: RPCError) -> None:
-        """Note that a request failed.
+        """Record that a request failed.
 
         Raises:
-            TemporalUnavailableError: All have, for `SERVER_TIMEOUT`.
+            TemporalUnavailableError: All requests have failed for `SERVER_TIMEOUT`.
         """
         now = time.monotonic()
         self.lacking, self._has_lost = False, True

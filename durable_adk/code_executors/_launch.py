@@ -111,7 +111,7 @@ def _plain(name: str) -> str:
 
 
 def _most(limits: CodeLimits) -> int:
-    """Return the size in bytes of the largest valid reply: escaped text, base64, names."""
+    """Return the maximum size of a valid reply in bytes: escaped text, base64, names."""
     return 12 * limits.output + 2 * limits.output_files_size + 4_096 * (limits.output_files + 1)
 
 

@@ -87,9 +87,9 @@ class CodeExecutionUtils:
     ) -> str | None:
         """Find the first code without a result, and truncate the content after it.
 
-        Text that a model writes after its code, especially results, is made up. Function calls
-        are removed wherever they are, because the model decides again once it has the result.
-        Code in thoughts is ignored.
+        Text that a model writes after its code, especially results, is invented. Function calls are
+        removed wherever they are, because the model decides again once it has the result. Code in
+        thoughts is ignored.
 
         Returns:
             The code, which is now the content's last part; None if there is no code, in which case

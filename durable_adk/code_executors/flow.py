@@ -63,7 +63,7 @@ def prepare(executor: BaseCodeExecutor, llm_request: LlmRequest) -> None:
 
 
 def is_exhausted(executor: BaseCodeExecutor, context: CallbackContext) -> bool:
-    """Whether consecutive failures in this invocation have reached the executor's limit."""
+    """Return whether consecutive failures in this invocation have reached the executor's limit."""
     return _failures(context) >= executor.error_retry_attempts
 
 
@@ -130,7 +130,7 @@ async def execute(
         execution_id: Id of the result's event: the same for all attempts of this execution, and
             unique to it.
         input_files: The files returned by `files_for`.
-        keep_files: Whether output files can be stored; if not, the result says so to the model.
+        keep_files: Whether output files can be stored; if not, the result informs the model.
 
     Raises:
         CodeExecutorError: The executor raised.

@@ -7,7 +7,7 @@ from durable_adk.settings import FiniteSeconds
 
 
 class UnsafeLocalCodeExecutor(SubprocessCodeExecutor):
-    """A `SubprocessCodeExecutor` whose name says what `allow_unsafe` has to confirm."""
+    """A `SubprocessCodeExecutor` whose name states what `allow_unsafe` confirms."""
 
     allow_unsafe: bool = Field(default=True, exclude=True)
     timeout_seconds: FiniteSeconds | None = Field(default=300, gt=0)

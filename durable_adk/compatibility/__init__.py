@@ -1,1 +1,1 @@
-"""What of ADK is not here, for whoever imports it."""
+"""Explanations for importing names of ADK that this package does not have."""

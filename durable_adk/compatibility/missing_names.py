@@ -1,6 +1,6 @@
-"""Says, where a name of ADK's is imported that is not here, why it is not, or what to use.
+"""Errors for importing missing names of ADK, which give the reason or the replacement.
 
-`missing_names.json` is made of docs/adk-compatibility.md by ``python -m tests.support.missing``.
+``python -m tests.support.missing`` generates `missing_names.json` from docs/adk-compatibility.md.
 """
 
 import importlib
@@ -17,13 +17,13 @@ from typing import Any
 _ROOT = "durable_adk"
 _TABLE = Path(__file__).with_name("missing_names.json")
 _OF_GOOGLE_ADK = ("models", "tools")
-"""Packages whose missing modules and names are google-adk's own, where it is installed: agents of
-this package take its models and tools."""
+"""Packages whose missing modules and names are loaded from google-adk, where it is installed:
+agents of this package accept its models and tools."""
 _EXTRA = 'pip install "durable-adk[adk]"'
 
 
 class _Finder(MetaPathFinder):
-    """Explains missing modules, and makes modules explain their missing names."""
+    """Raises errors with explanations for missing modules, and for missing names of modules."""
 
     def __init__(self) -> None:
         table = json.loads(_TABLE.read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ class _Finder(MetaPathFinder):
         """See the base class.
 
         Raises:
-            ModuleNotFoundError: The module is one of ADK's that is not here.
+            ModuleNotFoundError: ADK has the module and this package does not.
         """
         root, _, name = fullname.partition(".")
         if root != _ROOT:
@@ -51,14 +51,14 @@ class _Finder(MetaPathFinder):
         return spec
 
     def _is_google_adks(self, name: str) -> bool:
-        """Whether a module is taken from google-adk; all below one that is are, too."""
+        """Whether a module, or a package above it, is missing here and loaded from google-adk."""
         parts = name.split(".")
         above = {".".join(parts[: length + 1]) for length in range(len(parts))}
         return parts[0] in _OF_GOOGLE_ADK and not above.isdisjoint(self._modules) and _has_extra()
 
 
 class _Alias(Loader):
-    """Loads a module of google-adk under its name here."""
+    """Loads a module of google-adk under a name of this package."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """See base class."""
@@ -67,7 +67,7 @@ class _Alias(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own spec back, which the import has replaced."""
+        """Restore the module's own spec, which the import has replaced."""
         spec = module.__spec__
         module.__spec__ = spec and spec.loader_state
 
@@ -77,7 +77,7 @@ def _google_adks(name: str) -> str:
 
 
 def _has_extra() -> bool:
-    # Not imported by everybody who imports the package: it takes longer than all that is.
+    # Imported only when needed: it takes longer than importing the whole package.
     return importlib.import_module("durable_adk.compatibility.google_version").has_google_adk()
 
 
@@ -100,7 +100,7 @@ def _explain(loader: Any, missing: Callable[[str], Any]) -> None:
 
 
 def getter(module: str, reasons: dict[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module."""
+    """Return the ``__getattr__`` for a module's missing names."""
     whole = f"{_ROOT}.{module}" if module else _ROOT
 
     def missing(name: str) -> Any:
@@ -123,10 +123,10 @@ def _explained(path: str, reason: str) -> str:
 
 
 def install() -> Callable[[str], Any]:
-    """Explain the missing names of all modules from now on; return that of the package's root.
+    """Explain the missing names of all modules from now on; return the root's ``__getattr__``.
 
-    The sandbox executes the package's root again for each workflow. What is installed belongs to
-    the process, so all executions share it.
+    The sandbox executes the package's root again for each workflow; all executions share the one
+    finder of the process.
     """
     finder = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
     if finder is None:

@@ -1,1 +1,1 @@
-"""What user code is given: contexts in activities, and in the loop of a custom agent."""
+"""The contexts that user code receives, in activities and in the loop of a custom agent."""

@@ -42,7 +42,7 @@ from durable_adk.sessions.state_merge import Base
 from durable_adk.wire.run_config import RunConfig
 
 MAX_ACTIVITY_ID = 1_000
-"""Maximal bytes of a key that is also an activity id; Temporal's `limit.maxIDLength`."""
+"""Maximum bytes of a key that is also an activity id; Temporal's `limit.maxIDLength`."""
 
 
 class CredentialService(Protocol):
@@ -71,7 +71,7 @@ class Services:
 def step_session(
     key: SessionKey, events: Sequence[Event], *, state: dict[str, Any], revision: int = 0
 ) -> Session:
-    """Return the session that user code gets, with its own copies of the events that it reads."""
+    """Return the session for user code, with its own copies of the events that it reads."""
     return lazy(
         Session,
         _with_events,
@@ -90,17 +90,17 @@ def _with_events(events: Sequence[Event]) -> Session:
 
 
 async def _pass() -> None:
-    """The fence of a context that belongs to no invocation."""
+    """Do nothing: the fence of a context without an invocation."""
 
 
 @dataclass(kw_only=True)
 class StepScope:
-    """The step that a context belongs to."""
+    """The step of a context."""
 
     session: Session
     """The session for user code, with the `temp:` state of the invocation; see `step_session`."""
     events: Sequence[Event] = ()
-    """The session's committed events, which steps share; user code must not get them."""
+    """The session's committed events, shared by steps; user code must not get them."""
     invocation_id: str
     agent_name: str
     branch: str | None
@@ -114,7 +114,7 @@ class StepScope:
     artifact_owner: SessionKey | None = None
     """The session that owns the artifacts, if it is another one: for an `AgentTool` (ART-12)."""
     stored: Mapping[str, Base] = field(default_factory=dict[str, Base])
-    """By key, the base of values that differ from the stored ones; see `sessions.state_merge`."""
+    """Bases of the values that differ from the stored ones, by key; see `sessions.state_merge`."""
     end_invocation: bool = False
     missing_toolsets: list[str] = field(default_factory=list[str])
     """Toolsets that could not be listed for the step's prompt, and why."""
@@ -128,18 +128,18 @@ class StepScope:
     created_epoch: int = 0
     """Distinguishes the session from deleted ones of its name; see `Head.created_epoch`."""
     fence: Fence = _pass
-    """Raises LeaseLostError or SessionNotFoundError if the invocation may save nothing more."""
+    """Raises LeaseLostError or SessionNotFoundError if the invocation may store nothing more."""
 
     @property
     def incarnation(self) -> list[int]:
-        """What keys have besides names, which an earlier session may have had as well."""
+        """The part of keys that distinguishes this session from earlier ones of the same names."""
         return [self.created_epoch] if self.created_epoch else []
 
     @classmethod
     def of(cls, context: InvocationContext) -> "StepScope":
-        """Build the scope of a context that a user's own code has made, for a test.
+        """Build the scope of a context that user code has created, for a test.
 
-        A mock may stand for that context, and lack the fields that have no value in the class.
+        That context may be a mock, and lack the fields that have no value in the class.
         """
         session: Any = context.session
         return cls(
@@ -162,7 +162,7 @@ class ReadonlyContext:
     """The context of an instruction provider (CTX-5).
 
     Args:
-        invocation_context: What the runtime passes, or for a test an `InvocationContext`.
+        invocation_context: The runtime's scope, or in a test an `InvocationContext`.
     """
 
     def __init__(self, invocation_context: InvocationContext | StepScope) -> None:
@@ -189,7 +189,7 @@ class ReadonlyContext:
         )
 
     def get_invocation_context(self) -> InvocationContext:
-        """Return the invocation as this step sees it; changes of it have no effect."""
+        """Return the invocation as this step sees it; changes to it have no effect."""
         return self._invocation_context
 
     @property
@@ -219,7 +219,7 @@ class ReadonlyContext:
 
     @property
     def branch(self) -> str | None:
-        """The branch of a ParallelAgent that the step is on."""
+        """The branch of a ParallelAgent on which the step runs."""
         return self._scope.branch
 
     @property
@@ -234,7 +234,7 @@ class ReadonlyContext:
 
     @property
     def session(self) -> Session:
-        """The session; changing this copy changes nothing in storage (STA-17)."""
+        """The session; changing this copy changes nothing in the store (STA-17)."""
         return self._scope.session
 
     @property
@@ -252,7 +252,7 @@ class Context(ReadonlyContext):
     A tool's calls to services with an unavailable store are retried for some seconds.
 
     Args:
-        invocation_context: What the runtime passes, or for a test an `InvocationContext`.
+        invocation_context: The runtime's scope, or in a test an `InvocationContext`.
         event_actions: Actions to add to.
         function_call_id: Id of the tool's call; None in a callback.
         tool_confirmation: The user's decision, in the run that follows it (TOL-63).
@@ -273,15 +273,15 @@ class Context(ReadonlyContext):
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
         self.run_agent: Callable[[Any, str], Any] | None = None
-        """Gives the result of an `AgentTool` that tool code runs, for a message."""
+        """Returns the result of an `AgentTool` that the tool's code runs with a message."""
         if self._made_of is not None:
             self.run_agent = partial(run_tool_in_memory, context=self)
         self.asked_by: ConfirmationRequester | None = None
-        """What requested a confirmation of this call, as far as recorded (I16)."""
+        """The code that requested a confirmation of this call, as far as recorded (I16)."""
         self.given_credentials: dict[str, AuthCredential] = {}
-        """Credentials that the user gave in this invocation, by key."""
+        """Credentials that the user provided in this invocation, by key."""
         self.exchanged_credentials: list[AuthConfig] = []
-        """Those that a token was asked for, which are to be saved."""
+        """Configurations whose code was exchanged for a token that is yet to be saved."""
         scope = self._scope
         self._state = State(
             scope.session.state,
@@ -301,7 +301,7 @@ class Context(ReadonlyContext):
 
     @property
     def actions(self) -> EventActions:
-        """What is committed with the step's event, in-place changes of state included."""
+        """The actions committed with the step's event, including in-place changes of state."""
         with suppress(StateValueError):  # raised when the step collects its changes
             self._state.collect_delta()
         return self._actions
@@ -321,8 +321,8 @@ class Context(ReadonlyContext):
     ) -> int:
         """Save a new version of an artifact; returns its number, counted from 0 (CTX-9, ART-3).
 
-        The bytes are stored at once. A step that runs again after a crash uses the same key, so it
-        does not create a second version (TRAP-41).
+        The bytes are stored immediately. A step that runs again after a crash uses the same key, so
+        it does not create a second version (TRAP-41).
 
         Raises:
             InvalidRequestError: There is no artifact service, or the name is invalid.
@@ -371,7 +371,7 @@ class Context(ReadonlyContext):
         """Return a version of an artifact, by default the latest, if it exists (ART-5)."""
         wanted: dict[str, Any] = (
             {} if version is None else {"version": version}
-        )  # ADK's older services take none
+        )  # ADK's older services accept none
         return await self._artifacts.load_artifact(**self._owner(), filename=filename, **wanted)
 
     async def open_artifact(
@@ -399,7 +399,7 @@ class Context(ReadonlyContext):
         return self._required(self._scope.services.artifacts, "artifact_service")
 
     def _next_save_key(self, filename: str) -> str:
-        """The key of the n-th save of this name in the step; the same for every attempt."""
+        """Return the key of the n-th save of this name in the step; the same for every attempt."""
         self._saves[filename] = self._saves.get(filename, 0) + 1
         return canonical([*self._save_key, self._saves[filename]])
 
@@ -487,7 +487,7 @@ class Context(ReadonlyContext):
         the effect of the first. It has at most `MAX_ACTIVITY_ID` bytes.
         """
         scope, call_id = self._scope, self._call_id()
-        # In other sessions, other users' too, there may be an invocation and a call of these ids.
+        # Other sessions, of other users too, may have an invocation and a call of these ids.
         names = [*scope.session.key, scope.invocation_id, call_id, *scope.incarnation]
         digest = hashlib.sha256(canonical(names).encode()).hexdigest()
         key = f"{scope.invocation_id}:{digest[:32]}:{call_id}"
@@ -500,7 +500,7 @@ class Context(ReadonlyContext):
         The invocation pauses until then, whatever this run returns.
 
         Raises:
-            InvalidRequestError: This is no tool's context.
+            InvalidRequestError: This is not a tool's context.
         """
         self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(
             hint=hint or "", payload=payload
@@ -514,16 +514,16 @@ class Context(ReadonlyContext):
         every store and history, contains no secrets (TOL-55).
 
         Raises:
-            InvalidRequestError: This is no tool's context.
+            InvalidRequestError: This is not a tool's context.
         """
         asked = with_consent_page(auth_config, call=self.idempotency_key)
         self.actions.requested_auth_configs[self._call_id()] = without_secrets(asked)
 
     def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
-        """Return the credential that the user gave in this invocation, if any (TOL-53).
+        """Return the credential that the user provided in this invocation, if any (TOL-53).
 
-        If it has OAuth2's code and no token, the token is asked for, as in ADK; that may take
-        seconds. `load_credential` finds those of earlier invocations too.
+        If it has an OAuth2 code but no token, the code is exchanged, as in ADK; that may take
+        seconds. `load_credential` also finds credentials of earlier invocations.
         """
         key = auth_config.key
         given = self.given_credentials.get(key)

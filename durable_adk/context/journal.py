@@ -1,9 +1,9 @@
-"""The journal of a custom agent's body: what the body has received, from which it is rebuilt.
+"""The journal of a custom agent's body: its inputs, from which the body is rebuilt.
 
-A body is a running Python generator and cannot be stored in a checkpoint. But everything it does
-follows from what it receives. So when its invocation continues in a new workflow run (D10),
-the body runs again from its first line and receives the same values again, without any step being
-repeated, until it is where it was. The journal is in the session store, not in a history.
+A body is a running Python generator and cannot be stored in a checkpoint. But all its actions
+follow from its inputs. So when its invocation continues in a new workflow run (D10), the body runs
+again from its start and receives the same inputs again, without any step being repeated, until it
+reaches the same point. The journal is in the session store, not in a history.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class BuiltInBody(Protocol):
 
 
 class Journal:
-    """Records what one body receives, and plays it back while the body is rebuilt.
+    """Records the inputs of one body, and plays them back while the body is rebuilt.
 
     Args:
         name: Name of the journal, unique in the invocation.
@@ -64,7 +64,7 @@ class Journal:
         self.fresh: list[Entry] = []
         """The entries of this workflow run."""
         self.sub_runs = 0
-        """How many runs of sub-agents have begun and not ended."""
+        """Number of sub-agent runs that have begun and not ended."""
         self.tangled = False
         """Whether the body has awaited two things at once: the journal cannot order them."""
         self.on_tangled: Callable[[], None] = lambda: None
@@ -74,7 +74,7 @@ class Journal:
         self._session = session
         self._past = deque(past)
         self._present: dict[str, Any] | None = None
-        """The current state, kept while the body sees the state of its past."""
+        """The current state, kept while the body sees its past state."""
         if self._past:
             self._present = dict(session.state)
             self._set_state(self._next(BEGIN)[1])
@@ -82,11 +82,11 @@ class Journal:
             self.fresh.append([BEGIN, deepcopy(session.state)])
 
     def is_past(self) -> bool:
-        """Whether the body is still being rebuilt: False once its last entry is played back."""
+        """Return whether the body is still being rebuilt: False after its last entry."""
         while self._past and self._past[0][0] == STATE:
             self._apply(self._past.popleft())
         if not self._past and self._present is not None:
-            # Other sessions may have changed what they share with this one.
+            # Other sessions may have changed the state that they share with this one.
             self.changed(self._present, whole=True)
             self._set_state(self._present)
             self._present = None
@@ -98,7 +98,7 @@ class Journal:
             self.fresh.append([STATE, deepcopy(state), whole])
 
     def sub_run_name(self) -> str:
-        """A name for the next run of a sub-agent: the same when the body is rebuilt."""
+        """Return a name for the next run of a sub-agent, the same when the body is rebuilt."""
         self._begun += 1
         return f"sub-{self._begun}"
 
@@ -152,7 +152,7 @@ class Journal:
         return rest[0]
 
     async def _live(self, work: Awaitable[T]) -> T:
-        """Await something; record an error, or that the body has given up waiting."""
+        """Await something; record an error, or that the body gave up waiting."""
         self._waits += 1
         if self._waits > 1:
             self.tangled = True
@@ -169,14 +169,14 @@ class Journal:
             self._waits -= 1
 
     async def _past_one(self, *kinds: str) -> Entry:
-        """The next entry. What the body gave up waiting for, it waits for as long again."""
+        """Return the next entry; if the body gave up waiting, wait until it does so again."""
         entry = self._next(GIVEN_UP, *kinds)
         if entry[0] == GIVEN_UP:
             await asyncio.get_running_loop().create_future()
         return entry
 
     def past_yield(self) -> None:
-        """Play back an event of the body's own, which is committed already."""
+        """Play back an event of the body itself, which is already committed."""
         self._next(GONE_ON)
 
     def went_on(self) -> None:
@@ -184,7 +184,7 @@ class Journal:
         self.fresh.append([GONE_ON])
 
     async def sleep(self, delay: float, result: Any = None) -> Any:
-        """`asyncio.sleep` for the body; on playback it returns at once."""
+        """Sleep like `asyncio.sleep`; on playback, return at once."""
         if self.is_past():
             await self._past_one(SLEPT)
             return result
@@ -217,6 +217,6 @@ class Journal:
 
 
 def _restore(body: BuiltInBody | None, end: bool = False) -> None:
-    """Restore the effects of a built-in body that a custom one has called."""
+    """Restore the effects of a built-in body that a custom body called."""
     if body is not None:
         body.end_invocation = body.end_invocation or end

@@ -31,7 +31,7 @@ class SubRun(AsyncGenerator[Event, None]):
 
     A body may abandon the run with ``break``. Python then finalises an async generator as soon as
     nothing refers to it, without awaiting it; but the steps that run in it must be awaited. So the
-    body holds only this handle, and the loop closes the abandoned generator when it next has
+    body holds only this handle, and the loop closes the abandoned generator as soon as it regains
     control.
     """
 
@@ -49,7 +49,7 @@ class SubRun(AsyncGenerator[Event, None]):
         return await self.asend(None)
 
     async def asend(self, value: None) -> Event:
-        """The next event."""
+        """Return the next event."""
         try:
             return await self._events.asend(value)
         except BaseException:
@@ -57,7 +57,7 @@ class SubRun(AsyncGenerator[Event, None]):
             raise
 
     async def athrow(self, *error: Any) -> Event:
-        """Raise an error where the run is."""
+        """Raise an error at the run's current point."""
         self._over = True
         return await self._events.athrow(*error)
 
@@ -72,7 +72,7 @@ class SubRun(AsyncGenerator[Event, None]):
 
 
 class RunningAgent(Protocol):
-    """What an agent's body may read of the agents of its tree; every `BaseAgent` is one."""
+    """The part of its tree's agents that an agent's body may read; every `BaseAgent` is one."""
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class RunningAgent(Protocol):
 
     @property
     def description(self) -> str:
-        """What the agent is for."""
+        """The agent's purpose."""
         ...
 
     @property
@@ -100,16 +100,16 @@ class RunningAgent(Protocol):
         ...
 
     def find_agent(self, name: str) -> "RunningAgent | None":
-        """This agent or the one of that name below it (AGT-3)."""
+        """Return this agent, or the one of that name below it (AGT-3)."""
         ...
 
     def node(self) -> AgentNode:
-        """What the manifest records of the agent (D6)."""
+        """Return the manifest's record of the agent (D6)."""
         ...
 
 
 class Loop(Protocol):
-    """What `InvocationContext` calls in the event loop, for one run of an agent."""
+    """The calls of `InvocationContext` to the event loop, for one run of an agent."""
 
     async def read_events(self, ctx: "InvocationContext") -> list[dict[str, Any]]:
         """Read the session's committed events, as JSON, as a step of its own."""
@@ -130,17 +130,18 @@ class Loop(Protocol):
     def run_built_in(
         self, node: AgentNode, ctx: "InvocationContext"
     ) -> AsyncGenerator[Event, None]:
-        """Run the body that a built-in agent of that kind has."""
+        """Run a built-in agent's own body."""
         ...
 
 
 @dataclass
 class LoopSession:
-    """The session as the loop knows it: its ids and its state, but not its events."""
+    """The loop's view of the session: its ids and its state, but not its events."""
 
     key: SessionKey
     state: dict[str, Any]
-    """Committed state, plus `temp:` keys and what agent code wrote here (a dirty write, STA-17)."""
+    """Committed state, plus `temp:` keys and values that agent code wrote here (dirty writes,
+    STA-17)."""
 
     @property
     def id(self) -> str:
@@ -168,7 +169,7 @@ class LoopSession:
 
 
 class NoService:
-    """Stands for a service in a body, which does no I/O, and says so when it is used."""
+    """Placeholder for a service in a body, which does no I/O; raises an error when used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -182,7 +183,7 @@ class NoService:
 
 
 class NoLoop:
-    """Runs what a context calls that a test has made: there, nothing is durable."""
+    """Serves a context that a test has created: nothing is durable there."""
 
     async def read_events(self, ctx: "InvocationContext") -> list[dict[str, Any]]:
         """Return the events of the context's session, as JSON."""
@@ -222,19 +223,19 @@ def run_tool_in_memory(tool: Any, message: str, context: Any) -> Awaitable[Any]:
 
 @dataclass(kw_only=True)
 class InvocationContext:
-    """What a custom agent's `_run_async_impl` sees (CTX-2, CTX-4).
+    """The context of a custom agent's `_run_async_impl` (CTX-2, CTX-4).
 
     Each run of an agent has a context of its own; the session is shared by the whole invocation.
 
-    A test may make one, with a session and the services that the code under test uses. With it,
-    contexts of tools and callbacks can be made, and agents run.
+    A test may create one, with a session and the services that the code under test uses, to create
+    contexts of tools and callbacks, and to run agents.
     """
 
     invocation_id: str
     session: Any
     """The loop's `LoopSession`, which has no events; in a test a `Session`."""
     agent: RunningAgent | None = None
-    """None while a built-in agent runs that this worker no longer has."""
+    """The agent; None while a built-in agent runs that this worker no longer has."""
     agent_name: str = ""
     user_content: types.Content | None = None
     run_config: RunConfig = field(default_factory=RunConfig)
@@ -246,12 +247,12 @@ class InvocationContext:
     credential_service: Any = None
     plugin_manager: Any = None
     loop: Loop = field(default_factory=NoLoop, repr=False)
-    """What runs steps and agents."""
+    """Runs steps and agents."""
 
     def __post_init__(self) -> None:
         self.run_config = self.run_config or RunConfig()
         if not self.agent_name:
-            # A mock that stands for an agent in a test may have no name, as in ADK.
+            # A mock of an agent in a test may have no name, as in ADK.
             self.agent_name = getattr(self.agent, "name", "unknown")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> "InvocationContext":
@@ -262,10 +263,10 @@ class InvocationContext:
         self,
         function: Callable[..., Any],
         *args: Any,
-        timeout: float | None = None,  # noqa: ASYNC109 - of the function, wherever it runs
+        timeout: float | None = None,  # noqa: ASYNC109 - the function's, wherever it runs
         **kwargs: Any,
     ) -> Any:
-        """Run a function with I/O, sync or async, as a durable activity, and give its result.
+        """Run a function with I/O, sync or async, as a durable activity, and return its result.
 
         The function runs at least once: a crash in the middle makes it run again. Once it has
         ended, its result is recorded, and it never runs again at this point of the body.
@@ -273,11 +274,11 @@ class InvocationContext:
         Args:
             function: A method of the agent, or a function of the module of its class.
             *args: JSON values.
-            timeout: Seconds it may take; None: a tool's default.
+            timeout: Maximum seconds; None: a tool's default.
             **kwargs: JSON values.
 
         Raises:
-            Exception: What the function raised (DUR-10).
+            Exception: The exception that the function raised (DUR-10).
             StateValueError: An argument is not JSON.
             AgentDefinitionError: Other workers could not find the function, or the timeout is not a
                 positive, finite number.
@@ -288,12 +289,12 @@ class InvocationContext:
     async def events(self) -> list[Event]:
         """Return the session's events, those committed in this invocation included.
 
-        An activity reads them, and its result is recorded: a body that is run again gets the same
-        ones. Each call costs an activity, and the events go into the history.
+        An activity reads them, and its result is recorded: a body that runs again gets the same
+        ones. Each call costs an activity, and the events are added to the history.
 
         Raises:
             PayloadTooLargeError: They are larger than 1 MB. Read them in a callback or a tool, and
-                put what the body needs into the state.
+                put the data that the body needs into the state.
         """
         return [Event.read(event) for event in await self.loop.read_events(self)]
 

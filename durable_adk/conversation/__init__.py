@@ -1,1 +1,1 @@
-"""Pure rules on the events of a session, shared by the loop, activities and clients."""
+"""Pure rules on a session's events, shared by the loop, activities and clients."""

@@ -1,7 +1,7 @@
 """The answers that pending calls accept.
 
-An answer makes tools run (TRAP-28), so it is checked against the history; nothing that a client
-claims about a call is believed. A message is accepted or rejected as a whole, never in part.
+An answer makes tools run (TRAP-28), so it is checked against the history; a client's claims about a
+call are not trusted. A message is accepted or rejected as a whole, never in part.
 """
 
 import json
@@ -162,7 +162,7 @@ def _find(response: types.FunctionResponse, history: dict[str, TrackedCall]) -> 
 def _check_status(
     item: TrackedCall, history: dict[str, TrackedCall], status: Status | None
 ) -> bool:
-    """Whether the answer is a late update; raises if the call is not pending."""
+    """Return whether the answer is a late update; raise if the call is not pending."""
     call, completed = item.call, status is Status.COMPLETED
     lost = status is not None and status.closed and not completed
     if lost or item.status is CallStatus.CLOSED:
@@ -190,7 +190,7 @@ def _check_status(
 
 
 def _json_object(data: Any, call: PendingCall) -> dict[str, Any]:
-    """The response as JSON that every store accepts; ADK's form as JSON text is parsed."""
+    """Return the response as JSON that every store accepts; ADK's form as JSON text is parsed."""
     what = f"the response to call {call.call_id!r}"
     if not isinstance(data, dict):
         _refuse(f"There is no response in {what}; pass a JSON object.")
@@ -250,7 +250,7 @@ def _credential(item: TrackedCall, data: dict[str, Any]) -> Answer:
 
 
 def _check_state(requested: AuthConfig, given: AuthConfig, what: str) -> None:
-    """Refuse a consent that was given to another request, by OAuth2's `state`."""
+    """Reject a consent that was given for another request, by OAuth2's `state`."""
     oauth2 = requested.exchanged_auth_credential and requested.exchanged_auth_credential.oauth2
     answer = given.exchanged_auth_credential and given.exchanged_auth_credential.oauth2
     if not oauth2 or not oauth2.state or not answer:

@@ -12,7 +12,7 @@ from google.genai import types
 from durable_adk.wire.steps import ModelStep
 
 ID_PREFIX = "adk-"
-"""Prefix of ids that this package made; they are removed before a provider sees the call."""
+"""Prefix of ids that this package assigned; they are removed before a provider sees the call."""
 _NAMESPACE = uuid.UUID("6f1c1c6e-2d0e-5a55-9a5f-5c1c0d3f8e11")
 
 
@@ -20,7 +20,7 @@ class CallIds:
     """Assigns unique ids to the calls of one event.
 
     An id is derived from the event's id and the call's position, so every attempt and every replay
-    assigns the same one (FLW-40, TRAP-19, F15). Positions continue from chunk to chunk: a streamed
+    assigns the same one (FLW-40, TRAP-19, F15). Positions continue across chunks: a streamed
     response gets the same ids as the complete one (FLW-74).
     """
 
@@ -40,8 +40,8 @@ class CallIds:
                 numbering with every response.
             own: Whether to replace every id that the provider assigned. On a branch, a sibling may
                 receive the same provider id at the same moment, unseen from here.
-            repeats: Whether an id that the provider sends again is that of the same call: a chunk
-                shows a call as far as it is written.
+            repeats: Whether a repeated id of the provider means the same call: chunks repeat a call
+                while it is being written.
         """
         self._event_id = event_id
         self._has_call = has_call
@@ -60,7 +60,7 @@ class CallIds:
 
     def give(self, calls: list[types.FunctionCall]) -> None:
         """Assign ids to the next calls, in place."""
-        shown = dict(self._given) if self._repeats else {}  # two calls of one chunk are two
+        shown = dict(self._given) if self._repeats else {}  # within one chunk, different calls
         for call in calls:
             sent = call.id or ""
             if sent in shown:

@@ -1,7 +1,7 @@
 """Requests to the client: function calls that ask the user for a confirmation or a credential.
 
-They look like calls of the model but are made by the runtime. Their answers are checked in
-`answers`; `pending_calls` lists those that are still open.
+They look like calls of the model but are made by the runtime. `answers` checks the answers;
+`pending_calls` lists the open requests.
 """
 
 import uuid
@@ -22,7 +22,7 @@ REQUEST_CREDENTIAL = "adk_request_credential"
 CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
 """Names of the calls that go to the client instead of a tool (FLW-20). No tool may have one."""
 CONFIRMATION_REQUESTERS = "adk_asked_by"
-"""Key of a response's `custom_metadata`: the id of each call to confirm, and who requested it."""
+"""Key of a response's `custom_metadata`: the id and requester of each call to confirm."""
 
 _CONFIRMATION_SCHEMA = {
     "type": "object",
@@ -77,7 +77,7 @@ def credential_request(calls: Event, responses: Event, *, event_id: str) -> Even
 def is_request(event: Event, call: types.FunctionCall) -> bool:
     """Return whether a call is the runtime's request to the client.
 
-    A model may call a function by such a name. Its call is one of an unknown tool.
+    A model may call a function by the same name. That is a call of an unknown tool.
     """
     return call.name in CONTROL_FUNCTIONS and call.id in (event.long_running_tool_ids or ())
 
@@ -110,16 +110,16 @@ def _request(
 
 
 def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """Return what a person who answers a call has to see, in plain JSON.
+    """Return what a person has to see in order to answer a call, in plain JSON.
 
     Args:
         name: Name of the pending call.
         args: Its arguments.
 
     Returns:
-        `kind` as in `PendingCall`, `tool` and its `arguments`, `hint` and `payload` of a request
-        for confirmation, `authConfig` of one for a credential, and `responseSchema`: JSON schema of
-        `InvocationAnswer.response`. Without those that do not apply.
+        Those of these that apply: `kind` as in `PendingCall`, `tool` and its `arguments`, `hint`
+        and `payload` of a request for confirmation, `authConfig` of one for a credential, and
+        `responseSchema`: JSON schema of `InvocationAnswer.response`.
     """
     match name, args:
         case name, {"originalFunctionCall": {"name": str(tool), **call}} if (
@@ -146,7 +146,7 @@ def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
 
 
 def response_to(events: Iterable[Event], request_id: str | None) -> types.FunctionResponse | None:
-    """Return the response to a request, given by the user or by its deadline, if there is one."""
+    """Return the response to a request, by the user or by its deadline, if there is one."""
     if request_id is None:
         return None
     responses = (response for event in events for response in event.get_function_responses())
@@ -170,7 +170,7 @@ def is_denied(
 ) -> bool:
     """Return whether the user rejected the call, so that its tool must not run (I16).
 
-    Decided from the committed events and not by the tool, which a deploy may have changed while the
+    Decided from the committed events, not by the tool, which a deploy may have changed while the
     call was pending. Only a tool whose own code requested the confirmation reads the decision.
 
     Args:
@@ -186,12 +186,12 @@ def is_denied(
 
 
 def _requested_by_tool(events: Sequence[Event], request_id: str | None, call_id: str) -> bool:
-    """Whether the tool's own code made the last request.
+    """Return whether the tool's own code made the last request.
 
-    Events of google-adk do not record the requester; there the hint says so.
+    Events of google-adk do not record the requester; there the hint identifies it.
     """
     for event in reversed(events):
-        # Read from this event only: clients put metadata of their own on the others.
+        # Read from this event only: clients may set metadata on the others.
         if call_id in event.actions.requested_tool_confirmations:
             notes: Any = (event.custom_metadata or {}).get(CONFIRMATION_REQUESTERS) or []
             if requester := next((note["by"] for note in notes if note["id"] == call_id), None):

@@ -35,7 +35,7 @@ def events_to_compact(events: Sequence[Event], config: EventsCompactionConfig) -
       the `overlap_size` invocations before them are due, with their original events.
 
     The range ends before the first call whose response is outside of it, so that no pair is split
-    and no pending call disappears (CMP-2). It is [] if it has no event that is not yet summarized.
+    and no pending call disappears (CMP-2). It is [] if all its events are already summarized.
 
     Args:
         events: The session's committed events up to the end of the closed invocation, in order.
@@ -91,12 +91,12 @@ def _by_interval(
 
 
 def _last_covered(known: Sequence[Summary]) -> int:
-    """Position of the last summarized event."""
+    """Return the position of the last summarized event."""
     return max((summary.last for summary in known), default=-1)
 
 
 def _plain(live: Sequence[Event]) -> list[int]:
-    """Positions of all events but summaries."""
+    """Return the positions of all events but summaries."""
     return [position for position, event in enumerate(live) if event.actions.compaction is None]
 
 
@@ -106,10 +106,10 @@ def _has_new_events(live: Sequence[Event], known: Sequence[Summary], stop: int) 
 
 
 def _before_open_calls(live: Sequence[Event], known: Sequence[Summary], stop: int) -> int:
-    """`stop`, or the position of the first earlier call that has no response before `stop`.
+    """Return `stop`, or the position of the first earlier call without a response before `stop`.
 
     An ordinary call of the last invocation may still get a response. One of an earlier invocation
-    never will and must not block later summaries. Calls that are already summarized do not matter:
+    never will, and must not block later summaries. Calls that are already summarized do not matter:
     after a late response they are shown again (`visible_history`).
     """
     calls = CallPairs.of(live)
@@ -128,7 +128,7 @@ def _before_open_calls(live: Sequence[Event], known: Sequence[Summary], stop: in
 
 
 def _overlap_start(live: Sequence[Event], first_fresh: int, overlap_size: int) -> int:
-    """Position where the `overlap_size` invocations before the first new event begin."""
+    """Return where the `overlap_size` invocations before the first new event begin."""
     start = first_fresh
     seen = {live[first_fresh].invocation_id}
     for position in reversed(_plain(live)):
@@ -143,7 +143,7 @@ def _overlap_start(live: Sequence[Event], first_fresh: int, overlap_size: int) -
 
 
 def _prompt_tokens(live: Sequence[Event], known: Sequence[Summary]) -> int:
-    """Tokens of the largest prompt since the last summary; estimated if no model reported any."""
+    """Return the tokens of the largest prompt since the last summary; an estimate if unreported."""
     counted = 0
     for event in reversed(live):
         if event.actions.compaction is not None:

@@ -3,7 +3,7 @@
 They are built in three steps:
 
 1. *Select*: remove events that were rewound or summarized (`history`), that this agent may not see,
-   and that no model can use. Quote what other agents did.
+   and that no model can use. Quote other agents' events.
 2. *Pair*: move the latest response of each call directly behind the call, where providers require
    it, however late it came (FLW-25, FLW-26, TRAP-26).
 3. *Render*: copy the parts and remove the ids that this package made.
@@ -155,7 +155,7 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
 
 
 def _is_steering(event: Event) -> bool:
-    """Whether the event is a user message that was delivered to an active invocation (D7).
+    """Return whether the event is a user message delivered to an active invocation (D7).
 
     Its id is that of the invocation it would have started. This excludes events that a custom agent
     writes as the user, and answers, whose ids may be chosen by the client.
@@ -165,7 +165,7 @@ def _is_steering(event: Event) -> bool:
 
 
 def _is_control(part: types.Part, by_model: set[str | None]) -> bool:
-    """Whether the part is a request of the runtime or its answer, and no call of a model's."""
+    """Return whether the part is a request of the runtime or its answer, and not a model's call."""
     function = part.function_call or part.function_response
     if function is None or function.id in by_model:
         return False
@@ -173,7 +173,7 @@ def _is_control(part: types.Part, by_model: set[str | None]) -> bool:
 
 
 def _shows(part: types.Part, thoughts: bool = False) -> bool:
-    """Whether the part has content to show; empty texts do not, thoughts only on request."""
+    """Return whether the part has content to show; empty texts do not, thoughts only on request."""
     if part.thought and not thoughts:
         return False
     payloads = part.model_fields_set - _MODIFIERS  # generic, because google-genai may add kinds
@@ -181,7 +181,7 @@ def _shows(part: types.Part, thoughts: bool = False) -> bool:
 
 
 def _is_foreign(turn: _Turn, callers: dict[str, str], agent_name: str) -> bool:
-    """Whether another agent wrote this, or the user answered another agent's call (17.1)."""
+    """Return whether another agent wrote this, or the user answered its call (17.1)."""
     if turn.author != USER:
         return turn.author != agent_name
     callers_answered = {
@@ -193,7 +193,7 @@ def _is_foreign(turn: _Turn, callers: dict[str, str], agent_name: str) -> bool:
 
 
 def _quoted(turn: _Turn, thoughts: bool) -> Iterable[types.Part]:
-    """Another agent's turn, quoted so that the model takes it for neither its own nor an order."""
+    """Yield another agent's turn, quoted: to the model it is neither its own nor an order."""
     parts = [part for part in turn.parts if _shows(part, thoughts)]
     if parts:
         yield types.Part(text=_INTRO)
@@ -225,7 +225,7 @@ def _json(value: object) -> str:
 
 
 def _pair(turns: list[_Turn]) -> None:
-    """Move each response to its call. Ids may repeat; it belongs to the latest earlier call."""
+    """Move each response to its call; if ids repeat, to the latest earlier call."""
     callers: dict[str, int] = {}
     for position, turn in enumerate(turns):
         rest: list[types.Part] = []
@@ -249,9 +249,9 @@ def _pair(turns: list[_Turn]) -> None:
 
 
 def _superseded(turns: list[_Turn], agent_name: str) -> set[int]:
-    """Positions of the model's comments on an update that a later update replaced (17.1, FLW-26).
+    """Return the positions of a model's comments on an update that a later one replaced.
 
-    The update is no longer in the prompt, so a comment on it would make no sense.
+    The update is no longer in the prompt, so a comment on it would make no sense (17.1, FLW-26).
     """
     hidden: set[int] = set()
     last_update: dict[str, int] = {}
@@ -268,7 +268,7 @@ def _superseded(turns: list[_Turn], agent_name: str) -> set[int]:
 
 
 def _before_late_answer(turns: list[_Turn]) -> set[int]:
-    """Positions between a call and the response that ends the history (FLW-25).
+    """Return the positions between a call and the response that ends the history (FLW-25).
 
     The response must follow its call and end the prompt, because it resumes the turn of the call.
     Steering messages delivered in that turn belong to it and stay.
@@ -283,11 +283,11 @@ def _before_late_answer(turns: list[_Turn]) -> set[int]:
 def _with_current_turn(
     events: Sequence[Event], turns_of: Callable[[Sequence[Event]], list[_Turn]], agent_name: str
 ) -> tuple[list[_Turn], int]:
-    """The last turns, and the position where the current one begins.
+    """Return the last turns, and the position where the current one begins.
 
     Only as many events are read as needed; otherwise every step of a long invocation would cost
-    more than the step before. Rewinds and summaries affect only earlier events, so those before the
-    events that were read do not matter.
+    more than the one before. Rewinds and summaries affect only earlier events, so events before the
+    first one read do not matter.
     """
     size = _LAST
     while True:
@@ -308,13 +308,13 @@ def _is_transfer(event: Event) -> bool:
 
 
 def _changes_history(event: Event) -> bool:
-    """Whether the event affects earlier events, which may be anywhere."""
+    """Return whether the event affects earlier events, which may be anywhere."""
     actions = event.actions
     return actions.compaction is not None or actions.rewind_before_invocation_id is not None
 
 
 def _current_turn(turns: list[_Turn], agent_name: str) -> int:
-    """The position where the current turn begins (AGT-17)."""
+    """Return the position where the current turn begins (AGT-17)."""
     position = len(turns) - 1
     while position > 0:
         turn = turns[position]
@@ -328,7 +328,7 @@ def _current_turn(turns: list[_Turn], agent_name: str) -> int:
 
 
 def _render(turn: _Turn) -> Iterable[types.Content]:
-    """The turn's content and, if it has calls, the content with their responses."""
+    """Yield the turn's content and, if it has calls, the content with their responses."""
     parts: list[types.Part] = []
     answers: list[types.Part] = []
     for part in turn.parts:
@@ -353,7 +353,7 @@ def _content(role: str | None, parts: Iterable[types.Part]) -> types.Content:
 
 
 def _sendable(part: types.Part) -> types.Part:
-    """A copy without the ids that the provider does not know (FLW-24)."""
+    """Return a copy without the ids that the provider does not know (FLW-24)."""
     copy = own_copy(part)
     function = copy.function_call or copy.function_response
     if function and function.id and function.id.startswith(ID_PREFIX):

@@ -20,10 +20,11 @@ SUMMARY_AUTHOR = "model"
 
 
 def is_visible(event: Event, branch: str | None) -> bool:
-    """Return whether the event was there before the branch: no sibling's (TRAP-33).
+    """Return whether a branch sees an event: any but those of sibling branches (TRAP-33).
 
-    A branch is named by pairs, a ParallelAgent and its child. Two children of one ParallelAgent run
-    at the same time; two ParallelAgents on one branch, and what runs on it, one after the other.
+    A branch is named by pairs: a ParallelAgent and its child. Two children of one ParallelAgent run
+    at the same time. Two ParallelAgents on one branch, and all that runs on it, run one after the
+    other.
     """
     theirs, own = (event.branch or "").split("."), (branch or "").split(".")
     pairs = enumerate(zip(theirs, own, strict=False))
@@ -53,7 +54,7 @@ def not_rewound(events: Sequence[Event]) -> list[Event]:
     """Return the events that no rewind removed (REW-1, AGT-41).
 
     A rewind restores the session as it was before an invocation. Events that were removed at that
-    time are removed again, and rewinds made after that time no longer count: rewinding before a
+    time are removed again, and rewinds after that time no longer count: rewinding to before a
     rewind undoes it. A rewind to an unknown invocation has no effect.
     """
     if not any(event.actions.rewind_before_invocation_id for event in events):
@@ -104,7 +105,7 @@ class Summary:
 
 
 def is_blank(summary: types.Content) -> bool:
-    """Return whether a summary says nothing, so that the events must stay: no text but thoughts."""
+    """Return whether a summary has no text but thoughts, so that the events must stay."""
     said = [part for part in summary.parts or () if not part.thought and part != types.Part()]
     return all(part.text is not None and not part.text.strip() for part in said)
 
@@ -134,7 +135,7 @@ def _by_ids(summary: Event, positions: dict[str, int]) -> tuple[int, int] | None
 
 
 def _by_times(compaction: EventCompaction, before: Sequence[Event]) -> tuple[int, int] | None:
-    """For ADK's summaries, which have no ids, and where only the end of the session is loaded."""
+    """Return the range by time: for ADK's summaries, which lack ids, or if it is partly loaded."""
     start, end = compaction.start_timestamp, compaction.end_timestamp
     within = [
         position
@@ -160,7 +161,7 @@ def _as_shown(event: Event, compaction: EventCompaction, ids: list[str]) -> Even
 def with_summaries(
     events: Sequence[Event], known: Sequence[Summary], *, branch: str | None = None
 ) -> list[tuple[int, Event]]:
-    """Return the shown events with their positions; a summary has that of its first event.
+    """Return the shown events with their positions; a summary has the position of its first event.
 
     A later summary that covers all events of an earlier one replaces it.
     """
@@ -184,7 +185,7 @@ def with_summaries(
 
 
 def _unsplit(events: Sequence[Event], covered: set[int]) -> set[int]:
-    """Covered positions that stay, because their call or response is not covered."""
+    """Return the covered positions to keep, because their call or response is not covered."""
     calls = CallPairs.of(events)
     apart = calls.pending(events) | {p for pair in calls.pairs for p in pair if p not in covered}
     grown = -1

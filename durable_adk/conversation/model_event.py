@@ -21,7 +21,7 @@ def model_event(
         response: The model's response, or one chunk of it.
         step: The step.
         actions: The changes that the event carries.
-        ids: For a chunk, the `CallIds` that also served the chunks before it.
+        ids: For a chunk, the `CallIds` used for the chunks before it.
     """
     fields = {name: getattr(response, name) for name in LlmResponse.model_fields}
     event = Event(
@@ -34,7 +34,7 @@ def model_event(
     )
     if event.content:
         event.content = event.content.model_copy(deep=True)
-        if not event.content.role:  # that of a ModelContent is frozen
+        if not event.content.role:  # the role of a ModelContent is frozen
             event.content.role = "model"
     (ids or CallIds(step.event_id)).give(event.get_function_calls())
     return event
@@ -49,7 +49,7 @@ def save_output(
         event: A complete event of the agent; its state delta is changed.
         output_key: The agent's `output_key`; None: nothing is written.
         schema: The agent's `output_schema`, or None. With a schema, the final text is parsed.
-            Without an `output_key`, nothing is, as in ADK: the model's text is passed on.
+            Without an `output_key` it is not, as in ADK.
         before: Returns the text of the agent's earlier events of this run. Without a schema the
             key holds the whole text, including text that came with calls (17.1). Called only when
             needed: a run may have thousands of events.
@@ -59,7 +59,7 @@ def save_output(
     """
     if not output_key or not event.text:
         return
-    event.actions.state_read.pop(output_key, None)  # it replaces whatever is stored
+    event.actions.state_read.pop(output_key, None)  # it replaces any stored value
     if schema is None:
         event.actions.state_delta[output_key] = before() + event.text
         return

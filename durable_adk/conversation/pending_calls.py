@@ -1,7 +1,7 @@
 """The calls of a session that wait for an answer of the user.
 
-Everything here is a function of committed events. The loop, a client and a replay therefore see the
-same pending calls, and a crash changes nothing (D9).
+All of this derives from committed events. The loop, a client and a replay therefore see the same
+pending calls, and a crash changes nothing (D9).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,14 +25,16 @@ FINAL_RESPONSES = "adk_settled"
 Any other response that an agent gives to a pending call is a preliminary one.
 """
 DEADLINES = "adk_deadlines"
-"""Key of `custom_metadata`: by call id, the seconds from the event to the call's deadline."""
+"""Key of `custom_metadata`: seconds from the event to each call's deadline, by call id."""
 ON_DEADLINE = "adk_on_deadline"
-"""Key of `custom_metadata`: by call id, what happens at the call's deadline."""
+"""Key of `custom_metadata`: what happens at each call's deadline, by call id."""
 
 _OF_REMOTE_AGENT = "a2a:response"
-"""Key of `custom_metadata` by which google-adk's `RemoteA2aAgent` marks what a remote agent said.
+"""Key of `custom_metadata` with which google-adk's `RemoteA2aAgent` marks a remote agent's
+messages.
 
-Such an agent asks to confirm a call of its own: the answer goes to it, and runs nothing here.
+Such an agent requests confirmation of a call of its own. It receives the answer, and no tool runs
+here.
 """
 
 
@@ -45,7 +47,7 @@ class PendingCall(JsonModel):
     name: str
     kind: Literal["long_running", "confirmation", "credential"]
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Arguments of the call; those of a confirmation hold the call to approve."""
+    """Arguments of the call; those of a confirmation contain the call to approve."""
     original_call_id: str
     """The tool call that a request refers to; for a long-running call its own id."""
     original_name: str
@@ -57,10 +59,11 @@ class PendingCall(JsonModel):
     asked_at: float
     """The event's timestamp, in seconds since the epoch."""
     deadline: float | None = None
-    """When the loop decides in place of the user, in seconds since the epoch; None: never."""
+    """When the loop decides instead of the user, in seconds since the epoch; None: never."""
     on_deadline: OnDeadline | None = None
-    """What it decides: ``approve`` or ``reject`` for a confirmation, ``tell`` (the model) for other
-    calls, ``fail`` for any; None: there is no deadline, or it was noted without a policy."""
+    """The decision at the deadline: ``approve`` or ``reject`` for a confirmation, ``tell`` (the
+    model) for other calls, ``fail`` for any. None: there is no deadline, or it was recorded without
+    a policy."""
 
 
 class CallStatus(Enum):
@@ -70,7 +73,7 @@ class CallStatus(Enum):
     ANSWERED = auto()
     """The user answered."""
     DECIDED = auto()
-    """The loop answered in place of the user, for example at the deadline."""
+    """The loop answered instead of the user, for example at the deadline."""
     CLOSED = auto()
     """The invocation was cancelled or failed first."""
 
@@ -98,7 +101,7 @@ class TrackedCall:
 
 
 def pending_calls(events: Iterable[Event]) -> list[PendingCall]:
-    """Return the pending calls of a session, in the order in which they were made.
+    """Return the pending calls of a session, in the order of the calls.
 
     A long-running call that still needs a confirmation or a credential has not started, so only the
     request is pending. A request that refers to no call is not pending.
@@ -115,7 +118,7 @@ def pending_calls(events: Iterable[Event]) -> list[PendingCall]:
 
 
 def blocked_by(call: PendingCall, history: dict[str, TrackedCall]) -> PendingCall | None:
-    """Return the open request that must be answered before this long-running call can start."""
+    """Return the open request that must be answered before a long-running call can start."""
     for item in history.values():
         about = item.call.original_call_id == call.call_id != item.call.call_id
         if about and item.is_valid and item.status is CallStatus.OPEN:
@@ -150,7 +153,7 @@ def track_calls(events: Iterable[Event]) -> dict[str, TrackedCall]:
 
 
 def tracking_copy(event: Event) -> Event:
-    """Return an event with only what `track_calls` and a comparison of answers read.
+    """Return an event with only the parts that `track_calls` and comparisons of answers read.
 
     Messages of the user keep their texts.
     """
@@ -204,11 +207,11 @@ def _tracked(
 
 
 def with_deadlines(event: Event, waits: Mapping[str, Wait]) -> None:
-    """Note on an event, before it is committed, how long each of its calls waits for an answer.
+    """Record on an event, before its commit, how long each of its calls waits for an answer.
 
     Args:
         event: The event.
-        waits: By call id.
+        waits: How long each call waits, by call id.
     """
     limited = {call_id: wait for call_id, wait in waits.items() if wait.deadline is not None}
     if limited:
@@ -227,12 +230,12 @@ def _deadline(
     if call_id not in limits:
         return None, None
     policies: dict[str, OnDeadline] = noted.get(ON_DEADLINE) or {}
-    # Code of users may write such a note without the policies.
+    # User code may record deadlines without the policies.
     return event.timestamp + limits[call_id], _decision(policies.get(call_id), kind)
 
 
 def _decision(policy: OnDeadline | None, kind: str) -> OnDeadline | None:
-    """Return what a tool's policy comes to for a kind of call, as the loop decides it."""
+    """Return the decision that a tool's policy means for a kind of call."""
     if policy is None or policy == "fail":
         return policy
     if kind != "confirmation":
@@ -241,13 +244,13 @@ def _decision(policy: OnDeadline | None, kind: str) -> OnDeadline | None:
 
 
 def _restart_deadline(original: TrackedCall | None, request: PendingCall) -> None:
-    """Forget the deadline of a call whose request was answered: it is counted anew from there."""
+    """Clear the deadline of a call whose request was answered: it starts anew from there."""
     if original and original.call.call_id != request.call_id:
         original.call = original.call.model_copy(update={"deadline": None, "on_deadline": None})
 
 
 def _status_after(item: TrackedCall, event: Event) -> CallStatus:
-    """The status of a call after a response to it."""
+    """Return the status of a call after a response to it."""
     if item.status is CallStatus.CLOSED:
         return CallStatus.CLOSED
     if event.author == USER:
@@ -260,12 +263,12 @@ def _status_after(item: TrackedCall, event: Event) -> CallStatus:
 
 
 def is_sealed(event: Event) -> bool:
-    """Return whether an event has the responses of calls whose invocation has ended."""
+    """Return whether an event has the closing responses of an ended invocation."""
     return event.id.endswith(".sealed")
 
 
 def is_final(event: Event, call_id: str) -> bool:
-    """Return whether an agent's response to a long-running call is no preliminary one."""
+    """Return whether an agent's response to a long-running call is final, not preliminary."""
     final: Any = (event.custom_metadata or {}).get(FINAL_RESPONSES)
     return final is True or (isinstance(final, list) and call_id in final)
 

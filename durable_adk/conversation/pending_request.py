@@ -1,4 +1,4 @@
-"""A waiting call as JSON, for whoever is to answer it."""
+"""A pending call as JSON, for the client that answers it."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ REQUEST_INPUT = "adk_request_input"
 
 
 class PendingRequest(JsonModel):
-    """What a call asks for, and where its answer belongs."""
+    """A call's request, and where to send its answer."""
 
     app_name: str
     user_id: str
@@ -23,29 +23,29 @@ class PendingRequest(JsonModel):
     invocation_id: str
     call_id: str
     name: str
-    """The tool that was called; of a confirmation, the tool to approve."""
+    """The tool that was called; for a confirmation, the tool to approve."""
     kind: Literal["confirmation", "long_running", "input", "credential"]
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
     hint: str | None = None
     payload: Any = None
-    """Values that the tool asks to fill in."""
+    """Values that the tool requests."""
     response_schema: dict[str, Any] | None = Field(default=None, serialization_alias="schema")
     """JSON Schema of the answer."""
     editable: bool = False
     """Whether the answer may change `payload`."""
     auth_config: dict[str, Any] | None = None
-    """The credential that is asked for; it holds no secret."""
+    """The requested credential configuration; it contains no secret."""
     author: str
     """The agent that made the call."""
     message: str | None = None
-    """The beginning of the message that the invocation began with; only in the list of all."""
+    """The beginning of the invocation's first message; only in the list of all calls."""
     asked_at: float
     """Seconds since the epoch."""
     deadline: float | None = None
     """When it is decided without an answer, in seconds since the epoch; None: never."""
     on_deadline: OnDeadline | None = None
-    """What happens then: ``approve`` or ``reject`` of a confirmation, ``tell`` of another call (the
-    model is told that there is no answer), ``fail`` of any (the run fails); None: nothing."""
+    """What happens then: ``approve`` or ``reject`` a confirmation, ``tell`` the model that there is
+    no answer to another call, ``fail`` the run. None: nothing."""
 
 
 def pending_request(
@@ -65,7 +65,7 @@ def pending_request(
         name=call.original_name or call.name,
         kind="input" if is_input else call.kind,
         arguments=arguments,
-        # The runtime's own tells a program how to answer; a person is shown the call itself.
+        # The runtime's own hint is for programs; a person is shown the call itself.
         hint=None if is_runtime_hint(hint, call.original_name or call.name) else hint,
         payload=shown.get("payload"),
         response_schema=shown.get("responseSchema"),

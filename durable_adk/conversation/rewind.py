@@ -32,12 +32,11 @@ def rewind_event(
 
     Args:
         events: All committed events of the session, in order, including rewound ones.
-        before_invocation_id: The first invocation to remove. It may already be removed, or be that
-            of a rewind, which undoes the rewind.
+        before_invocation_id: The first invocation to remove. It may already be removed. If it is a
+            rewind's, the rewind is undone.
         current_state: The session's current state.
-        initial_state: The state that the session was created with, which is in no event. Without
-            it, a key of that state gets None if it was changed after the invocation began, as in
-            ADK 2.13.
+        initial_state: The session's state at creation, which is in no event. Without it, a key of
+            that state gets None if it was changed after the invocation began, as in ADK 2.13.
 
     Returns:
         An event of the user. The caller sets its id, invocation and timestamp, and adds the
@@ -108,5 +107,5 @@ def _start(events: Sequence[Event], invocation_id: str) -> int:
 
 
 def _keys(deltas: Iterable[Mapping[str, Any]]) -> list[str]:
-    """All keys once, in the order of the first write."""
+    """Return all keys once, in the order of their first write."""
     return list(dict.fromkeys(key for delta in deltas for key in delta))

@@ -16,8 +16,8 @@ def agent_for(root: BaseAgent, events: Sequence[Event], message: types.Content) 
     Args:
         root: The app's root agent.
         events: The end of the session's history, without the message itself.
-        message: The user's message. An answer to a call goes to the agent that made the call, no
-            matter what happened since (AGT-40, TRAP-18).
+        message: The user's message. An answer to a call goes to the agent that made the call,
+            whatever happened since (AGT-40, TRAP-18).
     """
     answered = {r.id for part in message.parts or [] if (r := part.function_response)}
     if answered:
@@ -33,10 +33,10 @@ def _caller(root: BaseAgent, events: Sequence[Event], ids: set[str | None]) -> B
 
 
 def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
-    """The agent that continues after the event: its transfer target or author (AGT-41, 17.1).
+    """Return the agent that continues after the event: transfer target or author (AGT-41, 17.1).
 
-    An event without content is no reply of its author. A run that fails has one by the agent that
-    it began with, and an agent that has handed over may note something after the other's reply.
+    An event without content is not a reply of its author: the error event of a failed run is by the
+    agent that began it, and an agent that handed over may write one after the other agent's reply.
     """
     author = root.find_agent(event.author)
     name = event.actions.transfer_to_agent
@@ -48,7 +48,7 @@ def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
 
 
 def hand_over(agent: BaseAgent, name: str | None) -> HandOver | None:
-    """Return what becomes of an agent's `transfer_to_agent`, which a tool call has set (AGT-50)."""
+    """Return the target of a `transfer_to_agent` that a tool call of an agent set (AGT-50)."""
     if not name:
         return None
     node = next((target.node() for target in _targets(agent) if target.name == name), None)
@@ -56,9 +56,9 @@ def hand_over(agent: BaseAgent, name: str | None) -> HandOver | None:
 
 
 def hand_over_by_event(agent: BaseAgent, event: Event) -> HandOver | None:
-    """Return what becomes of a hand-over by an event of a callback, a model or a custom body.
+    """Return the target of a hand-over by an event of a callback, a model or a custom body.
 
-    As in ADK it is an action without effect below a workflow agent, and with one as the root.
+    As in ADK, it has no effect below a workflow agent, nor for a root that is one.
     """
     above = agent
     while above.parent_agent is not None:

@@ -1,8 +1,8 @@
 """Recognizes a user's message although plugins changed it before it was stored.
 
-A client that repeats a request must be told from one that reuses an invocation id for another
-message or state (DUR-13). What is stored alone cannot tell, so a digest of the original is kept
-with it.
+A client that repeats a request must be distinguished from one that reuses an invocation id for
+another message or state (DUR-13). The stored message alone does not suffice, so a digest of the
+original is stored with it.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ from durable_adk.sessions.state import without_temp
 AS_SENT = "adk_message_as_sent"
 """Key of a user event's `custom_metadata`: the digest of the message that the client sent."""
 STATE_AS_SENT = "adk_state_as_sent"
-"""The same for the state delta, without temporary keys."""
+"""Digest of the state delta that the client sent, without temporary keys."""
 
 MESSAGE_ID = "ag_ui_message_id"
-"""Key of `custom_metadata`: the id that a front end of AG-UI has given to the user's message. It is
-not compared: the same message by another route has none."""
+"""Key of `custom_metadata`: the id that an AG-UI front end gave to the user's message. It is not
+compared: the same message by another route has none."""
 
 
 def with_digests(changed: Event, *, sent: Event) -> dict[str, Any] | None:
-    """Return a user event's metadata with the digests of what the client sent.
+    """Return a user event's metadata with the digests of the client's original.
 
     Args:
         changed: The event as it is stored.
@@ -46,13 +46,13 @@ def differing_field(
     state_delta: dict[str, Any] | None,
     custom_metadata: dict[str, Any] | None,
 ) -> str | None:
-    """Return the field of a request that differs from what an invocation was started with.
+    """Return the field in which a request differs from the one that started an invocation.
 
     Args:
         event: The invocation's user event.
         message: The request's message.
-        state_delta: Its changes of the state; None: any.
-        custom_metadata: That of its run.
+        state_delta: Its state changes; None: not compared.
+        custom_metadata: Its run's metadata.
     """
     if not is_sent_as(event, message):
         return "new_message"
@@ -71,12 +71,12 @@ def differing_field(
 def is_sent_as(event: Event, message: types.Content) -> bool:
     """Return whether the client sent this message, whether or not plugins changed it."""
     digest = (event.custom_metadata or {}).get(AS_SENT)
-    said = event.content or types.Content(role="user")  # agents that only continue: no content
+    said = event.content or types.Content(role="user")  # agents only continue: there is no content
     return said == message or digest == _message_digest(message)
 
 
 def is_same_message(event: Event, message: types.Content, metadata: dict[str, Any] | None) -> bool:
-    """Return whether a stored event holds this message, which plugins may have changed again.
+    """Return whether a stored event is this message, which plugins may have changed again.
 
     Args:
         event: The stored event.

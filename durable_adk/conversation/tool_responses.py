@@ -1,6 +1,6 @@
-"""The responses to function calls, as events: merged, failed, and added when a run ends early.
+"""Responses to function calls, as events: merged, failed, or added when a run ends early.
 
-With them the event of the error that ends it.
+Also the event of the error that ends it.
 """
 
 from collections.abc import Sequence, Set as AbstractSet
@@ -21,9 +21,9 @@ ABORTED = "INVOCATION_ABORTED"
 def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
     """Return one event with all responses, in the order of the calls (FLW-43..45).
 
-    Actions are merged in the same order: changes of state as `sessions.state_merge` says, other
-    dicts key by key, anything else by the later call. The order of completion plays no part, so a
-    replay and every attempt produce the same event.
+    Actions are merged in the same order: state changes by the rules of `sessions.state_merge`,
+    other dicts key by key, and for any other value the later call's counts. The order of completion
+    is irrelevant, so a replay and every attempt produce the same event.
 
     Raises:
         StateConflictError: Two calls have changed the same state value differently.
@@ -50,7 +50,7 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
 
 
 def _metadata(events: Sequence[Event]) -> dict[str, Any] | None:
-    """The merged metadata; lists, such as the ids of final responses, are concatenated."""
+    """Return the merged metadata; lists, such as the ids of final responses, are concatenated."""
     merged: dict[str, Any] = {}
     for event in events:
         for key, value in (event.custom_metadata or {}).items():
@@ -61,7 +61,7 @@ def _metadata(events: Sequence[Event]) -> dict[str, Any] | None:
 
 
 def _with_model_response(actions: EventActions, events: Sequence[Event]) -> EventActions:
-    """Keep the last `set_model_response` unmerged: two merged outputs would be neither."""
+    """Keep only the last `set_model_response`: a merge of two outputs would match neither."""
     for event in events:
         if event.actions.set_model_response is not None:
             actions.set_model_response = event.actions.set_model_response
@@ -78,7 +78,7 @@ def _merge_into(target: dict[str, Any], source: dict[str, Any]) -> None:
 
 
 def failure_text(tool: str, detail: dict[str, Any]) -> str:
-    """Return the response that the model gets for a failed call.
+    """Return the response that the model receives for a failed call.
 
     Args:
         tool: The tool's name.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerInfo", "TemporalServer", "embedded_runner"]
 
-# Imported when they are used: commands that look for a server need no runner and no worker.
+# Imported lazily: a command that only looks for a server needs no runner and no worker.
 _WHERE = {
     "ServerInfo": "durable_adk.embedded.server",
     "TemporalServer": "durable_adk.embedded.server",

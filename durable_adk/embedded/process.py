@@ -1,4 +1,4 @@
-"""A child process that ends with this process, even if this one is killed."""
+"""A child process that ends with this process, even after a SIGKILL."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ class Process:
         """
         with _appending(log) as appended:
             supervisor = await asyncio.create_subprocess_exec(
-                # isolated, without site: a third of the start-up time, and no user code
+                # isolated and without site: a third of the start-up time, and no user code
                 *(sys.executable, "-I", "-S", _SUPERVISOR, str(grace), *command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -71,7 +71,7 @@ class Process:
         try:
             pid = await supervisor.stdout.readline()
         except BaseException:
-            await _finish(supervisor)  # cancelled: no other code would stop it
+            await _finish(supervisor)  # after a cancellation: no other code would stop it
             raise
         if not pid:
             await _finish(supervisor)
@@ -80,19 +80,19 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code (128 + n when signal n ended it); None while it runs."""
+        """The exit code (128 + n when signal n ended the process); None while it runs."""
         return self._supervisor.returncode
 
     async def wait(self) -> int:
-        """Wait for the end of the process; its exit code."""
+        """Wait for the end of the process; return its exit code."""
         return await self._supervisor.wait()
 
     async def terminate(self) -> int:
-        """Send SIGTERM, then SIGKILL after the grace period; its exit code."""
+        """Send SIGTERM, then SIGKILL after the grace period; return the exit code."""
         return await _finish(self._supervisor)
 
     async def kill(self) -> int:
-        """Send SIGKILL to the process and its children; its exit code."""
+        """Send SIGKILL to the process and its children; return the exit code."""
         self.send_signal(signal.SIGKILL)
         return await _finish(self._supervisor)
 
@@ -116,7 +116,7 @@ def _appending(log: Path) -> Generator[BinaryIO]:
 
 
 async def _finish(supervisor: asyncio.subprocess.Process) -> int:
-    # Closing the pipe makes the supervisor stop the child, also if we are cancelled while waiting,
+    # Closing the pipe makes the supervisor stop the child, even if we are cancelled while waiting,
     # or killed.
     if supervisor.stdin is not None:
         supervisor.stdin.close()

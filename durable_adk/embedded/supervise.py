@@ -6,9 +6,10 @@ It runs as ``python supervise.py GRACE COMMAND...``, with a pipe from the parent
 - the end of the pipe (the parent stops the child, or has died, even by SIGKILL) means SIGTERM for
   the child, and SIGKILL for its process group after GRACE seconds.
 
-It prints the child's process id, and exits with the child's exit code (128 + n for signal n).
-A pipe reports the death of a process on every Unix and for every thread, ``PR_SET_PDEATHSIG`` does
-not. The program only imports a few modules of the standard library, to start in milliseconds.
+It prints the child's process id, and exits with the child's exit code (128 + n for signal n). A
+pipe reports the death of a process on every Unix and from every thread, unlike
+``PR_SET_PDEATHSIG``. The program imports only a few modules of the standard library, to start in
+milliseconds.
 """
 
 import contextlib
@@ -43,21 +44,22 @@ def _obey(child: subprocess.Popen[bytes], grace: float) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command to its end, and obey the pipe."""
+    """Run the command to its end, and act on the pipe."""
     grace, *command = arguments
     # Its own session: Ctrl-C in the terminal must not stop the server before the worker.
     # The child inherits descriptors that were passed on purpose (a lock).
     child = subprocess.Popen(  # noqa: S603 # running the command is its purpose
         command, stdin=subprocess.DEVNULL, stdout=2, close_fds=False, start_new_session=True
     )
+    # Only the pipe stops this process. Set after Popen, because the child would inherit it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # only the pipe stops it; set
-    print(child.pid, flush=True)  # noqa: T201 # for the parent; after the child, which inherits it
+        signal.signal(number, signal.SIG_IGN)
+    print(child.pid, flush=True)  # noqa: T201 # for the parent
     Thread(target=_obey, args=(child, float(grace)), daemon=True).start()
     code = child.wait()
     return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":
-    # Not sys.exit: the other thread may sit in a read that the interpreter's end would wait for.
+    # Not sys.exit: it would wait for the other thread, which may block in a read.
     os._exit(main(sys.argv[1:]))

@@ -46,9 +46,9 @@ OWNER = "encryption-owner"
 _FIRED = re.compile(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _NONCE_BYTES = 12
 _LAST: ContextVar[tuple[str, Payload, Payload] | None] = ContextVar("last_encrypted", default=None)
-"""The last payload that an activity encrypted: owner, payload and ciphertext. Its result is encoded
-twice, once to be stored while the activity runs (`ResultUpload`) and once by the SDK, and both
-ciphertexts have to be the same."""
+"""The last payload that an activity encrypted: owner, payload and ciphertext. A result is encoded
+twice, once to be stored while the activity runs (`ResultUpload`) and once by the SDK. Both
+ciphertexts must be the same."""
 
 logger = get_logger(__name__)
 
@@ -69,11 +69,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
     keys: KeyProvider
     accepts_plain: bool = False
     """Whether plain payloads are accepted. Needed while invocations are open that started without
-    encryption; until then anyone with access to Temporal can send payloads."""
+    encryption. Until it is switched off, anyone with access to Temporal can send payloads."""
     owner: str = ""
     """Owner of the payloads, from the SDK's context. If empty, each payload's metadata counts."""
     namespace: str = ""
-    """For a reader without a workflow: the namespace whose payloads it may read; empty for all."""
+    """The namespace whose payloads a reader without a workflow may read; empty: all."""
     _ciphers: dict[str, tuple[bytes, AESGCM]] = field(
         default_factory=dict[str, tuple[bytes, AESGCM]], repr=False
     )
@@ -83,7 +83,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         require("encryption")
 
     def with_context(self, context: SerializationContext) -> Self:
-        """The codec for the workflow in the context."""
+        """Return the codec for the workflow in the context."""
         if not isinstance(context, (WorkflowSerializationContext, ActivitySerializationContext)):
             return self
         return replace(self, owner=owner_of(context.namespace, context.workflow_id or ""))
@@ -207,5 +207,5 @@ class UndecryptedConverter(EncodingPayloadConverter):
 
 
 def _bound(key_id: str, owner: str) -> bytes:
-    """The readable metadata that is authenticated with the content."""
+    """Return the readable metadata that is authenticated with the content."""
     return canonical([ENCODING, key_id, owner]).encode()

@@ -44,13 +44,13 @@ class Key:
 
     @classmethod
     def new(cls, key_id: str | None = None) -> Self:
-        """A random key; the default id is the date with a random suffix."""
+        """Return a random key; the default id is the date with a random suffix."""
         day = f"{datetime.now(UTC):%Y-%m-%d}-{secrets.token_hex(2)}"
         return cls(key_id or day, secrets.token_bytes(KEY_BYTES))
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """The inverse of `line`.
+        """Parse the output of `line`.
 
         Raises:
             InvalidRequestError: The line is malformed; the message contains only the id.
@@ -63,7 +63,7 @@ class Key:
         return cls(key_id, secret)
 
     def line(self) -> str:
-        """The key as a line of a key file: its id, a space, and the secret in base64."""
+        """Return the key as a line of a key file: its id, a space, and the secret in base64."""
         return f"{self.id} {base64.b64encode(self.secret).decode()}"
 
 
@@ -74,7 +74,7 @@ class KeyProvider(Protocol):
     """
 
     async def current(self) -> Key:
-        """The key for new payloads.
+        """Return the key for new payloads.
 
         Raises:
             EncryptionKeyError: The key is temporarily unavailable.
@@ -82,7 +82,7 @@ class KeyProvider(Protocol):
         ...
 
     async def find(self, key_id: str) -> Key | None:
-        """The key with an id, for decryption; None if there is none.
+        """Return the key with an id, for decryption; None if there is none.
 
         Raises:
             EncryptionKeyError: The provider is temporarily unavailable.
@@ -141,7 +141,7 @@ class KeyFile:
         if (key := await self._ring.find(key_id)) is None:
             try:
                 self._ring = await asyncio.to_thread(self._read)
-            except InvalidRequestError as error:  # it was valid at the start, and may be again
+            except InvalidRequestError as error:  # it was valid at the start, and may be later
                 raise EncryptionKeyError(f"Key {key_id!r} cannot be looked up: {error}") from error
             key = await self._ring.find(key_id)
         return key

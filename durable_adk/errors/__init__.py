@@ -63,8 +63,8 @@ The second level is the retry class (D11): it alone decides what the workflow an
 activities do with an error. An error crosses a process boundary as its class name and message, and
 `rebuild` recreates the class on the other side (DUR-10).
 
-What user code raises is reported by an error of this tree, and is given back to user code by
-`as_raised`: the exception itself where it was raised, and one of its class elsewhere.
+An exception of user code is reported by an error of this tree. `as_raised` returns it to user code:
+the exception itself in the process that raised it, elsewhere an instance of its class.
 """
 
 import builtins
@@ -82,11 +82,11 @@ class DurableAdkError(Exception):
     error_type: str
     """Name of the exception that was raised first."""
     code: ClassVar[str | None] = None
-    """The error event's `error_code`, where ADK's exception has another name (RUN-8)."""
+    """The error event's `error_code`, if ADK's exception has another name (RUN-8)."""
     original: Exception | None = None
-    """The exception of user code that is reported, in the process in which it was raised."""
+    """The reported exception of user code, only in the process that raised it."""
     user: UserError | None = None
-    """The exception of user code that is reported, in any process."""
+    """The reported exception of user code, in any process."""
 
     def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
         self.message = storable(message or (type(self).__doc__ or "").partition("\n")[0])
@@ -100,7 +100,7 @@ class DurableAdkError(Exception):
 class CallerError(DurableAdkError):
     """The call cannot be carried out as it is, and has changed nothing.
 
-    Raised by an agent's own code or definition inside a run, it fails the run like a `RunError`.
+    If an agent's own code or definition raises it inside a run, it fails the run like a `RunError`.
     """
 
 
@@ -264,7 +264,7 @@ class DeterminismError(RunError):
 class EventConflictError(RunError):
     """Another event with the same id is stored already.
 
-    `field` is the field of a request that is not as in an earlier one with the same id, or None.
+    `field` is the field in which a request differs from an earlier one with the same id, or None.
     """
 
     def __init__(
@@ -322,22 +322,23 @@ class StoreUnavailableError(TransientError):
 class SessionRegressedError(StoreUnavailableError):
     """The session store is older than the run that uses it; run `durable-adk doctor --fix`.
 
-    Most likely a backup was restored (I21). Nothing may be appended, or the session would fork from
-    what the run has seen. The run waits for the repair without limit, then continues by itself.
+    Most likely a backup was restored (I21). Nothing may be appended, or the session would diverge
+    from the events that the run has seen. The run waits for the repair without limit, then
+    continues by itself.
     """
 
 
 class SchemaOutdatedError(StoreUnavailableError):
     """The session store's tables are of an older version; run `durable-adk db upgrade`.
 
-    A process that starts fails at once; a run waits for the upgrade as for an unavailable store.
+    A starting process fails at once; a run waits for the upgrade as for an unavailable store.
     """
 
 
 class ModelUnavailableError(TransientError):
     """The model provider is overloaded or out of reach.
 
-    `retry_after` is the delay in seconds that the provider asks for, or None.
+    `retry_after` is the delay in seconds that the provider requests, or None.
     """
 
     def __init__(
@@ -375,7 +376,7 @@ class NoWorkerError(TransientError):
     """No worker listens on the task queue."""
 
     invocation_id: str | None = None
-    """The invocation that begins or continues once there is one, without being sent again."""
+    """The invocation that starts or continues once there is a worker, without being sent again."""
 
 
 class TemporalUnavailableError(TransientError):
@@ -389,7 +390,7 @@ class IdentityProviderError(TransientError):
 class WebhookError(TransientError):
     """A webhook was not delivered; it is sent again.
 
-    `retry_after` is the delay in seconds that the receiver asks for, or None.
+    `retry_after` is the delay in seconds that the receiver requests, or None.
     """
 
     def __init__(
@@ -456,10 +457,10 @@ def raised(base: type[DurableAdkError], name: str, message: str) -> DurableAdkEr
 def wrapped(base: type[DurableAdkError], error: Exception) -> DurableAdkError:
     """Return an error of class `base` that reports an exception of user code; see `as_raised`.
 
-    It has the exception's text. An error of ours is returned as it is.
+    It has the exception's text. An error of this package is returned unchanged.
     """
     if isinstance(error, DurableAdkError):
-        if class_name(error) != type(error).__name__:  # a class of the user's below one of ours
+        if class_name(error) != type(error).__name__:  # a user's class below one of ours
             error.user = UserError.of(error)
         return error
     result = raised(base, type(error).__name__, "?")
@@ -471,19 +472,19 @@ def wrapped(base: type[DurableAdkError], error: Exception) -> DurableAdkError:
 
 @contextmanager
 def reported_as(base: type[DurableAdkError]) -> Generator[None]:
-    """Run user code in the body, and report what it raises by an error of class `base`."""
+    """Run user code in the body, and report its exceptions by errors of class `base`."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - user code may raise anything
-        raise wrapped(base, error)  # noqa: B904 - it has its cause, and may be the error itself
+        raise wrapped(base, error)  # noqa: B904 - it has its cause, and may be `error` itself
 
 
 def as_raised(error: DurableAdkError) -> Exception:
-    """Return what user code raised, for user code to catch.
+    """Return the exception of user code for user code to catch.
 
-    In the process in which it was raised it is that object; elsewhere an exception of its class if
-    one can be made that is the same. If not, it is an error of our class and of the nearest of the
-    exception's classes that this process has. Any other error is returned as it is.
+    In the process that raised it, it is the same object; elsewhere an instance of its class, if an
+    equal one can be made. If not, it is an instance of our class and of the nearest of the
+    exception's base classes that this process has. Any other error is returned unchanged.
     """
     if error.original is not None and not isinstance(error.original, UNFIT):
         return error.original
@@ -512,7 +513,7 @@ def _mixed(error: DurableAdkError) -> DurableAdkError:
 def _nearest(error: DurableAdkError) -> Iterator[type[Exception]]:
     if error.user is not None:
         yield from error.user.found()
-    original: Any = getattr(builtins, error.error_type, None)  # `raised` by name alone
+    original: Any = getattr(builtins, error.error_type, None)  # `raised` knew only its name
     if isinstance(original, type) and issubclass(original, Exception):
         yield original
 
@@ -548,7 +549,7 @@ def rebuild(name: str, message: str, *, error_type: str | None = None) -> Durabl
 def describe(error: BaseException) -> tuple[str, str]:
     """Return the error event's (`error_code`, `error_message`) (RUN-8).
 
-    As in ADK, an exception whose `status` is a text has that as its code.
+    As in ADK, an exception whose `status` is a string has that as its code.
     """
     if not isinstance(error, DurableAdkError):
         return type(error).__name__, storable(text_of(error))
@@ -569,7 +570,7 @@ class Detail(dict[str, Any]):
         self.error = error
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self  # it is never changed, and the error is to stay the same object
+        return self  # never changed, and the error must stay the same object
 
 
 def as_detail(error: DurableAdkError) -> dict[str, Any]:
@@ -590,12 +591,12 @@ def from_detail(detail: dict[str, Any]) -> DurableAdkError:
 
 
 def frames_in(detail: dict[str, Any]) -> list[str]:
-    """Return the places in user code that an error came through, from the result of `as_detail`."""
+    """Return the locations in user code through which an error passed, by its `as_detail`."""
     user = UserError.read(detail.get("user"))
     return [] if user is None else user.frames
 
 
 def places_of(error: BaseException) -> list[str]:
-    """Return the places in user code that an error, or what it reports, came through."""
+    """Return the locations in user code through which an error, or the one it reports, passed."""
     user = error.user if isinstance(error, DurableAdkError) else None
     return frames_of(error) if user is None else user.frames

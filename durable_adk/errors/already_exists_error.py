@@ -1,4 +1,4 @@
-"""`AlreadyExistsError` at the path ADK gives it."""
+"""`AlreadyExistsError` at ADK's module path."""
 
 from durable_adk.errors import AlreadyExistsError
 

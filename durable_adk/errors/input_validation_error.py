@@ -1,4 +1,4 @@
-"""`InputValidationError`: what ADK calls a malformed request."""
+"""`InputValidationError`, ADK's name for a malformed request."""
 
 from durable_adk.errors import InvalidRequestError as InputValidationError
 

@@ -1,4 +1,4 @@
-"""`NotFoundError` at the path ADK gives it."""
+"""`NotFoundError` at ADK's module path."""
 
 from durable_adk.errors import NotFoundError
 

@@ -1,4 +1,4 @@
-"""`SessionNotFoundError` at the path ADK gives it."""
+"""`SessionNotFoundError` at ADK's module path."""
 
 from durable_adk.errors import SessionNotFoundError
 

@@ -1,10 +1,10 @@
-"""`ToolExecutionError`: what a tool may raise to say in which way it failed."""
+"""`ToolExecutionError`, which a tool may raise to report how it failed."""
 
 from enum import StrEnum
 
 
 class ToolErrorType(StrEnum):
-    """Kinds of failures, as HTTP has them."""
+    """Kinds of failures, named as in HTTP."""
 
     BAD_REQUEST = "BAD_REQUEST"
     UNAUTHORIZED = "UNAUTHORIZED"
@@ -22,7 +22,7 @@ class ToolExecutionError(Exception):
 
     Args:
         message: The reason.
-        error_type: Its kind, or a text of one's own, such as ``"500"``.
+        error_type: Its kind, or a custom text such as ``"500"``.
     """
 
     def __init__(self, message: str, error_type: ToolErrorType | str | None = None) -> None:

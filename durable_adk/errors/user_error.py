@@ -1,12 +1,12 @@
 """Exceptions of user code as JSON, and back (DUR-10).
 
 An exception crosses a process as the names of its class and of its bases, its arguments and
-attributes as far as they are JSON, its text, its cause, and the places in user code that it came
-through. On the other side it is an instance of the same class again, if there is one.
+attributes as far as they are JSON, its text, its cause, and the locations in user code through
+which it passed. On the other side it is an instance of the same class again, if that exists there.
 
-What arrives may have been forged. So nothing is imported, and no constructor or setter runs: the
-class is one below `Exception` that the process has already, and an instance is filled as pickle
-fills it.
+The received data may be forged. So nothing is imported, and no constructor or setter runs: the
+class is one below `Exception` that the process already has, and an instance is filled as pickle
+would fill it.
 """
 
 import json
@@ -22,15 +22,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 MAX_MESSAGE: Final = 8_000
 """Bytes of a message; a failure of megabytes is cut before it reaches the server (1c, D6)."""
 MAX_JSON: Final = 4_000
-"""Characters of the arguments, and of the attributes, of an exception; more are left out."""
+"""Maximum characters of an exception's arguments, and of its attributes; more are omitted."""
 MAX_FRAMES: Final = 20
 MAX_CAUSES: Final = 3
-"""How many causes, each of the one before, are kept."""
+"""Maximum length of the chain of causes that is kept."""
 UNFIT: Final = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
-"""Python gives these a meaning of its own where they are raised, or they hold other exceptions."""
+"""Exceptions that Python treats specially where they are raised, or that contain others."""
 
 _RAISED_BY = "__raised_by__"
-"""The attribute with the frames of an exception that was made anew; a note would be in its text."""
+"""Attribute with the frames of a recreated exception; a note would be in its text."""
 _OWN = str(Path(__file__).parent.parent)
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
@@ -54,7 +54,7 @@ def text_of(error: BaseException) -> str:
 
 
 def kept(error: BaseException, name: str) -> Any:
-    """Return what Python keeps of an exception; its class may have an attribute of its own."""
+    """Return a value that Python stores on an exception; its class may redefine the attribute."""
     return vars(BaseException)[name].__get__(error)
 
 
@@ -69,17 +69,17 @@ class UserError(BaseModel):
     args: list[Any] = Field(default_factory=list[Any])
     attributes: dict[str, Any] = Field(default_factory=dict[str, Any])
     frames: list[str] = Field(default_factory=list[str])
-    """Where it came through user code: file, line and function, innermost last."""
+    """Where it passed through user code: file, line and function, innermost last."""
     cause: Self | None = None
     suppressed: bool = False
-    """Whether the exception that was handled when this one was raised is not shown."""
+    """Whether the exception that was being handled when this one was raised is hidden."""
 
     @classmethod
     def of(cls, error: BaseException, *, causes: int = MAX_CAUSES) -> Self:
         """Describe an exception."""
         try:
             return cls._of(error, causes)
-        except BaseException:  # noqa: BLE001 - its class has code of the user's, for example `__eq__`
+        except BaseException:  # noqa: BLE001 - its class has user code, for example `__eq__`
             text = storable(text_of(error))
             return cls(classes=[_name(type(error))], text=text, frames=frames_of(error))
 
@@ -99,7 +99,7 @@ class UserError(BaseModel):
 
     @classmethod
     def read(cls, detail: Any) -> Self | None:
-        """Read the result of `to_detail`; None if it is none."""
+        """Read the result of `to_detail`; None if it is not one."""
         try:
             return cls.model_validate(detail)
         except ValidationError:
@@ -110,7 +110,7 @@ class UserError(BaseModel):
         return self.model_dump(exclude_defaults=True)
 
     def found(self) -> Iterator[type[Exception]]:
-        """Yield those of the classes that exist here, the nearest first."""
+        """Yield the classes among these that exist here, nearest first."""
         for name in self.classes:
             kind = _find(name)
             if kind is not None and not issubclass(kind, UNFIT):
@@ -124,14 +124,15 @@ class UserError(BaseModel):
         try:
             error = made(kind, self.args)
             self.fill(error)
-        except Exception:  # noqa: BLE001 - a class may refuse to be filled, in any way
+        except Exception:  # noqa: BLE001 - a class may reject filling in any way
             return None
         return error if storable(text_of(error)) == self.text else None
 
     def fill(self, error: Exception) -> None:
-        """Give an exception the attributes, the cause and the places of the original one.
+        """Set the attributes, the cause and the locations of the original on an exception.
 
-        Attributes go where the interpreter keeps them, past setters, which may do anything.
+        Attributes are set where the interpreter stores them, bypassing setters, which may do
+        anything.
         """
         slots = _slots(type(error))
         for name, value in self.attributes.items():
@@ -146,12 +147,12 @@ class UserError(BaseModel):
             vars(error)[_RAISED_BY] = self.frames
 
     def stand_in(self) -> Exception:
-        """Return an exception that says which one cannot be made here."""
+        """Return an exception that names the one that cannot be recreated here."""
         return RuntimeError(f"{self.classes[0].rpartition(':')[2]}: {self.text}")
 
 
 def made(kind: type[Exception], args: Sequence[Any]) -> Exception:
-    """Return an instance of a class, of which no own code has run."""
+    """Return an instance of a class without running its own code."""
     builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     error: Exception = builtin.__new__(kind, *args)
     _set(error, "args", tuple(args))
@@ -159,7 +160,7 @@ def made(kind: type[Exception], args: Sequence[Any]) -> Exception:
 
 
 def _set(error: Exception, name: str, value: object) -> None:
-    BaseException.__setattr__(error, name, value)  # the class may have one of its own
+    BaseException.__setattr__(error, name, value)  # the class may define its own
 
 
 def _members(error: BaseException) -> Sequence[BaseException]:
@@ -167,9 +168,10 @@ def _members(error: BaseException) -> Sequence[BaseException]:
 
 
 def frames_of(error: BaseException, *, causes: int = MAX_CAUSES) -> list[str]:
-    """Return where an exception came through user code: file, line, function, innermost last.
+    """Return where an exception passed through user code: file, line, function, innermost last.
 
-    A group, and an error that the runtime made of another one, end where that one was raised.
+    For a group, and for an error that the runtime made of another one, the list ends where that one
+    was raised.
     """
     known = kept(error, "__dict__")
     if _RAISED_BY in known:
@@ -193,7 +195,7 @@ def _name(kind: type) -> str:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Return what is set on an exception, in its dict and in slots, as far as it is JSON."""
+    """Return an exception's attributes, in its dict and in slots, as far as they are JSON."""
     found = {name: getattr(error, name, None) for name in _slots(type(error))} | vars(error)
     kept = {
         name: value
@@ -204,7 +206,7 @@ def _attributes(error: BaseException) -> dict[str, Any]:
 
 
 def _slots(kind: type[BaseException]) -> dict[str, Any]:
-    """Return the slots of a class, and the fields that Python's own classes have, by name."""
+    """Return the slots of a class, and the fields of Python's own classes, by name."""
     return {
         name: member
         for base in kind.__mro__
@@ -220,7 +222,7 @@ def _is_json(value: Any) -> bool:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         same = len(text) <= MAX_JSON and json.loads(text) == value
-    except Exception:  # noqa: BLE001 - to iterate and to compare may be user code
+    except Exception:  # noqa: BLE001 - iterating and comparing may run user code
         return False
     return bool(same) and storable(text, 4 * MAX_JSON) == text and "\\u0000" not in text
 

@@ -1,4 +1,4 @@
-"""Copies of committed values that user code may change as it likes (TRAP-23)."""
+"""Copies of committed values, which user code may change freely (TRAP-23)."""
 
 import copy
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ def _copied(value: Any) -> Any:
     if not isinstance(value, BaseModel):
         return copy.deepcopy(value)
     made: Any = value.__copy__()
-    fields = made.__dict__  # set here, not by attribute: that would mark unset fields as set
+    fields = made.__dict__  # set here, not by attribute, which would mark unset fields as set
     for name, field in fields.items():
         if field.__class__ not in _IMMUTABLE:
             fields[name] = _copied(field)
@@ -42,7 +42,7 @@ def _copied(value: Any) -> Any:
 
 
 def lazy_models(kind: type[M], make: Callable[[S], M], sources: Iterable[S]) -> list[M]:
-    """Return a `lazy` model for each source; it costs little where code reads few of many."""
+    """Return a `lazy` model for each source; cheap for code that reads few of many."""
     unread: type[Any] = _unread(kind)
     new, put = object.__new__, object.__setattr__
     models: list[M] = []
@@ -54,13 +54,13 @@ def lazy_models(kind: type[M], make: Callable[[S], M], sources: Iterable[S]) -> 
 
 
 def lazy(kind: type[M], make: Callable[[S], M], source: S, **known: Any) -> M:
-    """Return a model that `make` makes when a field of it is first read or set, in any thread.
+    """Return a model that `make` builds when a field is first read or set, in any thread.
 
     Args:
         kind: The model's class.
-        make: Makes the model.
-        source: What it is made of.
-        **known: Values of fields that can be read and set before.
+        make: Builds the model.
+        source: The argument of `make`.
+        **known: Values of fields that can be read and set before that.
     """
     (model,) = lazy_models(kind, make, (source,))
     object.__setattr__(model, "__dict__", known)
@@ -69,7 +69,7 @@ def lazy(kind: type[M], make: Callable[[S], M], source: S, **known: Any) -> M:
 
 @cache
 def _unread(kind: type[M]) -> type[M]:
-    """Return the class that a model of a class has until it is made."""
+    """Return the class that a lazy model has until it is built."""
     fields = {"__module__": kind.__module__, "model_config": ConfigDict(defer_build=True)}
     made: Any = type(kind)(kind.__name__, (_Unread, kind), fields)
     made.kind = kind
@@ -77,7 +77,7 @@ def _unread(kind: type[M]) -> type[M]:
 
 
 class _Unread:
-    """Makes the model in its own place when it is needed."""
+    """Builds the model in place when it is needed."""
 
     __slots__ = ()
     kind: ClassVar[type[BaseModel]]
@@ -98,7 +98,7 @@ class _Unread:
         else:
             setattr(_read(self), name, value)
 
-    # Of a model these begin with its class.
+    # A model's own versions of these begin with `type(self)`, so build the model first.
 
     def __copy__(self) -> Any:
         return copy.copy(_read(self))

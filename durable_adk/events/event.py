@@ -1,4 +1,4 @@
-"""`Event`: the message type that carries everything in a session."""
+"""`Event`: the message type for everything in a session."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -16,11 +16,11 @@ RUNTIME_METADATA = "adk_"
 """Prefix of the keys of `custom_metadata` that only the runtime sets; requests with one are
 refused."""
 MISSING_TOOLSETS = "adk_missing_toolsets"
-"""Key of the toolsets that could not be listed when the model was asked, each with the reason."""
+"""Key of the toolsets that could not be listed for the model call, each with the reason."""
 MODEL_CALL = "adk_model_call"
 """Key of the first event of a model call, on the further events of the same call."""
 ANSWERED_BY = "adk_answered_by"
-"""Key of who has given an answer, on the answer's event; see `InvocationAnswer.answered_by`."""
+"""Key of the sender of an answer, on the answer's event; see `InvocationAnswer.answered_by`."""
 _ACTIONS = {
     key for name, field in EventActions.model_fields.items() for key in (name, field.alias or name)
 }
@@ -38,8 +38,8 @@ class Event(LlmResponse):
     that a retried step produces the same event, and `append_event` where there is no loop. A
     committed event never changes. Unknown fields are ignored, as in ADK (EVT-3).
 
-    ``Event(message="Hi!", state={"k": 1})`` is short for the content of that message, and for
-    actions with that `state_delta`.
+    ``Event(message="Hi!", state={"k": 1})`` is short for content with that message, and actions
+    with that `state_delta`.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -48,23 +48,23 @@ class Event(LlmResponse):
     invocation_id: str = ""
     id: str = ""
     timestamp: float = 0.0
-    """Seconds since the epoch; decoration only, order is the store's sequence (TRAP-15)."""
+    """Seconds since the epoch; informational only, order is the store's sequence (TRAP-15)."""
     actions: EventActions = Field(default_factory=EventActions)
     branch: str | None = None
     long_running_tool_ids: set[str] | None = None
     compacted_event_ids: list[str] | None = None
-    """The first and the last event that `actions.compaction` stands for; None if ADK wrote it."""
+    """Ids of the first and last event that `actions.compaction` replaces; None if ADK wrote it."""
 
     @model_validator(mode="before")
     @classmethod
     def _routed(cls, data: Any) -> Any:
-        """Move ADK's shorthands to where they belong, and leave out actions of another ADK."""
+        """Convert ADK's shorthands to fields, and drop actions of other ADK versions."""
         if not isinstance(data, dict):
             return data
         fields = cast("dict[str, Any]", data)
         if isinstance(fields.get("actions"), dict):
             actions = cast("dict[str, Any]", fields["actions"])
-            # Actions that only another ADK knows.
+            # Actions that only another ADK version knows are dropped.
             known = {name: value for name, value in actions.items() if name in _ACTIONS}
             fields = {**fields, "actions": known}
         return _without_shorthands(fields) if "message" in fields or "state" in fields else fields
@@ -91,7 +91,7 @@ class Event(LlmResponse):
 
     @staticmethod
     def new_id() -> str:
-        """Return a random id, for events that are made outside of a run."""
+        """Return a random id, for events created outside of a run."""
         return str(uuid4())
 
     @property
@@ -109,14 +109,14 @@ class Event(LlmResponse):
         return "".join(part.text for part in self.parts if part.text and not part.thought)
 
     def has_trailing_code_execution_result(self) -> bool:
-        """Whether the last part is the result of executed code (EVT-8)."""
+        """Return whether the last part is the result of executed code (EVT-8)."""
         return bool(self.parts) and self.parts[-1].code_execution_result is not None
 
     def is_final_response(self) -> bool:
-        """Whether this is the agent's complete output for the turn (EVT-10, OPEN-1).
+        """Return whether this is the agent's complete output for the turn (EVT-10, OPEN-1).
 
-        Events without content are final by this rule, which is ADK's own; the seed catalogue's
-        other reading is that a user interface has nothing to show for them.
+        Events without content are final by this rule, which is ADK's own. In the seed catalogue's
+        other reading, a user interface has nothing to show for them.
         """
         if self.actions.skip_summarization or self.long_running_tool_ids:
             return True
@@ -145,7 +145,7 @@ def _without_shorthands(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(message: Any) -> types.Content:
-    """Convert what google-genai accepts as a content: text, a part, several, or a content."""
+    """Convert any value that google-genai accepts as content: text, parts, a content."""
     if isinstance(message, types.Content):
         return message
     if isinstance(message, dict):

@@ -1,4 +1,4 @@
-"""The event that puts a summary in the place of others."""
+"""The event that replaces others by a summary."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,10 @@ def compaction_event(
     Its id, invocation and timestamp are unset; the committer sets them.
 
     Args:
-        covered: At least one event, in order. Where the first is itself an earlier summary, the new
-            one begins where that began, so it replaces it.
-        summary: What models are to be shown; with the role it has, or else `model`, as 2.13.
-        usage_metadata: What making the summary cost.
+        covered: At least one event, in order. If the first is an earlier summary, the new one
+            begins where that one began, and so replaces it.
+        summary: The content for models; without a role it gets `model`, as in ADK 2.13.
+        usage_metadata: The tokens that the summary cost.
     """
     first, last = covered[0].actions.compaction, covered[-1].actions.compaction
     compaction = EventCompaction(

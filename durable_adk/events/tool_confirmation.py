@@ -8,8 +8,8 @@ from pydantic import StrictBool
 from durable_adk.json_values import JsonModel
 
 ConfirmationRequester = Literal["runtime", "callback", "tool"]
-"""What requested a confirmation: the runtime because of the tool's `require_confirmation`, a
-callback of an agent or plugin, or the tool's own code."""
+"""The code that requested a confirmation: the runtime because of the tool's `require_confirmation`,
+a callback of an agent or plugin, or the tool's own code."""
 
 
 class ToolConfirmation(JsonModel):
@@ -18,9 +18,9 @@ class ToolConfirmation(JsonModel):
     hint: str = ""
     """Text for the person who decides."""
     confirmed: StrictBool = False
-    """Only true is a yes: "yes", 1 and "true" are rejected."""
+    """Only true confirms: "yes", 1 and "true" are rejected."""
     payload: Any = None
-    """JSON: values that the tool asks the person to fill in, and the values filled in."""
+    """JSON: values that the tool requests from the person, and the person's values."""
 
     @classmethod
     def from_response_dict(cls, response: dict[str, Any]) -> Self:

@@ -1,4 +1,4 @@
-"""Examples of conversations that a model is shown."""
+"""Example conversations that are shown to a model."""
 
 from durable_adk.examples.base_example_provider import BaseExampleProvider
 from durable_adk.examples.example import Example

@@ -1,4 +1,4 @@
-"""The port to a store of examples."""
+"""The interface of stores of examples."""
 
 from abc import ABC, abstractmethod
 
@@ -6,8 +6,8 @@ from durable_adk.examples.example import Example
 
 
 class BaseExampleProvider(ABC):
-    """Finds the examples that suit a query."""
+    """Finds the examples that match a query."""
 
     @abstractmethod
     def get_examples(self, query: str) -> list[Example]:
-        """The examples for what a user says; it runs in a thread, so it may block."""
+        """Return the examples for a user's message; runs in a thread, so it may block."""

@@ -5,8 +5,8 @@ from pydantic import BaseModel
 
 
 class Example(BaseModel):
-    """What a user says, and what should follow."""
+    """A user's message, and the conversation that should follow."""
 
     input: types.Content
     output: list[types.Content]
-    """The model's contents, and the responses of the functions it calls in between."""
+    """The model's contents, and the responses to its function calls in between."""

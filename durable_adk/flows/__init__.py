@@ -1,1 +1,1 @@
-"""The decisions: what an invocation does next. No I/O, no clock, no Temporal."""
+"""Decides what an invocation does next. No I/O, no clock, no Temporal."""

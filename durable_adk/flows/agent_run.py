@@ -24,7 +24,7 @@ from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
 MAX_HOPS = 100
-"""How often agents may hand over without a call of a model, which its own limit bounds."""
+"""Maximum hand-overs without a model call between them; model calls have their own limit."""
 
 
 class AgentLoop:
@@ -36,7 +36,7 @@ class AgentLoop:
         self._bodies = CustomBodies(invocation, self._run_node, self._built_in)
 
     def root(self) -> AsyncGenerator[Event, None]:
-        """Run the agent that the invocation starts with."""
+        """Run the invocation's first agent."""
         state, checkpoint = self._state, self._state.checkpoint
         manifest = checkpoint.opened.manifest
         node = manifest.find(checkpoint.opened.agent) or manifest
@@ -80,7 +80,7 @@ class AgentLoop:
     ) -> AsyncGenerator[Event, None]:
         """Run an agent, the agents that it hands over to, then the after callbacks, last one first.
 
-        A loop and no recursion: agents may hand over to each other without end (TRAP-29).
+        A loop instead of recursion: agents may hand over to each other without end (TRAP-29).
         """
         frame, position = site.frame, site.frame.resumed(RunPosition)
         counters = self._state.checkpoint.counters
@@ -119,7 +119,7 @@ class AgentLoop:
             frame.clear()
 
     async def _after(self, scope: AgentScope) -> StepResult:
-        """Run the after callbacks of an agent, unless it is not to have any."""
+        """Run the after callbacks of an agent, unless its run skips them."""
         if not _is_unfinished(scope):
             return StepResult()
         try:
@@ -136,7 +136,7 @@ class AgentLoop:
         position: RunPosition | None,
         finishing: list[AgentScope],
     ) -> AgentScope:
-        """The scope of a run that begins or is resumed.
+        """Return the scope of a run that begins or is resumed.
 
         Its context is a copy, so an agent that ends does not end the one above (CTX-4).
         """
@@ -167,7 +167,7 @@ class AgentLoop:
         return self._new_scope(node, agent, site, position, commit_by)
 
     def _more_follows(self) -> bool:
-        """Whether something is to be done after the agents and before the invocation ends."""
+        """Return whether there is work left between the end of the agents and of the invocation."""
         state = self._state
         return state.hooked("after_run_callback") or state.checkpoint.opened.compacts
 
@@ -193,7 +193,7 @@ class AgentLoop:
         return loop.scope
 
     def _handed_over(self, site: CallSite, begun: AgentNode, one: HandedOver) -> AgentScope:
-        """The scope for the after callbacks of an agent that handed over in an earlier run."""
+        """Return the after callbacks' scope of an agent that handed over in an earlier run."""
         node = self._state.checkpoint.opened.manifest.find(one.agent) or begun
         commit_by, _ = commit_decision(site.above, node, hooks_follow=True)
         loop = BodyLoop(self._bodies)
@@ -213,17 +213,17 @@ class AgentLoop:
         return position.node or known or begun
 
     async def _run_one(self, scope: AgentScope, *, begun: bool) -> AsyncGenerator[Event, None]:
-        """Run the before callbacks, unless the body began in an earlier run, and the body."""
+        """Run the before callbacks, unless the body began in an earlier run, and then the body."""
         if self._has(Hook.BEFORE_AGENT, scope.node) and not begun:
             result = await self._callback(Hook.BEFORE_AGENT, scope)
             if result.event:
                 yield result.event
                 scope.position.transfer = result.transfer
                 if result.event.content:
-                    scope.answered = True  # stands for the body and the after callbacks (AGT-6)
+                    scope.answered = True  # replaces body and after callbacks (AGT-6)
                     return
                 if result.transfer and (scope.node.kind == "llm" or _is_llm(scope.agent)):
-                    return  # any other agent hands over when its body has ended, as in ADK
+                    return  # as in ADK, any other agent hands over at the end of its body
         if not scope.end_invocation:
             async with closing(self._body(scope)) as events:
                 async for event in events:
@@ -237,7 +237,7 @@ class AgentLoop:
         return self._bodies.run_built_in(scope.node, scope)
 
     def _has(self, hook: Hook, node: AgentNode) -> bool:
-        """Whether the agent has callbacks of this kind, or the app has plugins with such a hook."""
+        """Return whether the agent has callbacks of this kind, or plugins have this hook."""
         if hook is Hook.BEFORE_AGENT:
             return node.before_agent or self._state.hooked("before_agent_callback")
         return node.after_agent or self._state.hooked("after_agent_callback")
@@ -268,7 +268,7 @@ def _is_llm(agent: BaseAgent | None) -> bool:
 
 
 def _own_hand_over(scope: AgentScope, event: Event) -> HandOver | None:
-    """Return the agent that a custom body hands over to by an event of its own."""
+    """Return the agent to which a custom body hands over by an event of its own."""
     if scope.node.kind != "custom" or scope.agent is None or event.author != scope.node.name:
         return None
     return hand_over_by_event(scope.agent, event)
@@ -279,5 +279,5 @@ def _unfinished(position: RunPosition | None) -> list[HandedOver]:
 
 
 def _is_unfinished(scope: AgentScope) -> bool:
-    """Whether the agent's after callbacks are to run."""
+    """Return whether the agent's after callbacks are yet to run."""
     return not (scope.end_invocation or scope.answered)

@@ -1,4 +1,4 @@
-"""One run of one agent as the loop sees it, and the branch that it runs on."""
+"""One run of one agent from the loop's view, and the branch on which it runs."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Branches:
     """All branches, and how many of them are busy.
 
     Args:
-        ids: By prefix, how many ids each open branch has given out; changed in place.
+        ids: Number of ids issued by each open branch, by prefix; changed in place.
     """
 
     def __init__(self, ids: dict[str, int]) -> None:
@@ -25,7 +25,7 @@ class Branches:
         self.stopped: set[str] = set()
         """Prefixes of branches whose agents were cancelled: they may begin no further step."""
         self.busy = 1
-        """How many branches are not waiting for an answer."""
+        """Number of branches that do not wait for an answer."""
 
 
 class Branch:
@@ -34,7 +34,7 @@ class Branch:
     Event ids are counted per branch, so they do not depend on how branches interleave (D5).
 
     Args:
-        prefix: What its ids begin with.
+        prefix: Prefix of its event ids.
         branches: The invocation's branches; a new one joins them.
     """
 
@@ -45,12 +45,12 @@ class Branch:
         self._ids.setdefault(prefix, 0)
 
     def next_id(self) -> str:
-        """The next event id: the branch and a position, the same at every replay (D5)."""
+        """Return the next event id: the branch and a position, the same at every replay (D5)."""
         self._ids[self.prefix] += 1
         return f"{self.prefix}.{self._ids[self.prefix]}"
 
     def fork(self, place: str, number: int) -> "list[Branch]":
-        """The branches of a ParallelAgent's children, named after an event id of this one."""
+        """Return branches for a ParallelAgent's children, named after an event id of this one."""
         return [Branch(f"{place}.{index}", self.branches) for index in range(number)]
 
     @property
@@ -59,58 +59,58 @@ class Branch:
         return self.prefix in self.branches.stopped
 
     def stop(self) -> None:
-        """Begin no further step."""
+        """Let no further step begin on this branch."""
         self.branches.stopped.add(self.prefix)
 
     def leave(self) -> None:
-        """End the branch; what still runs in it counts for itself."""
+        """Remove the branch; code that still runs on it counts ids separately."""
         self._ids = {self.prefix: self.branches.ids.pop(self.prefix, 0)}
 
 
 class CommitBy(Enum):
-    """What commits the event of a step."""
+    """Which party commits the event of a step."""
 
     STEP = "step"
     """The step itself (early commit): it saves a round through the workflow."""
     LOOP = "loop"
-    """The loop, when the event has come through the agents above."""
+    """The loop, once the event has passed through the agents above."""
 
 
 @dataclass(kw_only=True, eq=False)
 class AgentScope:
-    """What the loop keeps of one run of one agent, beside the context that user code sees."""
+    """The loop's data on one run of one agent, beside the context that user code sees."""
 
     ctx: InvocationContext
     node: AgentNode
     agent: BaseAgent | None
-    """Its own code, if it has any and this worker has it."""
+    """The agent's own code, if it has any and this worker has it."""
     branch: Branch
     frame: StackFrame
     """The frame of its body."""
     position: RunPosition
     commit_by: CommitBy
     journal: Journal | None = None
-    """Of a custom agent's body; None where the invocation never continues as new."""
+    """Journal of a custom agent's body; None if the invocation never continues as new."""
     answered: bool = False
-    """Whether a before callback has answered, so that body and after callbacks do not run."""
+    """Whether a before callback has answered, so that body and after callbacks are skipped."""
     abandoned: list[AsyncGenerator[Event, None]] = field(
         default_factory=list[AsyncGenerator[Event, None]]
     )
-    """Runs of sub-agents that its body has begun and abandoned."""
+    """Runs of sub-agents that its body began and abandoned."""
 
     failures: list[tuple[Exception, DurableAdkError]] = field(
         default_factory=list[tuple[Exception, DurableAdkError]]
     )
-    """What its body was given to catch, and the errors that these report."""
+    """Exceptions raised into the body, each with the error that it reports."""
 
     def given(self, error: DurableAdkError) -> Exception:
-        """What the body is to catch: what user code has raised, if it has (DUR-10)."""
+        """Return the exception to raise into the body: user code's own, if any (DUR-10)."""
         raised = as_raised(error)
         self.failures.append((raised, error))
         return raised
 
     def reported(self, error: Exception) -> DurableAdkError:
-        """The error to go on with when the body raises; the same, if it was given that."""
+        """Return the error for an exception of the body; the loop's own if the loop raised it."""
         known = (ours for raised, ours in self.failures if raised is error)
         return next(known, None) or wrapped(AgentError, error)
 
@@ -126,7 +126,7 @@ class AgentScope:
 
 @dataclass(frozen=True, kw_only=True)
 class CallSite:
-    """Where an agent is run from."""
+    """The place from which an agent is run."""
 
     ctx: InvocationContext
     """The context of the agent above, or one for the whole invocation."""
@@ -144,7 +144,7 @@ class CallSite:
 def commit_decision(
     above: AgentScope | None, node: AgentNode, *, hooks_follow: bool
 ) -> tuple[CommitBy, bool]:
-    """Who commits the events of an agent's steps, and whether its final text closes the invocation.
+    """Return which party commits a run's events, and whether its final text closes the invocation.
 
     A step may commit its event itself where the loop would commit it unchanged and at once. A
     custom agent may change or drop the events of the agents below it, and a ParallelAgent commits
@@ -154,7 +154,7 @@ def commit_decision(
         above: The agent that runs this one; None for the first agent, and for those that it hands
             over to.
         node: The agent.
-        hooks_follow: Whether after callbacks or the plugins' after-run hooks still have to run.
+        hooks_follow: Whether after callbacks or the plugins' after-run hooks are yet to run.
     """
     passed_on = above is not None and (
         above.commit_by is CommitBy.LOOP or above.node.kind == "parallel"

@@ -1,4 +1,4 @@
-"""How the loop begins: an invocation is opened or continued, or it has ended already."""
+"""Begins the loop: opens or continues an invocation, or finds that it has already ended."""
 
 import asyncio
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ class Ended:
     ending: Ending
 
     def result(self, runtime: Runtime) -> InvocationResult:
-        """Its outcome.
+        """Return its outcome.
 
         Raises:
             CancelledError: Both it and this run were cancelled.
-            DurableAdkError: It failed with this.
+            DurableAdkError: The error with which it failed.
         """
         record = self.ending.record
         if record.status is Status.CANCELLED and runtime.cancelled():
@@ -67,14 +67,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Steered:
-    """A message that was delivered to the active invocation, so that it opens none of its own."""
+    """A message that was delivered to the active invocation instead of opening its own."""
 
     key: SessionKey
     invocation_id: str
     steered: str
 
     def result(self, runtime: Runtime) -> InvocationResult:
-        """An empty outcome: the other invocation answers the message."""
+        """Return an empty outcome: the other invocation answers the message."""
         del runtime
         return InvocationResult(
             app=self.key.app_name,
@@ -147,7 +147,7 @@ async def begin(
 def _first_checkpoint(
     runtime: Runtime, request: InvocationRequest, opened: Opened, record: InvocationRecord
 ) -> Checkpoint:
-    """The state in which every invocation begins."""
+    """Return the state in which every invocation begins."""
     return Checkpoint(
         request=request.model_copy(update={"message": "", "state_delta": {}}),
         opened=opened.model_copy(update={"state": None, "record": None}),
@@ -200,7 +200,7 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
 
 
 def _require_known(opened: Opened) -> None:
-    """Leave an invocation to the workers that know the rules by which it began.
+    """Leave an invocation to workers whose release knows the loop rules recorded at its opening.
 
     Raises:
         NewerReleaseError: A newer release has opened it.
@@ -213,7 +213,7 @@ def _require_known(opened: Opened) -> None:
 
 
 async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, bool]:
-    """The result of the opening, and whether the run was cancelled meanwhile."""
+    """Return the result of the opening, and whether the run was cancelled meanwhile."""
     opening = asyncio.ensure_future(runtime.perform(step))
     try:
         return await asyncio.shield(opening), False
@@ -223,8 +223,8 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, b
         try:
             return await opening, True
         except (asyncio.CancelledError, SessionBusyError, RunError, TransientError):
-            # Only the store knows now whether it was opened: the result may have been lost, or the
-            # worker, which Temporal reports as a timeout if it was cancelled meanwhile.
+            # Only the store knows now whether it was opened: either the result was lost, or the
+            # worker, which Temporal reports as a timeout if the opening was cancelled meanwhile.
             end = closing_unknown(step.key, step.invocation_id, step.lease_owner, step.timestamp)
             end.create_session = step.create_session
             ending = await uninterrupted(runtime.perform(end))
@@ -240,7 +240,7 @@ def closing_unknown(
     timestamp: float,
     error: DurableAdkError | None = None,
 ) -> CloseStep:
-    """Close an invocation whose state is unknown (it may never have been opened)."""
+    """Return the step that closes an invocation of unknown state (perhaps never opened)."""
     return CloseStep(
         key=key,
         invocation_id=invocation_id,

@@ -1,10 +1,9 @@
 """Continue-as-new: a new workflow run, before the history of this one is too long (D10).
 
-Every branch of an invocation regularly comes to a safe point, where none of its steps is under way:
-before each model call, after each event and before each step of a custom agent's body, and while
-it waits for an answer. When the history has grown long, branches stop at their safe points. Once
-all of them have stopped or wait, the loop writes its checkpoint, and continues from it in a new
-workflow run.
+Every branch regularly reaches a safe point, at which none of its steps is running: before each
+model call, after each event and before each step of a custom agent's body, and while it waits for
+an answer. Once the history is long, branches stop at their safe points. Once all of them have
+stopped or wait, the loop writes its checkpoint, and continues from it in a new workflow run.
 """
 
 import asyncio
@@ -32,19 +31,19 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import Ending
 
 MAX_OUTCOMES = 1000
-"""How many answers the next workflow run recognises when they are sent again."""
+"""Number of latest answers whose repeats the next workflow run recognises."""
 SEVERAL = 4.0
-"""How full a history must be before busy branches wait for each other; one alone does not wait."""
+"""How full a history must be before busy branches wait for each other; a single one never waits."""
 PART_BYTES = 500_000
 """Size of a part of a journal before packing, which may make random data a third larger."""
 MAX_CHECKPOINT_BYTES = 1_500_000
 """A packed checkpoint is the result of an activity; Temporal's own limit is 2 MiB (1c)."""
 RETRY_AFTER = 20
-"""How many steps an invocation makes before a checkpoint that was too large is packed again.
+"""Number of steps before a checkpoint that was too large is packed again.
 
-Packing 2 MB takes 0.1 s, and happens at each replay too: too much for every safe point. Once in
-twenty steps it costs nothing beside them, and the run continues as new some hundred events late, of
-the thousands that its history may have.
+Packing 2 MB takes 0.1 s, also at each replay: too much for every safe point. Once in twenty steps
+it is negligible. The run then continues as new some hundred events late, of the thousands that its
+history may have.
 """
 
 
@@ -57,18 +56,18 @@ class ContinueAsNew:
         self._progress = 0
         """Steps since the workflow run began; negative after a checkpoint was too large."""
         self.cursor: asyncio.Future[Cursor] = asyncio.get_running_loop().create_future()
-        """Set when this workflow run is over: where the next one continues."""
+        """Set when this workflow run is over, to where the next one continues."""
 
     def progressed(self) -> None:
-        """Note that the invocation has progressed: no workflow run ends before it has."""
+        """Record that the invocation has progressed: no workflow run ends before it has."""
         self._progress += 1
 
     async def safe_point(self, body: Journal | None = None) -> None:
-        """Stop here if it is time to continue as new: no step of this branch is under way.
+        """Stop here if it is time to continue as new: no step of this branch is running.
 
         Args:
-            body: Journal of the body that comes here. It is at no safe point while a sub-agent's
-                run is suspended at an event that the body has yielded on.
+            body: Journal of the body that reaches this point. It is not a safe point while a
+                sub-agent's run is suspended at an event that the body has yielded on.
 
         Raises:
             DurableAdkError: The checkpoint could not be written.
@@ -87,8 +86,8 @@ class ContinueAsNew:
     def is_ready(self) -> bool:
         """Whether all branches have stopped or wait."""
         busy = self._state.branches.busy
-        # A branch that was released has not run yet, so it is still in the list. Counting it would
-        # make the run ready again at once, forever.
+        # A released branch has not run yet, so it is still in the list. Counting it would make the
+        # run ready again at once, for ever.
         stopped = sum(not parked.done() for parked in self._parked)
         return stopped == busy and (busy > 0 or self._is_due())
 
@@ -100,12 +99,12 @@ class ContinueAsNew:
         return self._state.runtime.fullness() >= (SEVERAL if several else 1.0)
 
     async def save(self) -> bool:
-        """Write the checkpoint until nothing changes meanwhile; whether the run is over now."""
+        """Write checkpoints until nothing changes meanwhile; return whether the run is over now."""
         state = self._state
         number, written, stored = state.checkpoint.number + 1, None, ""
         try:
             if state.reads_state:
-                # The next run reads it again.
+                # The next run reads the state again.
                 check_size(canonical(state.session.state), "The state")
             await self._save_journals(number)
             while (step := self._step(number)) != written:
@@ -144,8 +143,8 @@ class ContinueAsNew:
 
     async def _save_journals(self, number: int) -> None:
         """Write what bodies have received; all branches are stopped, so nothing is added."""
-        # Parts are numbered per journal. When they are written again, because the checkpoint was
-        # too large, each is the same or longer, and replaces its predecessor.
+        # Parts are numbered per journal. If they are written again, because the checkpoint was too
+        # large, each is the same or longer, and replaces its predecessor.
         parts = [
             (name, index, packed(json.dumps([name, part])))
             for name, journal in self._state.journals.items()
@@ -164,7 +163,7 @@ class ContinueAsNew:
             await self._state.runtime.perform(step)
 
     def _release(self) -> None:
-        """Let stopped branches continue: this workflow run is not to end yet."""
+        """Let stopped branches continue: this workflow run does not end yet."""
         for parked in self._parked:
             if not parked.done():
                 parked.set_result(None)
@@ -178,7 +177,7 @@ class ContinueAsNew:
     # ----- the journals of custom agents' bodies
 
     def open_journal(self, scope: AgentScope) -> Journal | None:
-        """The journal of a body that begins or is rebuilt; None if no run continues as new."""
+        """Return the journal of a body that begins or is rebuilt; None without continue-as-new."""
         state = self._state
         if not state.runtime.rolls:
             return None
@@ -203,7 +202,7 @@ class ContinueAsNew:
 
 
 def saved(state: LoopState, number: int) -> Checkpoint:
-    """The checkpoint as it is written: with what is known only now, and without what is over."""
+    """Return the checkpoint to write: with values known only now, without obsolete ones."""
     checkpoint = state.checkpoint
     return checkpoint.model_copy(
         update={
@@ -215,7 +214,7 @@ def saved(state: LoopState, number: int) -> Checkpoint:
 
 
 def _still_needed(state: LoopState, pending: PendingState) -> PendingState:
-    """The part of the pending calls and answers that the next workflow run needs."""
+    """Return the pending calls and answers that the next workflow run needs."""
     latest = dict(list(pending.outcomes.items())[-MAX_OUTCOMES:])
     kept = {*latest, *(answer.answer_id or "" for answer in pending.unread)}
     branches = state.branches
@@ -226,7 +225,7 @@ def _still_needed(state: LoopState, pending: PendingState) -> PendingState:
                 for call in pending.waiting
                 if call.branch in branches.ids and call.branch not in branches.stopped
             ],
-            # Only branches beside the one that was answered need to know.
+            # Only branches beside the answered one need these.
             "delivered": pending.delivered if len(branches.ids) > 1 else set[str](),
             "outcomes": latest,
             "heard": set(sorted(pending.heard)[-MAX_OUTCOMES:]),
@@ -238,7 +237,7 @@ def _still_needed(state: LoopState, pending: PendingState) -> PendingState:
 
 
 def _parts(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """The entries in order, in parts of at most `PART_BYTES` unless one alone is larger."""
+    """Return the entries in order, in parts of at most `PART_BYTES` unless one alone is larger."""
     parts: list[list[Entry]] = []
     size = PART_BYTES
     for entry in entries:
@@ -254,7 +253,7 @@ def _parts(entries: Sequence[Entry]) -> list[list[Entry]]:
 async def past_entries(
     runtime: Runtime, cursor: Cursor, bodies: Sequence[str]
 ) -> dict[str, list[Entry]] | Ending:
-    """By journal, the entries of all earlier workflow runs; or how the invocation has ended."""
+    """Return all earlier runs' entries by journal, or the ending if the invocation has ended."""
     past: dict[str, list[Entry]] = {name: [] for name in bodies}
     after: str | None = None
     while bodies:

@@ -1,4 +1,4 @@
-"""What the bodies of custom agents run: sub-agents, built-in bodies and functions."""
+"""Runs sub-agents, built-in bodies and functions for the bodies of custom agents."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -27,14 +27,14 @@ from durable_adk.wire.messages import check_event, check_size
 from durable_adk.wire.steps import FunctionStep
 
 RunNode = Callable[[AgentNode, BaseAgent | None, CallSite], AsyncGenerator[Event, None]]
-"""Runs an agent, with its callbacks and the agents that it hands over to."""
+"""Runs an agent, with its callbacks and the agents to which it hands over."""
 _END: Any = object()
 RunBody = Callable[[AgentNode, AgentScope], AsyncGenerator[Event, None]]
 """Runs the body of a built-in agent."""
 
 
 class CustomBodies:
-    """Runs custom agents' bodies, and what they call, by their journals."""
+    """Runs custom agents' bodies, and the runs and functions they call, by their journals."""
 
     def __init__(self, invocation: Invocation, run_node: RunNode, run_body: RunBody) -> None:
         self._invocation = invocation
@@ -46,7 +46,7 @@ class CustomBodies:
         self, agent: BaseAgent, ctx: InvocationContext, scope: AgentScope
     ) -> AsyncGenerator[Event, None]:
         """Run a sub-agent for a custom agent."""
-        # An agent that the custom body has added since the opening has no recorded node.
+        # An agent that the custom body added after the opening has no recorded node.
         node = self._state.checkpoint.opened.manifest.find(agent.name) or agent.node()
         journal = scope.journal
         name = journal.sub_run_name() if journal else ""
@@ -71,7 +71,7 @@ class CustomBodies:
             scope.frame.leave(name)
 
     async def _close_abandoned(self, scope: AgentScope) -> None:
-        """Close abandoned sub-agents' runs; their open calls get responses when all has ended."""
+        """Close abandoned sub-agents' runs; the closing events respond to their open calls."""
         while scope.abandoned:
             self._state.checkpoint.left_calls = True
             await scope.abandoned.pop().aclose()
@@ -99,7 +99,7 @@ class CustomBodies:
         check_size(canonical([list(call.args), call.kwargs]), "The arguments of ctx.step")
         event_id = scope.branch.next_id()
         step = FunctionStep(
-            # There is no event that the step could commit.
+            # There is no event for the step to commit.
             **self._invocation.step_fields(scope, event_id, commit_by=CommitBy.LOOP),
             attempt_timeout=call.timeout or self._state.checkpoint.opened.limits.tool_timeout,
             function=function if isinstance(function, str) else name_of(scope.agent, function),
@@ -147,7 +147,7 @@ class CustomBodies:
 
 
 class BodyLoop:
-    """What `InvocationContext.loop` is: the loop, for the body of one run of an agent."""
+    """Implements `InvocationContext.loop` for the body of one run of an agent."""
 
     scope: AgentScope
 
@@ -176,18 +176,18 @@ class BodyLoop:
         return self._loop.run_agent(cast("BaseAgent", agent), ctx, self._of(ctx))
 
     def run_built_in(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """Run the body that a built-in agent of that kind has."""
+        """Run a built-in agent's own body."""
         return self._loop.run_built_in(node, self._of(ctx))
 
     def _of(self, ctx: InvocationContext) -> AgentScope:
-        """The run's scope; with the body's own copy of the context, if it has made one."""
+        """Return the run's scope, with the body's own copy of the context, if it made one."""
         return self.scope if ctx is self.scope.ctx else replace(self.scope, ctx=ctx)
 
 
 async def _for_body(
     scope: AgentScope, events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of a run to a custom agent's body, and raise what that is to catch."""
+    """Yield the events of a run to a custom agent's body, and raise errors as it expects them."""
     try:
         async with closing(events):
             async for event in events:
@@ -202,7 +202,7 @@ async def _for_body(
 async def _checked(
     agent: BaseAgent, scope: AgentScope, safe_point: Callable[[Journal], Awaitable[None]]
 ) -> AsyncGenerator[Event, None]:
-    """Run a custom agent's body; check what it yields here, where errors can name the agent."""
+    """Run a custom agent's body; check its events here, where errors can name the agent."""
     journal = scope.journal
     body = determinism.body(agent, sleep=journal.sleep if journal else None)
     code = CodeScope(stepped=True)

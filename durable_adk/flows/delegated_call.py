@@ -1,4 +1,4 @@
-"""Tool calls that are delegated, between their two steps, to an agent or an external activity."""
+"""Tool calls delegated, between their two steps, to an agent or an external activity."""
 
 import asyncio
 from typing import Any
@@ -18,13 +18,13 @@ from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, ToolRun, che
 from durable_adk.wire.steps import ChildEnd, ChildRun, StepResult, ToolStep
 
 MAX_TASK_BYTES = 3_000_000
-"""Limit for all steps that are scheduled at once; Temporal fails a workflow run at 4 MiB."""
+"""Maximum bytes of all steps scheduled at once; Temporal fails a workflow run at 4 MiB."""
 MAX_STEP_BYTES = 2_000_000
-"""Limit for one of them; Temporal fails a workflow run at 2 MiB."""
+"""Maximum bytes of one step; Temporal fails a workflow run at 2 MiB."""
 MAX_RESULT_BYTES = MAX_BYTES - 10_000
-"""The event round an activity's result needs some bytes too."""
+"""Maximum bytes of an activity's result; the event around it needs some bytes too."""
 MIN_RESULT_BYTES = 10_000
-"""The least that must be left for an activity's result."""
+"""Minimum bytes that must be left for an activity's result."""
 
 
 async def finished(
@@ -35,14 +35,14 @@ async def finished(
     *,
     together: int,
 ) -> StepResult:
-    """The result of a tool call: of its first step or, if that delegates the call, of its last.
+    """Return the result of a tool call: of its first step or, if that delegates the call, its last.
 
     Args:
         state: The invocation's.
         scope: The run of the agent that made the call.
-        step: The first step; the next one also has what came of the delegation.
+        step: The first step; the next one also has the result of the delegation.
         first: The first step's result.
-        together: How many calls the turn has.
+        together: Number of calls in the turn.
 
     Raises:
         CancelledError: The call is to end; the step that finished has swallowed the cancellation.
@@ -51,7 +51,7 @@ async def finished(
     while result.child is not None or result.activity is not None:
         _require_active(state, scope)
         if result.child is not None:
-            if step.child is not None:  # the tool's own code asks for another run
+            if step.child is not None:  # the tool's own code requests another run
                 step.children.append(step.child)
             step.child = await _run_agent(state, result.child, step)
         elif result.activity is not None:
@@ -72,7 +72,7 @@ def _require_active(state: LoopState, scope: AgentScope) -> None:
 
 
 async def _run_agent(state: LoopState, child: ChildRun, step: ToolStep) -> ChildEnd:
-    """Run the agent that is used as a tool, in a session of its own (OPEN-6)."""
+    """Run an agent used as a tool, in a session of its own (OPEN-6)."""
     key = child_key(state.key, state.invocation_id, step.call_id, len(step.children))
     request = InvocationRequest(
         app=key.app_name,
@@ -105,7 +105,7 @@ async def _run_agent(state: LoopState, child: ChildRun, step: ToolStep) -> Child
 async def _run_activity(
     state: LoopState, step: ToolStep, call: ActivityCall, room: int
 ) -> ActivityEnd:
-    """Run the activity that backs a tool, unless its arguments or result would fit no step.
+    """Run the activity that backs a tool, unless its arguments or result would not fit into a step.
 
     Args:
         state: The invocation's.
@@ -133,7 +133,7 @@ async def _run_activity(
 
 
 def _room(step: ToolStep, call: ActivityCall, room: int) -> int:
-    """Bytes left for the result, beside everything else that its step carries.
+    """Return the bytes left for the result beside the rest of its step.
 
     Raises:
         PayloadTooLargeError: Too few for any result. The activity must not run then, because its

@@ -1,15 +1,15 @@
 """The event loop of one invocation.
 
 Rule 1. **Commit before resume.** An event that an agent yields is stored, with all its changes,
-before the agent runs its next statement and before anybody else can see it (RUN-3).
+before the agent runs its next statement and before any client can see it (RUN-3).
 
 Rule 2. **Decide, never act.** This package does no I/O, reads no clock, draws no ids and does not
-know what drives it. All its inputs come through `Runtime`, so running it again over the same inputs
-takes the same path: that is what makes a crash harmless.
+know which runtime runs it. All its inputs come through `Runtime`, so running it again with the same
+inputs takes the same path: that is what makes a crash harmless.
 
-An invocation is opened (lease and user event, in one transaction), then each event is committed and
-its agent resumed, and at the end it is closed (status and lease). Every outcome passes through that
-close: success, error and cancellation.
+An invocation is opened (lease and user event, in one transaction). Then each event is committed and
+its agent resumed, and at the end the invocation is closed (status and lease). Every outcome ends
+with that close: success, error and cancellation.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ async def run_invocation(
         opened: Called with the invocation once it is open.
 
     Returns:
-        The outcome; or a cursor, if the history of this workflow run has grown long (D10).
+        The outcome; a cursor if the history of this workflow run has grown long (D10).
 
     Raises:
         CallerError: The invocation could not be opened; nothing was stored.
@@ -77,7 +77,7 @@ async def run_invocation(
     try:
         cursor = await _drive(invocation)
     except LeaseLostError:
-        raise  # another invocation has the session: this one may not write any more (I6)
+        raise  # another invocation has the session: this one may no longer write (I6)
     except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - any error ends the run
         return await _failed(invocation, error)
     if cursor is not None:
@@ -104,7 +104,7 @@ async def _failed(
 
 
 async def _close_early(invocation: Invocation, error: asyncio.CancelledError | Exception) -> Ending:
-    """Close a run that was cancelled or failed; if it had ended before, that outcome stands."""
+    """Close a run that was cancelled or failed; if it had ended before, that outcome remains."""
     if invocation.cancelled or invocation.state.runtime.cancelled():
         return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
     if isinstance(error, asyncio.CancelledError):
@@ -114,7 +114,7 @@ async def _close_early(invocation: Invocation, error: asyncio.CancelledError | E
 
 
 async def _drive(invocation: Invocation) -> Cursor | None:
-    """Run the agents and take answers for them; a cursor if the workflow is to continue as new."""
+    """Run the agents and take answers; return a cursor if the workflow is to continue as new."""
     if invocation.cancelled:
         raise asyncio.CancelledError
     loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ async def _drive(invocation: Invocation) -> Cursor | None:
         if not abandoned(loop) and not cursor.done():
             invocation.pending.close()
             answers.cancel()
-            # The result of a step under way must be known before the end is recorded.
+            # The result of a running step must be known before the end is recorded.
             await uninterrupted(_end_of(answers))
     if not cursor.done():
         return None
@@ -165,7 +165,7 @@ async def _in_time(invocation: Invocation) -> None:
 
 
 async def _run_agents(invocation: Invocation, limit: asyncio.Timeout) -> None:
-    """The loop itself."""
+    """Run the loop itself."""
     with CodeScope(AgentError, outermost=True):
         async with closing(hooked_run(invocation.state, AgentLoop(invocation).root)) as events:
             async for event in events:
@@ -198,12 +198,12 @@ async def _close(
         event=event,
         ended=state.agent_runs.end_all(error.error_type if error else None),
     )
-    # A cancellation comes too late here; heeding it would leave the lease behind.
+    # A cancellation comes too late here; obeying it would leave the lease behind.
     return await uninterrupted(state.runtime.perform(step))
 
 
 async def _compact(invocation: Invocation) -> None:
-    """Have the session's events summarised, if the app wants that. The run's outcome stands."""
+    """Have the session's events summarized, if so configured; the outcome is unaffected."""
     state, opened = invocation.state, invocation.state.checkpoint.opened
     if opened.compacts:
         step = CompactStep(

@@ -1,4 +1,4 @@
-"""One open invocation: its state, its pending calls, and the one way to commit an event."""
+"""One open invocation: its state, its pending calls, and the only way to commit an event."""
 
 from typing import Any
 
@@ -24,21 +24,21 @@ class Invocation:
         self.continuing = ContinueAsNew(state)
         self.pending = PendingCalls(state, self.continuing)
         self.cancelled = cancelled
-        """Whether it was cancelled while it was being opened."""
+        """Whether it was cancelled during its opening."""
         self.closed = False
-        """Whether a step has closed the invocation already."""
+        """Whether a step has already closed the invocation."""
         self._committed_by_step: dict[str, int] = {}
         self._seen_by_plugins: set[str] = set()
 
     def step_fields(
         self, scope: AgentScope, event_id: str, *, commit_by: CommitBy | None = None
     ) -> dict[str, Any]:
-        """The fields of every `Step`, for one that belongs to an agent's run.
+        """Return the fields of every `Step`, for a step of an agent's run.
 
         Args:
             scope: The run.
             event_id: Id of the step's event.
-            commit_by: What commits that event; None: what does in this run.
+            commit_by: Which party commits that event; None: the run's default.
 
         Raises:
             CancelledError: The agent or the invocation is to end.
@@ -66,7 +66,7 @@ class Invocation:
         )
 
     def target(self, transfer: HandOver | None) -> AgentNode | None:
-        """The agent that takes over; the event that says so is committed already (AGT-50).
+        """Return the agent that takes over; the event that names it is already committed (AGT-50).
 
         Raises:
             AgentError: The agent may not be handed over to, or does not exist (AGT-53, 17.1).
@@ -84,7 +84,7 @@ class Invocation:
         raise raised(AgentError, "ValueError", agents)
 
     def take(self, result: StepResult) -> None:
-        """Note what a step has committed or shown to the plugins, before its event is yielded."""
+        """Record what a step has committed or shown to the plugins, before its event is yielded."""
         if result.event is not None and result.hooked:
             self._seen_by_plugins.add(result.event.id)
         if result.event is not None and result.seq is not None:
@@ -94,8 +94,8 @@ class Invocation:
     async def commit(self, event: Event) -> None:
         """Store an event. Once this returns it is durable, and only then may the agent resume.
 
-        An event that its step has committed is only noted. Any other one is completed in place
-        with id, invocation id and timestamp where they are missing.
+        If its step has committed the event, that is only recorded. Otherwise missing id, invocation
+        id and timestamp are set in place.
         """
         state = self.state
         seq = self._committed_by_step.pop(event.id, None)
@@ -116,7 +116,7 @@ class Invocation:
             event=event,
             revision=state.checkpoint.revision,
         )
-        # Not to be interrupted, or the event could land among the closing events.
+        # Must not be interrupted, or the event could land among the closing events.
         self._committed(event, await uninterrupted(state.runtime.perform(step)))
 
     def _complete(self, event: Event) -> None:

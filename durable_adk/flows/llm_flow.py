@@ -41,10 +41,10 @@ class LlmRun:
         self._position = scope.frame.resumed(LlmPosition) or scope.frame.hold(LlmPosition())
 
     async def run(self) -> AsyncGenerator[Event, None]:
-        """Yield the agent's events; the caller commits each one before it asks for the next.
+        """Yield the agent's events; the caller commits each one before it requests the next.
 
         Raises:
-            DurableAdkError: A step failed; what could be committed has been yielded before.
+            DurableAdkError: A step failed; every event that could be committed was yielded before.
         """
         scope, position, pending = self._scope, self._position, self._invocation.pending
         while position.more or not scope.end_invocation:
@@ -52,7 +52,7 @@ class LlmRun:
                 async for event in events:
                     yield event
             if position.more:
-                continue  # the model said more in the same call
+                continue  # the call has further responses
             if position.error:
                 raise from_detail(position.error)
             if scope.position.transfer or (position.final and not position.unsettled):
@@ -60,12 +60,12 @@ class LlmRun:
             if position.final:
                 await pending.wait_for(sorted(position.unsettled))
                 position.final = False
-        # An agent that hands over or ends waits no longer; a late answer begins a new invocation.
+        # An agent that hands over or ends stops waiting; a late answer begins a new invocation.
         for call_id in sorted(position.unsettled):
             pending.forget(call_id)
 
     async def _turn(self) -> AsyncGenerator[Event, None]:
-        """Yield a response of the model and those to its calls, or the rest of them."""
+        """Yield a response of the model and those to its calls, or the remaining ones."""
         position = self._position
         position.turn = position.turn or self._answered()
         if position.turn is None and (position.more or not position.final):
@@ -78,7 +78,7 @@ class LlmRun:
                     yield event
 
     def _answered(self) -> TurnPosition | None:
-        """Return a turn with a request to the user that was answered meanwhile."""
+        """Return a turn whose request to the user was answered meanwhile."""
         position, pending = self._position, self._invocation.pending
         for turn in position.open:
             if any(pending.is_answered(name) for name in turn.requests):
@@ -96,7 +96,7 @@ class LlmRun:
             turn.event.id = self._scope.branch.next_id()
         else:
             await self._invocation.continuing.safe_point()
-            # What was answered meanwhile is in the prompt that is built now.
+            # Answers that came meanwhile are in the prompt built now.
             position.unsettled -= self._invocation.pending.consume(position.unsettled)
             result = await _call_model(self._invocation, self._node, self._scope)
             position.more, position.error = _turns(result.more), result.error
@@ -152,8 +152,8 @@ async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope
     state.require_active(scope.branch)
     state.budget.model_call(state.runtime.now())
     if state.model_calls_left is None or state.model_calls_left > 0:
-        # Only now that a model will be called: the invocation that a message is delivered to has
-        # to answer it (D7).
+        # Only now, just before a model call: the invocation that receives a message has to answer
+        # it (D7).
         await invocation.pending.deliver_steered()
     step = ModelStep(
         **invocation.step_fields(scope, scope.branch.next_id()),
@@ -174,7 +174,7 @@ async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope
 
 
 async def _run_code(invocation: Invocation, node: AgentNode, scope: AgentScope) -> Event:
-    """The result of the code that the model's last event ends with (FLW-90)."""
+    """Return the result of the code at the end of the model's last event (FLW-90)."""
     limits = invocation.state.checkpoint.opened.limits
     step = CodeStep(
         **invocation.step_fields(scope, scope.branch.next_id()),
@@ -187,9 +187,10 @@ async def _run_code(invocation: Invocation, node: AgentNode, scope: AgentScope) 
 
 
 def _final_text(node: AgentNode, scope: AgentScope, value: Any) -> Event:
-    """The agent's final text, for an answer that came as a call of `set_model_response`.
+    """Return the agent's final text, for an answer that came as a call of `set_model_response`.
 
-    The call's response is committed already, so a loop that runs again makes the same text of it.
+    The call's response is already committed, so a repeated run of the loop makes the same text of
+    it.
     """
     text = types.Part(text=json.dumps(value, ensure_ascii=False))
     saved = {node.output_key: value} if node.output_key else {}

@@ -1,11 +1,11 @@
 """Calls that wait for an answer from outside, and the pause of the invocation meanwhile (D9).
 
-While every branch of the invocation waits, it does not hold the session: it gives its lease back,
-and other messages of the session may run. An answer takes the lease again, is checked against the
-session's history and stored in one step, and wakes the branch that waits for it.
+While every branch waits, the invocation gives its lease back, and other messages of the session may
+run. An answer takes the lease again, is checked against the session's history and stored in one
+step, and wakes the branch that waits for it.
 
-One task does all of this, in the order in which answers and branches come to it. That order is in
-the workflow's history, so a replay pauses and continues at the same points.
+One task does all of this, in the order in which answers and branches arrive. That order is in the
+workflow's history, so a replay pauses and continues at the same points.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 
 MAX_SHOWN_CALLS = 100
 MAX_SHOWN_BYTES = 8_000
-"""Calls whose arguments the loop keeps, and bytes of each. The checkpoint and the results of query
-`pending` are small; larger arguments are in the call's event only."""
+"""Maximum number of calls whose arguments the loop keeps, and bytes of each. The checkpoint and the
+results of query `pending` stay small; larger arguments are only in the call's event."""
 
 
 @dataclass(eq=False)
@@ -64,12 +64,12 @@ class PendingCalls:
 
     @property
     def waiting(self) -> list[OpenCall]:
-        """The calls that wait, oldest first; none of agents that were cancelled."""
+        """The pending calls, oldest first, without those of cancelled agents."""
         stopped = self._state.branches.stopped
         return [call for call in self._pending.waiting if call.branch not in stopped]
 
     def listed(self) -> list[dict[str, Any]]:
-        """The calls in plain JSON for clients of any language: query ``pending``."""
+        """Return the calls in plain JSON for clients of any language: query ``pending``."""
         return [
             {
                 "callId": call.call_id,
@@ -87,16 +87,16 @@ class PendingCalls:
         return self._pending.delivered
 
     def fork(self, branches: int) -> None:
-        """One branch becomes several; it continues when the last of them has ended."""
+        """Replace one branch by several; it continues when the last of them has ended."""
         self._state.branches.busy += branches - 1
 
     def join(self) -> None:
-        """One of several branches has ended, but not the last one."""
+        """Count the end of one of several branches that is not the last one."""
         self._state.branches.busy -= 1
         self._inbox.wake()
 
     def join_all(self, branches: int) -> None:
-        """The rest of several branches has ended; the branch that was forked continues."""
+        """Count the end of all remaining branches; the branch that was forked continues."""
         self._state.branches.busy -= max(branches - 1, 0)
 
     def expect(self, call: types.FunctionCall, wait: Wait, scope: AgentScope) -> None:
@@ -113,31 +113,31 @@ class PendingCalls:
                 args=self._kept(call.args or {}),
             )
         )
-        # Its answer may be here already, and its deadline may be the next one.
+        # Its answer may have arrived, and its deadline may be the next one.
         self._inbox.wake()
 
     def _kept(self, args: dict[str, Any]) -> dict[str, Any] | None:
-        """The arguments of a call, unless they would make the checkpoint large."""
+        """Return the arguments of a call, or None if they would make the checkpoint large."""
         fits = len(canonical(args).encode()) <= MAX_SHOWN_BYTES
         return args if fits and len(self._pending.waiting) < MAX_SHOWN_CALLS else None
 
     def forget(self, call_id: str) -> None:
-        """Accept no answer to a call any more: it has its response."""
+        """Accept no more answers to a call: it has its response."""
         self._pending.waiting = [one for one in self._pending.waiting if one.call_id != call_id]
 
     def _expected(self, call_id: str | None) -> OpenCall | None:
         return next((call for call in self._pending.waiting if call.call_id == call_id), None)
 
     def is_expected(self, call_id: str) -> bool:
-        """Whether answers to a call are accepted now."""
+        """Return whether answers to a call are accepted now."""
         return self._expected(call_id) is not None
 
     def is_answered(self, call_id: str) -> bool:
-        """Whether a call has an answer that no branch has waited for yet."""
+        """Return whether a call has an answer for which no branch has waited yet."""
         return call_id in self._pending.answered
 
     def consume(self, call_ids: Iterable[str]) -> set[str]:
-        """Those of the calls that have such an answer; their agents need not wait for it."""
+        """Remove and return those calls that have such an answer; their agents need not wait."""
         found = {name for name in call_ids if self.is_answered(name)}
         self._pending.answered = [name for name in self._pending.answered if name not in found]
         return found
@@ -187,7 +187,7 @@ class PendingCalls:
     async def resume(self) -> None:
         """Take the lease again for a branch that resumes before any answer has come.
 
-        A custom agent may catch a deadline's error, have a timeout round a sub-agent, or run two
+        A custom agent may catch a deadline's error, have a timeout around a sub-agent, or run two
         sub-agents in tasks of its own.
         """
         if self._pending.paused and not self._closed:
@@ -197,7 +197,7 @@ class PendingCalls:
     def close(self) -> None:
         """Accept no further answers."""
         self._closed = True
-        # A step of `serve` that finishes in spite of its cancellation swallows it: have it look.
+        # A step of `serve` that finishes despite a cancellation swallows it, so make `serve` check.
         self._inbox.wake()
         for answer in self._pending.unread:
             if answer.answer_id is not None:
@@ -212,13 +212,13 @@ class PendingCalls:
                 if self._continuing.is_ready:
                     if await self._continuing.save():
                         return
-                    continue  # what has come in meanwhile is among the unread
+                    continue  # answers that arrived meanwhile are in `unread`
                 if self._state.branches.busy == 0 and not self._pending.paused:
                     await self._pause()
                 answer = await self._next()
                 while answer is not None:
                     self._pending.unread.append(answer)
-                    # Read everything that has come in time before looking at a deadline again.
+                    # Read everything that arrived in time before checking a deadline again.
                     answer = None if self._inbox.empty() else await self._inbox.get()
         except DurableAdkError as error:
             self._fail(error)
@@ -226,9 +226,9 @@ class PendingCalls:
             self._fail(wrapped(AgentError, error))
 
     async def _take_what_can_be_taken(self) -> None:
-        """Take the answers to calls that wait; keep the others until no branch can make a call.
+        """Take answers to pending calls; keep the others until no branch can make a call.
 
-        After a crash an answer may be here before the loop has come to the call again.
+        After a crash an answer may arrive before the loop has reached the call again.
         """
         unread, self._pending.unread = self._pending.unread, []
         for answer in unread:
@@ -249,7 +249,7 @@ class PendingCalls:
         await self._state.runtime.perform(step)
 
     async def _next(self) -> InvocationAnswer | None:
-        """The next answer; None if something else has changed. Decides expired calls."""
+        """Return the next answer, or None if something else has changed; settle expired calls."""
         if not self._inbox.empty():
             return await self._inbox.get()
         now = self._state.runtime.now()
@@ -267,7 +267,7 @@ class PendingCalls:
 
     async def _expire(self, call: OpenCall) -> None:
         call.due = None
-        if not self.is_expected(call.call_id):  # answered while another one was decided
+        if not self.is_expected(call.call_id):  # answered while another one was settled
             return
         if call.on_deadline == "fail":
             self._fail(ToolTimeoutError(f"No answer to {call.name!r} came before its deadline."))
@@ -277,7 +277,7 @@ class PendingCalls:
             answer.confirmed = call.on_deadline == "approve"
         else:
             answer.response = {"error": "No answer came before the deadline; go on without it."}
-        # An answer of the same id, chosen by a sender, does not stop the deadline's decision.
+        # An answer under the same id, chosen by a sender, must not prevent the deadline's decision.
         self._continuing.progressed()
         await self._store(answer, author=call.author)
 
@@ -285,7 +285,7 @@ class PendingCalls:
         answer_id = answer.answer_id or ""
         self._continuing.progressed()
         if answer_id in self._pending.outcomes:
-            return  # the same answer again
+            return  # a repeat of the same answer
         if (reason := self._not_waited_for(answer)) is not None:
             self._inbox.refuse(answer_id, reason)
             return
@@ -313,7 +313,7 @@ class PendingCalls:
         self._stored(step.event_id, taken)
         stored = taken.heard or step.changed
         delta = stored.actions.state_delta if stored else answer.state_delta
-        if taken.state is None:  # otherwise that has the changes already
+        if taken.state is None:  # else the state already contains the changes
             self._state.changed(EventActions(state_delta=without_temp(delta)))
         self._state.apply_local(delta)
         for call_id in taken.call_ids:
@@ -348,7 +348,7 @@ class PendingCalls:
         self._state.checkpoint.last_event_id = event_id
 
     def _not_waited_for(self, answer: InvocationAnswer) -> str | None:
-        """Why an answer is refused without reading the session's history; None: it may fit."""
+        """Return why an answer is refused even before the session's history is read, or None."""
         parts = (answer.message.parts or []) if answer.message else []
         ids = [r.id for part in parts if (r := part.function_response)] or [answer.call_id]
         waiting = {call.call_id for call in self.waiting}
@@ -368,11 +368,11 @@ class PendingCalls:
             self._pending.answered.append(call_id)
             return
         self._waiting_branches.remove(waiting)
-        self._state.branches.busy += 1  # at once: the branch runs before this task looks again
+        self._state.branches.busy += 1  # at once: the branch runs before this task checks again
         waiting.answered.set_result(call_id)
 
     def _fail(self, error: DurableAdkError) -> None:
-        """End the invocation, through the branches that wait, or the next one that would."""
+        """End the invocation: raise in all branches that wait, or in the next one that would."""
         self._failure = error
         for waiting in self._waiting_branches:
             self._state.branches.busy += 1

@@ -1,8 +1,8 @@
-"""The plugins' hooks round a run, its messages and its events (RUN-26, PLG-5, PLG-6).
+"""The plugins' hooks around a run, its messages and its events (RUN-26, PLG-5, PLG-6).
 
-Which hooks are scheduled was recorded when the invocation opened, so a replay after a deploy
-schedules the same. The worker runs those of its plugins that have the hook; if none has it any
-more, the step changes nothing.
+The hooks to schedule were recorded when the invocation opened, so a replay after a deploy schedules
+the same ones. The worker runs those plugins that define the hook; if none does any more, the step
+changes nothing.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ async def prepared(
     Args:
         runtime: Performs the hook.
         request: The request.
-        step: The opening as it was tried.
-        opened: Its result, which says that nothing is stored yet.
+        step: The opening that was attempted.
+        opened: Its result, by which nothing is stored yet.
 
     Returns:
         The opening with the message to store, and whether a plugin ends the invocation.
@@ -82,10 +82,10 @@ async def prepared(
 
 
 async def prepare_answer(state: LoopState, step: AnswerStep) -> str | None:
-    """Let the plugins change a user's answer before it is stored, as `prepared` does a message.
+    """Let the plugins change a user's answer before it is stored, as `prepared` does for messages.
 
     Returns:
-        Why it is not to be stored: a hook failed, or left what cannot be stored.
+        Why not to store it: a hook failed, or its result cannot be stored. None: store it.
     """
     if not state.hooked("on_user_message_callback"):
         return None
@@ -128,7 +128,7 @@ async def hooked_run(
 
 
 async def _round_run(state: LoopState, hook: HookName) -> Event | None:
-    """The event of a hook, if it has something to store."""
+    """Return the event of a hook, or None if there is nothing to store."""
     if not state.hooked(hook):
         return None
     result = await state.runtime.perform(_step(state, hook))
@@ -156,9 +156,9 @@ async def on_event(state: LoopState, event: Event) -> None:
 
 
 async def error_to_store(state: LoopState, error: DurableAdkError) -> Event:
-    """The event of the error that ends the run; the plugins may change it, unless it is cancelled.
+    """Return the event of the error that ends the run; plugins may change it unless cancelled.
 
-    Whatever becomes of the hooks, the invocation is closed with its error.
+    Whatever the outcome of the hooks, the invocation is closed with its error.
     """
     author = state.checkpoint.opened.agent
     event = error_event(error, invocation_id=state.invocation_id, author=author)
@@ -167,7 +167,7 @@ async def error_to_store(state: LoopState, error: DurableAdkError) -> Event:
     if not isinstance(error, InvocationCancelledError):
         with suppress(DurableAdkError, asyncio.CancelledError):
             await uninterrupted(on_event(state, event))
-        event.actions.state_read = {}  # what is written last counts: a merge could fail
+        event.actions.state_read = {}  # the last write counts: a merge could fail
     return event
 
 
@@ -184,7 +184,7 @@ async def agent_failed(state: LoopState, scope: AgentScope, error: DurableAdkErr
 
 
 async def run_failed(state: LoopState, error: dict[str, object]) -> None:
-    """Notify the plugins that the run has failed. Its invocation is closed by now.
+    """Notify the plugins that the run has failed. Its invocation is already closed.
 
     Args:
         state: The run's.

@@ -1,8 +1,8 @@
-"""The port between deciding and doing (D14).
+"""The port between decisions and effects (D14).
 
 The loop and the built-in agents reach everything outside through `Runtime`. `TemporalRuntime` makes
 each effect an activity; `LocalRuntime` performs the same effects in process. Both run the same
-loop, so they produce the same events; `tests/integration/test_seed_steps.py` proves it.
+loop, so they produce the same events, as `tests/integration/test_seed_steps.py` checks.
 """
 
 import asyncio
@@ -18,14 +18,16 @@ from durable_adk.wire.steps import ToolStep
 
 R = TypeVar("R")
 MAX_STEERED = 100
-"""How many messages may wait to be delivered to an active invocation. Each costs a look into the
-store before a model call, so a flood is cut here; further messages wait for their own turn."""
+"""Maximum number of messages that wait to be delivered to an active invocation. Each costs a read
+of the store before a model call, so a flood is cut here; further messages wait for their own
+turn."""
 MAX_REASON = 400
-"""Bytes of the reason for refusing an answer. One query returns all reasons, and has 2 MB."""
+"""Maximum bytes of the reason for refusing an answer. One query, limited to 2 MB, returns all
+reasons."""
 
 
 class Inbox:
-    """Answers on their way to an invocation, in the order in which they came."""
+    """Answers to an invocation, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.state = PendingState()
@@ -35,13 +37,13 @@ class Inbox:
 
     @property
     def outcomes(self) -> dict[str, str | None]:
-        """By answer id, why the answer was refused; None: it was accepted."""
+        """Why each answer was refused, by answer id; None: it was accepted."""
         return self.state.outcomes
 
     def restore(self, saved: PendingState) -> None:
         """Continue with the state of the previous workflow run.
 
-        Answers may have come to this run before it could read that state.
+        Answers may have arrived in this run before it could read that state.
         """
         early, self.state = self.state, saved
         for name in early.digests:
@@ -53,7 +55,7 @@ class Inbox:
         self.know(known)
 
     def put(self, answer: InvocationAnswer) -> bool:
-        """Add an answer, or the news of a steering message; False: there are too many of those."""
+        """Add an answer, or the notification of a steering message; False: too many of these."""
         steered = self.state.steered
         if answer.steers is None:
             if self._forget_refusal(answer.answer_id):
@@ -67,9 +69,9 @@ class Inbox:
         return True
 
     def _forget_refusal(self, name: str | None) -> bool:
-        """Forget why an answer was refused, and what it said, as it is sent again.
+        """Drop the refusal and digest of an answer that is sent again.
 
-        The reason may be gone by now: a plugin was mended, or the call waits only now.
+        The reason may no longer hold: a plugin was fixed, or only now the call is pending.
         """
         if name is None or self.outcomes.get(name) is None:
             return False
@@ -80,19 +82,19 @@ class Inbox:
         return True
 
     def _compare(self, answer: InvocationAnswer) -> None:
-        """Note at once, before anybody asks, when a second answer of an id says something else."""
+        """Detect, on arrival, that a second answer under an id has different contents."""
         name = answer.answer_id
         if name is None or (name in self.outcomes and name not in self.state.digests):
-            return  # an answer without an id has got this name, and its sender asks for none
+            return  # an answer without an id was given this name, and its sender cannot query it
         first = self.state.digests.setdefault(name, answer.digest())
         self.know({name: first}, answer.digest())
 
     def know(self, digests: dict[str, str], other: str | None = None) -> None:
-        """Note the digests of the first answers of some ids, and whether other ones are known.
+        """Record the first answers' digests of some ids, and detect different answers under them.
 
         Args:
             digests: By answer id.
-            other: Digest of a later answer of the same id; None: the one that is noted here.
+            other: Digest of a later answer of the same id; None: the one recorded here.
         """
         for name, first in digests.items():
             if (other or self.state.digests.get(name, first)) != first:
@@ -102,11 +104,11 @@ class Inbox:
                 self.take(name)
 
     def take(self, name: str) -> None:
-        """Note that an answer was accepted, and whether another one of its id was refused."""
+        """Record that an answer was accepted, and whether another one of its id was refused."""
         self.outcomes[name] = self._dispute(name) if name in self._disputed else None
 
     def taken(self) -> dict[str, str]:
-        """By answer id, the digests of the accepted answers."""
+        """Return the digests of the accepted answers, by answer id."""
         return {
             name: digest
             for name, digest in self.state.digests.items()
@@ -114,11 +116,11 @@ class Inbox:
         }
 
     def is_decided(self, answer: InvocationAnswer) -> bool:
-        """Whether an answer that was put here was accepted or refused."""
+        """Return whether an answer added here was accepted or refused."""
         return answer.answer_id in self.outcomes
 
     def refusal(self, answer: InvocationAnswer) -> str | None:
-        """Why a decided answer was refused; None: it, or an equal one of its id, was accepted."""
+        """Return why a decided answer was refused; None: it or an equal one was accepted."""
         name = answer.answer_id or ""
         return None if self.taken().get(name) == answer.digest() else self.outcomes[name]
 
@@ -133,17 +135,17 @@ class Inbox:
         return name in self.outcomes or name in self.state.digests
 
     def refuse(self, answer_id: str | None, reason: str) -> None:
-        """Note that an answer cannot be read, or that no call waits for it."""
+        """Record that an answer cannot be read, or that no call waits for it."""
         name = answer_id or f"malformed-{len(self.outcomes) + 1}"
         if self.outcomes.get(name, "") is None:
-            self._disputed.add(name)  # one of this id was accepted, which stays
+            self._disputed.add(name)  # an accepted one of this id stays accepted
             self.state.digests.setdefault(name, "unknown")
             self.take(name)
         elif name not in self._disputed or name not in self.outcomes:
             self.outcomes[name] = storable(reason, MAX_REASON)
 
     def refuse_malformed(self, answer_id: str | None, reason: str) -> None:
-        """Note that what was sent cannot be read; an answer of its id is decided by itself."""
+        """Record that an input cannot be read; an answer of its id is decided separately."""
         if answer_id in self.state.digests and answer_id not in self.outcomes:
             self._disputed.add(answer_id)
         else:
@@ -154,21 +156,21 @@ class Inbox:
         self._queue.put_nowait(None)
 
     def empty(self) -> bool:
-        """Whether `get` would have to wait."""
+        """Return whether `get` would have to wait."""
         return self._queue.empty()
 
     async def get(self) -> InvocationAnswer | None:
-        """Wait for the next answer; None for a call of `wake`."""
+        """Wait for the next answer; return None for a call of `wake`."""
         return self._named(await self._queue.get())
 
     def drain(self) -> None:
-        """Move all answers that have come to `PendingState.unread`."""
+        """Move all answers that have arrived to `PendingState.unread`."""
         while not self._queue.empty():
             if (answer := self._named(self._queue.get_nowait())) is not None:
                 self.state.unread.append(answer)
 
     def _named(self, answer: InvocationAnswer | None) -> InvocationAnswer | None:
-        """Name an answer without an id by its number among all, over all workflow runs."""
+        """Name an answer without an id by its number among all answers, across workflow runs."""
         if answer is not None:
             state = self.state
             state.answers += 1
@@ -194,11 +196,11 @@ class Runtime(Protocol):
         ...
 
     def fullness(self) -> float:
-        """How full the workflow run's history is: from 1 on it is to continue as new (D10)."""
+        """Return how full the workflow run's history is; from 1 on it continues as new (D10)."""
         ...
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
-        """Leave the agents' task, which is stopped at safe points: a new run continues there."""
+        """Abandon the agents' task, stopped at safe points: a new run continues there."""
         ...
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
@@ -216,26 +218,26 @@ class Runtime(Protocol):
             Its result, unchecked.
 
         Raises:
-            ToolError: It failed, and is not retried any more.
-            ToolTimeoutError: It was not done in time.
+            ToolError: It failed, and is not retried again.
+            ToolTimeoutError: It did not finish in time.
             ToolResultError: Its result cannot be read.
         """
         ...
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         ...
 
     def new_id(self) -> str:
-        """A new unique id."""
+        """Return a new unique id."""
         ...
 
     def cancelled(self) -> bool:
-        """Whether the invocation was asked to end. A step that finished all the same hides this."""
+        """Return whether a cancellation was requested, even if a finishing step swallowed it."""
         ...
 
     def agent(self, app: str, name: str) -> BaseAgent:
-        """The agent whose own code the loop is to run.
+        """Return the agent whose own code the loop is to run.
 
         Raises:
             AgentNotFoundError: The app has no agent of this name, or no longer.

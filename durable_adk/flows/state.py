@@ -1,4 +1,4 @@
-"""An open invocation as the loop knows it: its checkpoint, its session's state, its branches.
+"""The loop's state of an open invocation: its checkpoint, its session's state, its branches.
 
 Replay rebuilds all of this from the results of the effects. Only the checkpoint is ever stored,
 when the workflow continues as new.
@@ -38,8 +38,8 @@ class LoopState:
         key: The session.
         lease_owner: The lease owner; see `InvocationRecord.lease_owner`.
         message: The user's message.
-        state: The session's state, if custom agents are there to read it.
-        past: By name, the entries of the journals that were begun in earlier workflow runs.
+        state: The session's state, if there are custom agents, which may read it.
+        past: Entries of the journals begun in earlier workflow runs, by name.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class LoopState:
         self.user_content = message
         self.invocation_id = checkpoint.record.invocation_id
         self.resumed = past is not None
-        """Whether the agents have begun in an earlier workflow run."""
+        """Whether the agents began in an earlier workflow run."""
         self.end_invocation = False
         """Whether a plugin ended the invocation before its agents began."""
         self.past = past or {}
         self.journals: dict[str, Journal] = {}
-        """By name, of the bodies of custom agents that run now."""
+        """Journals of the custom agents' bodies that run now, by name."""
         self.reads_state = state is not None
         """Whether custom agents read the session's state in the loop."""
         self._committed: dict[str, Any] = deepcopy(state or {})
@@ -78,7 +78,7 @@ class LoopState:
     # ----- the session's state
 
     def refresh(self, state: dict[str, Any]) -> None:
-        """Replace the committed state after a pause; what only the loop has stays (STA-14)."""
+        """Replace the committed state after a pause; uncommitted values stay (STA-14)."""
         local = self.local_state()
         self._committed = deepcopy(state)
         # In place: a custom agent's body may hold a reference to it.
@@ -89,8 +89,8 @@ class LoopState:
     def changed(self, actions: EventActions) -> None:
         """Apply the state changes of a committed event; `actions` has the values afterwards.
 
-        Values with a base were merged as they were stored. The loop gets the same values, as far as
-        it knows the stored ones.
+        Values with a base were merged as they were stored. The loop merges them the same way, as
+        far as it knows the stored ones.
         """
         if actions.state_read and self.reads_state:
             actions.state_delta = self._merged(self._committed, actions)
@@ -107,7 +107,7 @@ class LoopState:
         """Apply the `temp:` keys of a step's delta, which are in no stored event (TRAP-7).
 
         Raises:
-            StateConflictError: One cannot be merged with what another branch has written.
+            StateConflictError: One cannot be merged with the value of another branch.
         """
         temporary = {k: v for k, v in delta.items() if is_temp(k)}
         temporary = merged(self.session.state, temporary, bases or {})
@@ -118,13 +118,13 @@ class LoopState:
         try:
             return merged(known, actions.state_delta, actions.state_read)
         except StateConflictError:
-            return actions.state_delta  # the store could merge it: it knows more
+            return actions.state_delta  # the store could merge it: it knows more values
 
     def local_state(self) -> dict[str, Any]:
-        """State that steps must see beyond the committed one: `temp:` keys and dirty writes.
+        """Return state that steps must see beyond the committed one: `temp:` keys and dirty writes.
 
         Raises:
-            StateValueError: A custom agent wrote something that is not JSON.
+            StateValueError: A custom agent wrote a value that is not JSON.
             PayloadTooLargeError: It does not fit into the input of a step, which would hang the
                 invocation.
         """
@@ -145,7 +145,7 @@ class LoopState:
     # ----- steps
 
     def advanced(self, seq: int) -> None:
-        """Note the sequence number of a stored event. Two may be stored at once, in any order."""
+        """Record the sequence number of a stored event. Two may be stored at once, in any order."""
         self.checkpoint.revision = max(self.checkpoint.revision, seq)
 
     def require_active(self, branch: Branch) -> None:
@@ -157,7 +157,7 @@ class LoopState:
             raise asyncio.CancelledError
 
     def step_fields(self, agent: str, event_id: str) -> dict[str, Any]:
-        """The fields of every `Step`, for one that belongs to no agent's run."""
+        """Return the fields of every `Step`, for one outside of any agent's run."""
         checkpoint = self.checkpoint
         run_config = checkpoint.request.run_config
         return {
@@ -176,23 +176,23 @@ class LoopState:
         }
 
     def reconfigure(self, options: dict[str, Any]) -> None:
-        """Let options of an answer take the place of the invocation's, from the next step on."""
+        """Replace the invocation's options by those of an answer, from the next step on."""
         request = self.checkpoint.request
         config = request.run_config.model_copy(update=options)
         self.checkpoint.request = request.model_copy(update={"run_config": config})
 
     @property
     def rules(self) -> int:
-        """Version of the rules by which the loop decides; see `wire.steps.LOOP_RULES`."""
+        """Version of the loop's decision rules; see `wire.steps.LOOP_RULES`."""
         return self.checkpoint.opened.rules
 
     @property
     def can_wait(self) -> bool:
-        """Whether somebody can answer a pending call: nobody sees an agent used as a tool."""
+        """Whether a user can answer a pending call: users do not see an agent used as a tool."""
         return self.checkpoint.request.tool_run is None
 
     def hooked(self, hook: HookName) -> bool:
-        """Whether the app had a plugin with this hook when the invocation opened."""
+        """Return whether the app had a plugin with this hook when the invocation opened."""
         return hook in self.checkpoint.opened.hooks
 
     @property
@@ -203,19 +203,19 @@ class LoopState:
 
     @property
     def artifact_owner(self) -> SessionKey | None:
-        """The session whose artifacts the steps see, if another one (ART-12)."""
+        """The session whose artifacts the steps see, if it is another one (ART-12)."""
         tool_run = self.checkpoint.request.tool_run
         return tool_run.root if tool_run else None
 
     @property
     def model_calls_left(self) -> int | None:
-        """How many model calls the invocation may still make; None: any number (CTX-3)."""
+        """How many model calls the invocation may still make; None: unlimited (CTX-3)."""
         limit = self.checkpoint.request.run_config.max_llm_calls
         return None if limit <= 0 else limit - self.checkpoint.counters.model_calls
 
 
 class AgentRuns:
-    """The runs of agents, for telemetry; nothing that the loop decides depends on them.
+    """The runs of agents, for telemetry; none of the loop's decisions depends on them.
 
     Numbers them, and hands those that have ended to the next step, which exports them. The loop
     exports nothing itself, because it is replayed. Numbers and times are the same at every replay.
@@ -239,7 +239,7 @@ class AgentRuns:
 
         Args:
             number: Its number.
-            error: Name of the error it ended with.
+            error: Name of the error with which it ended.
         """
         run = next((run for run in self._open() if run.number == number), None)
         if run is not None:
@@ -248,19 +248,19 @@ class AgentRuns:
             self._state.runs.append(run)
 
     def take_ended(self) -> list[AgentRun] | None:
-        """The runs that have ended, for a step to report; None: there are none."""
+        """Return the runs that have ended, for a step to report; None: there are none."""
         ended = [run for run in self._state.runs if run.ended is not None]
         self._state.runs = self._open()
         return ended or None
 
     def end_all(self, error: str | None = None) -> list[AgentRun] | None:
-        """As `take_ended`, when the invocation ends and with it all open runs, innermost first."""
+        """Like `take_ended`, but end all open runs with the invocation, innermost first."""
         for number in sorted((run.number for run in self._open()), reverse=True):
             self.end(number, error)
         return self.take_ended()
 
     def open_now(self) -> list[AgentRun] | None:
-        """Copies of the open runs; None: there are none."""
+        """Return copies of the open runs; None: there are none."""
         return [run.model_copy() for run in self._open()] or None
 
     def _open(self) -> list[AgentRun]:
@@ -276,7 +276,7 @@ _USES = {
 
 
 class BudgetMeter:
-    """Counts what is used of the budget of the request, within that of the app.
+    """Counts usage against the request's budget, itself limited by the app's.
 
     It counts decisions of the loop, and committed events. So every logical call counts once,
     however many attempts it took, and a replay counts the same.
@@ -300,13 +300,13 @@ class BudgetMeter:
         """
         self._check_time(now)
         tokens = self._budget.tokens
-        # How many tokens a call uses is not known before, so the last call may exceed the budget.
+        # A call's token usage is unknown before the call, so the last one may exceed the budget.
         if tokens is not None and self.used["tokens"] >= tokens:
             raise _exceeded("tokens", tokens)
         self._use("model_calls", self._budget.model_calls, 1)
 
     def no_model_call(self) -> None:
-        """Take a model call back, because a callback has answered in place of the model."""
+        """Undo the count of a model call: a callback has answered instead of the model."""
         self.used["model_calls"] -= 1
 
     def tool_calls(self, number: int, now: float) -> None:
@@ -324,13 +324,13 @@ class BudgetMeter:
         self.used["tokens"] += (usage.total_token_count or 0) if usage else 0
 
     def by_agent(self, result: InvocationResult) -> None:
-        """Count what an agent used that ran as a tool."""
+        """Count the usage of an agent that ran as a tool."""
         self.used["model_calls"] += result.model_calls
         self.used["tool_calls"] += result.tool_calls
         self.used["tokens"] += result.tokens
 
     def left(self, now: float) -> Budget | None:
-        """The rest, as the budget of an agent that runs as a tool; None: no limit."""
+        """Return the rest, as the budget of an agent that runs as a tool; None: no limit."""
         rest = {
             name: max(limit - self.used[name], 0)
             for name in self.used
@@ -341,16 +341,16 @@ class BudgetMeter:
         return None if budget == Budget() else budget
 
     def seconds_left(self, now: float) -> float | None:
-        """Seconds until the time limit, at least 0; None: no time limit."""
+        """Return the seconds until the time limit, at least 0; None: no time limit."""
         seconds = self._budget.seconds
         return None if seconds is None else max(self._started + seconds - now, 0.0)
 
     def time_is_up(self) -> BudgetExceededError:
-        """The error of an invocation that has reached its time limit."""
+        """Return the error of an invocation that has reached its time limit."""
         return _exceeded("seconds", self._budget.seconds or 0)
 
     def _check_time(self, now: float) -> None:
-        """A step that finishes after the time limit still counts; nothing runs after it."""
+        """Check the time limit: a step that ends after it still counts, but none begins."""
         if self.seconds_left(now) == 0.0:
             raise self.time_is_up()
 
@@ -361,7 +361,7 @@ class BudgetMeter:
 
 
 def _exceeded(name: str, limit: float) -> BudgetExceededError:
-    """The error that names the exceeded limit."""
+    """Return the error that names the exceeded limit."""
     return BudgetExceededError(
         f"The invocation's budget of {limit:,g} {_USES[name]} is used up; give it more with "
         f"RunConfig(budget=Budget({name}=...)), or find out what it does."

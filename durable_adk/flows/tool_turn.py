@@ -1,4 +1,4 @@
-"""The calls of one model event, from the first one that runs to the last one that is answered."""
+"""The calls of one model event, from the first that runs to the last that is answered."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -42,7 +42,7 @@ MAX_TURN_BYTES = 8_000_000
 
 
 class ToolTurn:
-    """Runs the calls of one event side by side, and those again that needed an approval first."""
+    """Runs the calls of one event side by side, and again those that needed an approval first."""
 
     def __init__(
         self, invocation: Invocation, node: AgentNode, scope: AgentScope, turn: TurnPosition
@@ -74,7 +74,7 @@ class ToolTurn:
             async for event in self._approved(given, waiting):
                 yield event
             if not self._state.checkpoint.opened.resumable:
-                if waiting:  # the model speaks at once, and the others are settled later
+                if waiting:  # the model is called at once, and the others are settled later
                     turn.final = False
                     turn.interim.update(waiting)
                     self._scope.position.closes = False
@@ -85,9 +85,9 @@ class ToolTurn:
     async def _approved(
         self, answered: Sequence[str], waiting: list[str]
     ) -> AsyncGenerator[Event, None]:
-        """Run the calls again whose requests to the user are answered; yield their responses.
+        """Run again the calls whose requests to the user are answered; yield their responses.
 
-        What they still wait for is added to `waiting`.
+        Ids that they still wait for are added to `waiting`.
         """
         turn = self._turn
         about = {turn.requests.pop(name): name for name in answered if name in turn.requests}
@@ -101,11 +101,11 @@ class ToolTurn:
             turn.final = False
 
     async def _begin(self) -> AsyncGenerator[Event, None]:
-        """Run the calls, and note which of them still have no response."""
+        """Run the calls, and record which of them still have no response."""
         calls = self._turn.event.get_function_calls()
         for call in calls:
             if call.id in self._turn.waits and self._state.can_wait:
-                # Its answer may come before the tool that asks for it has returned.
+                # Its answer may arrive before the tool that requests it has returned.
                 self._pending.expect(call, self._turn.waits[call.id], self._scope)
                 self._scope.position.closes = False
                 require_answerable(self._state)
@@ -119,7 +119,7 @@ class ToolTurn:
     def _outstanding(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
     ) -> list[str]:
-        """What to wait for before the model is called again.
+        """Return the ids to wait for before the model is called again.
 
         By default the model is called as soon as there is any response, interim or of another call
         of the turn; in a resumable app once there are all of them (TRAP-27, TOL-42).
@@ -173,7 +173,7 @@ class ToolTurn:
         self._scope.position.transfer = named[-1] if named else None
 
     def _merged(self, results: Sequence[StepResult]) -> Event | None:
-        """The event of all responses: the only one's, which may be stored, or a merged one."""
+        """Return the event of all responses: the only one, which may be stored, or a merged one."""
         events = [event for result in results if (event := result.event)]
         if not events or results[0].seq:
             return events[0] if events else None
@@ -182,7 +182,7 @@ class ToolTurn:
         return event
 
     def _user_requests(self, response: Event, results: Sequence[StepResult]) -> list[Event]:
-        """Requests to the user for confirmations and credentials."""
+        """Return requests to the user for confirmations and credentials."""
         requests: list[Event | None] = []
         if response.actions.requested_tool_confirmations:
             event_id = self._scope.branch.next_id()
@@ -228,7 +228,7 @@ class ToolTurn:
         _check_together(state, len(calls))
         state.budget.tool_calls(len(calls), state.runtime.now())
         # Responses of several calls are merged into one event. An interim result must not be stored
-        # after an answer that came before it.
+        # after an answer that arrived before it.
         early = alone and calls[0].id not in self._turn.waits
         commit_by = None if early else CommitBy.LOOP
         fields = self._invocation.step_fields(scope, scope.branch.next_id(), commit_by=commit_by)
@@ -262,9 +262,9 @@ class ToolTurn:
     def _refuse_conflicts(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
     ) -> None:
-        """Let the calls fail whose changes of state cannot be merged with those of earlier calls.
+        """Fail those calls whose state changes cannot be merged with those of earlier calls.
 
-        Of such a call nothing is stored. It is not run again: a tool may have acted already.
+        Nothing of these calls is stored. They do not run again: a tool may have acted already.
         """
         delta: dict[str, Any] = {}
         read: dict[str, Base] = {}
@@ -303,7 +303,7 @@ class ToolTurn:
     def _settled(
         self, call: types.FunctionCall, outcome: StepResult | BaseException, event_id: str
     ) -> StepResult:
-        """The outcome of one call, with a response event unless the response comes later."""
+        """Return the outcome of one call, with a response event unless the response comes later."""
         if isinstance(outcome, asyncio.CancelledError):
             outcome = StepResult()
             message = "Cancelled because another call of its turn failed; it may have run in part."
@@ -312,7 +312,7 @@ class ToolTurn:
         else:
             message = failure_text(call.name or "", outcome.error or {})
         if self._pending.is_answered(call.id or ""):
-            # The answer came before the tool returned; what the tool has changed stays.
+            # The answer came before the tool returned; the tool's changes are kept.
             outcome.event, outcome.transfer = _changes(outcome.event), None
         elif outcome.event is None and not outcome.pending:
             author, branch = self._scope.ctx.agent_name, self._scope.ctx.branch
@@ -338,7 +338,7 @@ def require_answerable(state: LoopState) -> None:
 
 
 def _changes(event: Event | None) -> Event | None:
-    """The event with its changes and without its content; None if it changes nothing."""
+    """Return the event with its changes and without its content; None if it changes nothing."""
     if event is None or not (event.actions.state_delta or event.actions.artifact_delta):
         return None
     actions = EventActions(
@@ -350,14 +350,14 @@ def _changes(event: Event | None) -> Event | None:
 
 
 def about(request: types.FunctionCall) -> str:
-    """The id of the tool call that a request to the user is about."""
+    """Return the id of the tool call that a request to the user is about."""
     args = request.args or {}
     original: Any = args.get("originalFunctionCall") or {"id": args.get("functionCallId")}
     return str(original["id"])
 
 
 def _waits(results: Sequence[StepResult]) -> dict[str, Wait]:
-    """How long each call may wait for an answer, by call id."""
+    """Return how long each call may wait for an answer, by call id."""
     return {call_id: wait for result in results for call_id, wait in result.waits.items()}
 
 
@@ -366,13 +366,13 @@ def _writes(result: StepResult, key: str) -> bool:
 
 
 def _settled_skip(results: Sequence[StepResult]) -> bool | None:
-    """Whether a response that needs no request to the user skips summarization."""
+    """Return whether a response that needs no request to the user skips summarization."""
     settled = [r.event for r in results if r.event is not None and not calls_needing_user(r.event)]
     return any(event.actions.skip_summarization for event in settled) or None
 
 
 def _check_together(state: LoopState, calls: int) -> None:
-    """Refuse steps that are each small enough, but together exceed one gRPC message (1c)."""
+    """Reject steps that are each small enough, but together exceed one gRPC message (1c)."""
     local = len(canonical(state.local_state()).encode()) * calls
     if local > MAX_TASK_BYTES:
         raise PayloadTooLargeError(

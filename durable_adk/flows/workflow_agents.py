@@ -1,10 +1,10 @@
-"""The bodies of the agents that drive other agents.
+"""The bodies of the agents that run other agents.
 
-They know their children by recorded nodes, so a deploy that inserts, removes or reorders agents
+They address their children by recorded nodes, so a deploy that inserts, removes or reorders agents
 does not disturb open invocations (D6).
 
 The children of a ParallelAgent run side by side, and commit one after the other. Each child is a
-task with a branch of its own. Its events go through one queue to the loop, and the child waits
+task with a branch of its own. Its events pass through one queue to the loop, and the child waits
 until its event is committed (RUN-3, DUR-15). The order of the queue is the order in which steps
 completed. That is in the workflow's history, so a replay sees the same one.
 """
@@ -80,12 +80,12 @@ class _Child:
     task: "asyncio.Task[None] | None" = None
 
     def stop(self) -> None:
-        """Let its agent begin no further step."""
+        """Let no further step of its agent begin."""
         self.above.branch.stop()
         self.position.stopped = True
 
     def note(self, event: Event) -> None:
-        """Remember an event as long as its calls may have to be answered for the child."""
+        """Keep an event while its calls may still need a response on behalf of the child."""
         self.position.asked = _with_open_calls([*self.position.asked, event])
 
 
@@ -101,8 +101,8 @@ async def run_parallel(
 ) -> AsyncGenerator[Event, None]:
     """Run the children side by side (AGT-33).
 
-    A child that fails cancels its siblings and ends the run; one that escalates ends with them.
-    Calls of a cancelled child that have no response get one.
+    A child that fails cancels its siblings and ends the run; one that escalates cancels them and
+    itself. Calls of a cancelled child that have no response get one.
 
     Args:
         node: The agent.
@@ -132,7 +132,7 @@ async def run_parallel(
 
 
 def _children(node: AgentNode, scope: AgentScope) -> list[_Child]:
-    """The children with their branches, resumed if they began in an earlier workflow run."""
+    """Return the children with their branches, resumed if they began in an earlier workflow run."""
     position = scope.frame.resumed(ParallelPosition) or scope.frame.hold(
         ParallelPosition(
             place=scope.branch.next_id(), children=[ChildPosition() for _ in node.children]
@@ -172,7 +172,7 @@ async def _events(
             await _go_on(child, item, children)
     for child in children:
         if child.position.stopped:
-            # Answers from outside did not come through here.
+            # Answers from outside do not pass through here.
             for event in closing_responses(child.position.asked, STOPPED, pending.delivered):
                 yield event
 
@@ -186,7 +186,7 @@ async def _go_on(child: _Child, event: Event, children: Sequence[_Child]) -> Non
 
 
 async def _feed(child: _Child, run: RunNode, news: _News) -> None:
-    """Pass on a child's events, each after the one before is committed."""
+    """Forward a child's events, each after the one before is committed."""
     try:
         async with closing(run(child.node, child.above)) as events:
             async for event in events:
@@ -205,8 +205,8 @@ async def _feed(child: _Child, run: RunNode, news: _News) -> None:
 async def _stop(children: Sequence[_Child]) -> None:
     """Cancel children and wait for their ends.
 
-    A step that is about to finish does so and swallows the cancellation. That the branch is stopped
-    keeps the next step from beginning.
+    A step that is about to finish does so and swallows the cancellation. Because the branch is
+    marked as stopped, the next step does not begin.
     """
     tasks = [child.task for child in children if child.task is not None]
     for child in children:
@@ -219,7 +219,7 @@ async def _stop(children: Sequence[_Child]) -> None:
 
 
 def _with_open_calls(events: Sequence[Event]) -> list[Event]:
-    """The events with a call that has no response, and those that respond to their other calls."""
+    """Return the events with open calls, and those that respond to their other calls."""
     open_ids = {
         response.id
         for closing_event in closing_responses(events, STOPPED)

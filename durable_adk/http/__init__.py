@@ -1,1 +1,1 @@
-"""What all HTTP servers of this package share: the process, its address and its checks."""
+"""The shared parts of this package's HTTP servers: process, address and request checks."""

@@ -1,7 +1,6 @@
-"""What a request must be like before it is served: its host, origin, type and length (S29).
+"""Checks of a request before it is routed: its host, origin, content type and length (S29).
 
-Each check is an ASGI middleware, so it stands before every route, also before those of mounted
-applications.
+Each check is an ASGI middleware, so it also protects mounted applications.
 """
 
 from collections.abc import Callable, Collection
@@ -15,9 +14,9 @@ from durable_adk.http.responses import path_of, refuse, value_of, values_of
 SAFE = frozenset(["GET", "HEAD", "OPTIONS"])
 """Methods that change nothing."""
 CLOSE = {"connection": "close"}
-"""Header of a response after which nothing more is read from the connection."""
+"""Header of a response after which the server closes the connection."""
 API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
-"""Policy of responses that are no pages: if a browser shows one, it runs nothing."""
+"""Content security policy of responses that are not pages: a browser runs nothing in them."""
 _HEADERS = {
     "content-security-policy": API_POLICY,
     "x-content-type-options": "nosniff",
@@ -31,7 +30,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class SecurityHeaders:
-    """Adds headers that restrict what a browser does with a response, unless it has its own."""
+    """Adds headers that restrict how a browser treats a response, unless the response sets them."""
 
     app: ASGIApp
 
@@ -54,21 +53,22 @@ class SecurityHeaders:
 
 @dataclass(frozen=True)
 class KnownHosts:
-    """Refuses a request to a host name that is not the server's.
+    """Refuses a request whose Host header does not name the server.
 
-    A page whose own name was rebound to this machine's address (DNS rebinding) is of the same
-    origin for its browser; its requests have its own name.
+    This stops DNS rebinding: if an attacker's host name resolves to this machine, the browser
+    treats the server as the attacker page's own origin, but its requests carry the attacker's host
+    name.
     """
 
     app: ASGIApp
     hosts: Collection[str]
-    """Names without ports; ``*`` for any, behind a proxy that checks them."""
+    """Host names without ports; ``*`` allows any, behind a proxy that checks them."""
     is_open: Callable[[str], bool] = lambda _: False
-    """Whether a path is served under any name."""
+    """Whether a path is served under any host name."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] == "websocket":  # no route has any, and they have no preflight
+        if scope["type"] == "websocket":  # no route accepts one; CORS does not cover them
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "lifespan" or self._knows(scope):
             await self.app(scope, receive, send)
@@ -92,16 +92,16 @@ def _host(netloc: str) -> str | None:
 
 @dataclass(frozen=True)
 class KnownOrigins:
-    """Refuses what a page of another origin asks a browser to change (CSRF).
+    """Refuses state-changing requests that a page of another origin makes a browser send (CSRF).
 
-    A browser says whose page sends a request, in ``Origin`` or ``Sec-Fetch-Site``; other clients
-    send neither. A body must be JSON, which a page of another origin cannot send without asking
-    first.
+    A browser names the page's origin in ``Origin`` or ``Sec-Fetch-Site``; other clients send
+    neither. A body must be JSON, which a page of another origin cannot send without a CORS
+    preflight.
     """
 
     app: ASGIApp
     origins: Collection[str] = ()
-    """Origins that may, beside the server's own, such as ``https://app.example.com``."""
+    """Additional origins that may send such requests, e.g. ``https://app.example.com``."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -122,7 +122,8 @@ class KnownOrigins:
             return value_of(scope, "sec-fetch-site") in (None, "same-origin", "none")
         if len(given) > 1:
             return False
-        # The scheme is the proxy's if there is one, and the host was checked.
+        # Only hosts are compared: a proxy may use another scheme, and `KnownHosts` checked the
+        # host.
         own = given[0].partition("://")[2] == value_of(scope, "host") != ""
         return own or given[0] in self.origins
 
@@ -141,7 +142,7 @@ def _is_json(content_type: str) -> bool:
 
 @dataclass(frozen=True)
 class OneLength:
-    """Refuses a request with two lengths: a proxy may take its end for another request."""
+    """Refuses a request with two lengths, which allows request smuggling through a proxy."""
 
     app: ASGIApp
 

@@ -1,4 +1,4 @@
-"""Responses that refuse a request."""
+"""Error responses of middlewares, and access to the fields of a request."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from durable_adk.http._library import Send
 
 
 def error_body(error: DurableAdkError, **more: Any) -> dict[str, Any]:
-    """Return the JSON of an error response, for our clients and for ADK's."""
+    """Return the JSON of an error response, in the format of our clients and of ADK's."""
     report = {"type": class_name(error), "message": error.message, **more}
     return {"error": report, "detail": error.message}
 
@@ -17,7 +17,7 @@ def error_body(error: DurableAdkError, **more: Any) -> dict[str, Any]:
 async def refuse(
     send: Send, status: int, error: DurableAdkError, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Send a whole error response from a middleware."""
+    """Send a complete error response from a middleware."""
     body = json.dumps(error_body(error)).encode()
     given = {
         "content-type": "application/json",
@@ -30,23 +30,23 @@ async def refuse(
 
 
 def values_of(scope: Mapping[str, Any], name: str) -> list[str]:
-    """Return the values of a header of a request, by its name in small letters."""
+    """Return all values of a request header, by its lower-case name."""
     headers: Iterable[tuple[bytes, bytes]] = scope.get("headers", ())
     return [text.decode("latin-1") for key, text in headers if key == name.encode()]
 
 
 def value_of(scope: Mapping[str, Any], name: str) -> str | None:
-    """Return the first value of a header of a request."""
+    """Return the first value of a request header, by its lower-case name."""
     return next(iter(values_of(scope, name)), None)
 
 
 def address_of(scope: Mapping[str, Any]) -> str:
-    """Return the address that a request is from; nothing if it is from a socket without one."""
+    """Return the client's address; empty if the request came through a Unix socket."""
     return (scope.get("client") or ("",))[0]
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
-    """Return a request's path below where the application is mounted."""
+    """Return the request's path relative to where the application is mounted."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path.removeprefix(root) if path.startswith(f"{root}/") else path

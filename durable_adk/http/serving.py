@@ -26,37 +26,37 @@ from durable_adk.log import get_logger
 
 logger = get_logger(__name__)
 _HEAD_TIMEOUT = 5.0
-"""Seconds a connection has to send a request's head: it occupies a slot without any token."""
+"""Seconds for sending a request's head: until then a connection takes a slot unauthenticated."""
 _BODY_TIMEOUT = 60.0
-"""Seconds in which a body must end, or `_BODY_PART` more bytes of it arrive."""
+"""Seconds within which a body must end, or `_BODY_PART` more bytes of it arrive."""
 _BODY_PART = 200_000
 _PIECES, _PIECE = 1_000, 64
-"""Pieces that a body may have, and one more for each so many bytes."""
+"""A body may arrive in this many pieces, plus one for each `_PIECE` bytes."""
 _READ_TIMEOUT = 60.0
-"""Seconds in which a client must take what it is sent; a full buffer of 64 kB, at least."""
+"""Seconds within which a client must read a full write buffer, 64 kB at least."""
 BACKLOG = 100
-"""Connections that are accepted at once; asyncio logs a failure for each that it tries."""
+"""Connections accepted per event loop wake-up; asyncio logs each failed accept."""
 _QUEUE = 2048
-"""Connections that the system keeps until they are accepted."""
+"""Length of the operating system's queue of connections that are not accepted yet."""
 _RESERVED = 100
-"""Files that are not for connections: those of stores, Temporal and channels."""
+"""File descriptors kept free for stores, Temporal and channels."""
 _MOST_FILES = 65_536
 _LOGGED = 60.0
-"""Seconds between two log lines about connections that are refused."""
+"""Minimum seconds between two log lines about refused connections."""
 _SHUTDOWN_TIMEOUT = 5
 """Seconds a response may take after shutdown was requested."""
 
 
 def max_connections() -> int:
-    """Return how many connections this process can have, by the files that it may open."""
+    """Return the maximum number of connections, by the process's limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(soft - _RESERVED, soft // 2) if soft > 0 else _MOST_FILES
 
 
 class QuietServer(Server):
-    """uvicorn's server without signal handlers, as commands have their own, and with few log lines.
+    """uvicorn's server with less logging and without signal handlers: commands have their own.
 
-    While no more files can be opened, each attempt at a connection fails, thousands in a second.
+    At the limit of open files, thousands of attempts to accept a connection fail per second.
     """
 
     _logged = -_LOGGED
@@ -73,7 +73,7 @@ class QuietServer(Server):
         loop.set_exception_handler(self._report)
         await super().startup(sockets)
         for one in sockets or ():
-            one.listen(_QUEUE)  # asyncio has made it as short as what it accepts at once
+            one.listen(_QUEUE)  # asyncio has set it to `BACKLOG`
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See base class."""
@@ -92,7 +92,7 @@ class QuietServer(Server):
 
 
 class WholeBodies(Connection):
-    """Refuses a body in many small pieces: reading each takes as long as reading a large one."""
+    """Refuses a body in many small pieces: reading one takes as long as reading a large one."""
 
     _pieces = _bytes = 0
 
@@ -110,21 +110,20 @@ class WholeBodies(Connection):
 
 
 class Protocol(H11Protocol):
-    """uvicorn's connection, closed if it does not send a request or take a response in time.
+    """uvicorn's connection with timeouts for sending a request and for reading a response.
 
-    uvicorn's own timeout starts after the first response, and is reset by each byte. When there are
-    as many connections as the process can have, the one that has asked nothing for longest is
-    closed for a new one.
+    uvicorn's own timeout starts only after the first response, and each byte resets it. At the
+    limit of connections, the one that has been idle the longest is closed for a new one.
     """
 
     _idle: ClassVar[WeakKeyDictionary[Config, dict["Protocol", None]]] = WeakKeyDictionary()
-    """By server the connections without a request, in the order of time."""
+    """The connections without a request by server, the longest idle first."""
     _logged: ClassVar[float] = 0.0
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _received = 0
     _of_body: object = None
-    """The cycle to whose body the deadline belongs."""
+    """The request cycle whose body `_deadline` limits."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """See base class."""
@@ -143,7 +142,7 @@ class Protocol(H11Protocol):
 
     def _make_room(self) -> None:
         idle = self._idle[self.config]
-        oldest = next(iter(idle))  # this one, if all others have requests
+        oldest = next(iter(idle))  # the new connection itself, if all others have requests
         del idle[oldest]
         self.connections.discard(oldest)
         oldest.transport.abort()
@@ -173,7 +172,7 @@ class Protocol(H11Protocol):
     def timeout_keep_alive_handler(self) -> None:
         """See base class."""
         super().timeout_keep_alive_handler()
-        if self.transport.get_write_buffer_size():  # what is closed is sent first
+        if self.transport.get_write_buffer_size():  # closing sends the buffered data first
             self._start_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -189,7 +188,7 @@ class Protocol(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """See base class; a complete request head starts a cycle."""
+        """See base class; also switches from the timeout of the head to that of the body."""
         super().handle_events()
         if not self.cycle or self.cycle.response_complete:
             return
@@ -201,7 +200,7 @@ class Protocol(H11Protocol):
             self._start_body_timeout()
 
     def send_400_response(self, msg: str) -> None:
-        """See base class, which fails if the request has a response already."""
+        """See base class, which fails if the response has already started."""
         if self.cycle and self.cycle.response_started:
             self.transport.close()
         else:
@@ -209,7 +208,7 @@ class Protocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """See base class."""
-        self._start_timeout()  # first, because the next request may have arrived
+        self._start_timeout()  # before the base class, which may process the next request
         self._set_idle()
         super().on_response_complete()
 
@@ -222,7 +221,7 @@ class Protocol(H11Protocol):
         self._deadline = self.loop.call_later(_BODY_TIMEOUT, self._check_body, self._received)
 
     def _check_body(self, received_before: int) -> None:
-        # Reading is paused while the application does not take what has arrived.
+        # uvicorn pauses reading while the application does not consume the body.
         if self.flow.read_paused or self._received >= received_before + _BODY_PART:
             self._start_body_timeout()
         else:
@@ -252,10 +251,10 @@ async def serve(
         port: The port; 0 for any free port.
         listening: Called with the address, such as ``http://127.0.0.1:8000``, once requests are
             accepted.
-        grace: Seconds that a response may take after the end was requested.
-        concurrency: Most connections and requests at once; further ones get status 503. None: as
-            many as the process may open files.
-        ends: Called when the end is requested, so that responses that have none of their own end.
+        grace: Seconds that a response may take after the server was asked to stop.
+        concurrency: Maximum number of concurrent connections and requests; further ones get status
+            503. None: as many as the limit of open files allows.
+        ends: Called when the server is asked to stop, to end responses that are endless streams.
 
     Raises:
         InvalidRequestError: The address cannot be used.
@@ -273,12 +272,12 @@ async def serve(
 
 
 def _config(application: ASGIApp, grace: float, concurrency: int | None) -> Config:
-    # uvicorn's lines contain URLs, which may contain a token, and it may have its own handlers.
+    # uvicorn's access log contains URLs, which may contain a token, and may have its own handlers.
     logging.getLogger("uvicorn.access").disabled = True
     return Config(
         application,
-        # Not on httptools: it takes heads of any size, and loses the body of a request that
-        # offers HTTP/2 (h2c), as those of Java's HttpClient do.
+        # Not httptools: it accepts heads of any size, and loses the body of a request that offers
+        # HTTP/2 (h2c), as those of Java's HttpClient do.
         http=Protocol,
         backlog=BACKLOG,
         log_config=None,
@@ -292,9 +291,9 @@ def _config(application: ASGIApp, grace: float, concurrency: int | None) -> Conf
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """Listen for TCP connections that send what is written at once.
+    """Listen for TCP connections, with Nagle's algorithm off.
 
-    The process may open as many files from then on as the system lets it.
+    Also raises the process's limit of open files to the maximum that the system allows.
 
     Raises:
         InvalidRequestError: The address cannot be used.
@@ -311,6 +310,6 @@ def listener(host: str, port: int) -> socket.socket:
             f"Cannot listen on {host}, port {port}: {error}. Choose another address with --host "
             "and --port."
         ) from error
-    # asyncio turns Nagle's algorithm off only for sockets that name their protocol. With it, the
-    # body of each response on a connection that is kept came 40 ms after its headers.
+    # asyncio turns Nagle's algorithm off only for sockets that name their protocol. With it, each
+    # response's body on a kept-alive connection arrived 40 ms after its headers.
     return socket.socket(family, made.type, socket.IPPROTO_TCP, fileno=made.detach())

@@ -1,4 +1,4 @@
-"""Objects of google-adk where ours are taken; the only code that imports google.adk."""
+"""Conversion of google-adk's objects; the only package that imports google.adk."""
 
 from functools import partial
 from typing import Any
@@ -71,7 +71,7 @@ def callable_from_google_adk(function: Any, *, tool: bool, truthy: bool) -> Any:
 
 
 def from_google_adk(value: Any) -> Any:
-    """Return an object of google-adk as one here; other objects are returned as they are."""
+    """Convert an object of google-adk to this package's; return other objects unchanged."""
     if isinstance(value, AgentProxy):
         return value.ours
     for kind, ours in _OURS:

@@ -1,7 +1,8 @@
-"""Agents and apps of google-adk, made into agents and apps here."""
+"""Conversion of google-adk's agents and apps to this package's."""
 
 # pyright: reportPrivateUsage=false, reportDeprecated=false
-# google-adk wants graph workflows instead, which cannot have LlmAgents with sub-agents yet.
+# google-adk deprecates these agents for graph workflows, which do not support LlmAgents with
+# sub-agents yet.
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -59,7 +60,7 @@ _REFUSED = {
     "AgentRouter": "it chooses agents by a model of its own; use transfer between sub_agents",
 }
 _OF_NODES = ("retry_config", "timeout", "parallel_worker")
-"""Fields for graph workflows."""
+"""Fields that only graph workflows use."""
 _TRUTHY = ("before_model_callback", "after_model_callback")
 _OTHERS = (
     "on_model_error_callback",
@@ -77,7 +78,7 @@ _SAME = (
     "output_schema",
     "output_key",
 )
-"""Fields of an LlmAgent that mean the same in both."""
+"""Fields of an LlmAgent that have the same meaning in both packages."""
 
 
 class LlmAgentOfAdk(FromAdk, LlmAgent):
@@ -85,7 +86,7 @@ class LlmAgentOfAdk(FromAdk, LlmAgent):
 
     @property
     def canonical_model(self) -> BaseLlm:
-        """See base class; without any, google-adk's default."""
+        """See base class; without a model, google-adk's default."""
         if self._model_name is None and self._model is None:
             default = our_model(AdkLlmAgent._default_model)
             known = isinstance(default, BaseLlm)
@@ -130,10 +131,10 @@ _KINDS: list[tuple[type[Any], type[FromAdk], type[WithBody]]] = [
 
 
 def our_app(app: AdkApp) -> App:
-    """Return an app of google-adk as one here.
+    """Convert an app of google-adk.
 
     Raises:
-        AgentDefinitionError: Something in it cannot run durably; the message names it.
+        AgentDefinitionError: A part of it cannot run durably; the message names it.
     """
     options: dict[str, Any] = {}
     if app.events_compaction_config is not None:
@@ -151,14 +152,14 @@ def our_app(app: AdkApp) -> App:
 
 
 def our_agent(agent: Any, made: dict[int, BaseAgent] | None = None) -> BaseAgent:
-    """Return an agent of google-adk, with all below it, as one here.
+    """Convert an agent of google-adk, and all agents below it.
 
     Args:
-        agent: The agent, or what shows google-adk one of ours.
-        made: What has been made by now, by the ids of google-adk's agents.
+        agent: The agent, or google-adk's proxy of one of this package's agents.
+        made: The agents converted so far, by the ids of google-adk's agents.
 
     Raises:
-        AgentDefinitionError: It cannot run durably; the message names it.
+        AgentDefinitionError: An agent cannot run durably; the message names it.
     """
     made = {} if made is None else made
     if isinstance(agent, AgentProxy):
@@ -196,10 +197,10 @@ def _kind(agent: Any) -> type[FromAdk]:
 
 
 def _check(agent: Any) -> None:
-    """Refuse what cannot run durably.
+    """Check that an agent can run durably.
 
     Raises:
-        AgentDefinitionError: It cannot; the message says why, and what to do.
+        AgentDefinitionError: It cannot; the message gives the reason and the remedy.
     """
     what = f"{type(agent).__name__} {getattr(agent, 'name', '')!r}"
     if not isinstance(agent, AdkBaseAgent):
@@ -224,7 +225,7 @@ def _check(agent: Any) -> None:
 
 
 def _held(agent: Any) -> Iterator[Any]:
-    """The agents that a custom agent holds in fields of its own and not as sub-agents."""
+    """Yield the agents that a custom agent holds in its own fields, not as sub-agents."""
     known = {id(child) for child in agent.sub_agents}
     kind = cast("type[BaseModel]", type(agent))
     own = kind.model_fields.keys() - AdkLlmAgent.model_fields.keys()
@@ -265,7 +266,7 @@ def _llm_fields(agent: Any, made: dict[int, BaseAgent]) -> dict[str, Any]:
 
 
 def _beside_others(tool: Any, agent: Any) -> Any:
-    """google-adk's replacement for a provider's tool that cannot stand beside other tools."""
+    """Replace a provider's tool that cannot be used alongside others, as google-adk does."""
     if len(agent.tools) < 2 or not getattr(tool, "bypass_multi_tools_limit", False):  # noqa: PLR2004 - more than one
         return tool
     if isinstance(tool, AdkGoogleSearchTool):
@@ -287,7 +288,7 @@ def _tool(tool: Any, made: dict[int, BaseAgent]) -> Any:
 
 
 def our_model(model: Any) -> Any:
-    """Return a model of google-adk as one here; a name stays, unless only google-adk knows it."""
+    """Convert a model of google-adk; keep a name, unless only google-adk's registry knows it."""
     if isinstance(model, AdkBaseLlm):
         return AdkModel.of(model)
     if not isinstance(model, str) or not model:
@@ -295,5 +296,5 @@ def our_model(model: Any) -> Any:
     try:
         kind = AdkRegistry.resolve(model)
     except ValueError:
-        return model  # ours may know it
+        return model  # this package's registry may know it
     return model if kind is AdkGemini else AdkModel.of(AdkRegistry.new_llm(model))

@@ -1,4 +1,4 @@
-"""Callbacks and providers of google-adk, called with its objects over ours."""
+"""Calls of google-adk's callbacks and providers, with google-adk's objects as arguments."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -22,16 +22,16 @@ _CONTEXTS = ("callback_context", "tool_context")
 
 
 def adk_tool(tool: Any) -> Any:
-    """Return google-adk's tool that ours was made of, or what shows one of ours."""
+    """Return google-adk's original of a converted tool, or a proxy of this package's tool."""
     return getattr(tool, "adk", None) or ToolProxy(tool)
 
 
 class CallbackAdapter:
-    """A callback of google-adk, as a callback here.
+    """Adapts a callback of google-adk to this package.
 
     Args:
         callback: A function, sync or async.
-        truthy: Whether an answer that is false counts as none, as for agents and models in ADK.
+        truthy: Whether a falsy return value counts as None, as in ADK for agents and models.
     """
 
     def __init__(self, callback: Callable[..., Any], *, truthy: bool) -> None:
@@ -39,11 +39,11 @@ class CallbackAdapter:
         self._truthy = truthy
 
     async def __call__(self, *context: ReadonlyContext, **given: Any) -> Any:
-        """Call it with google-adk's objects; take what it changes in them and what it answers.
+        """Call it with google-adk's objects; adopt its changes to them and its return value.
 
         Args:
-            *context: The context of an instruction provider, which has no other argument.
-            **given: The arguments of a callback by their names.
+            *context: The context of an instruction provider, which takes no other argument.
+            **given: The arguments of a callback by name.
         """
         if context:
             return await call(self.callback, adk_readonly(context[0]))
@@ -56,7 +56,7 @@ class CallbackAdapter:
 async def with_adk_objects(
     callback: Callable[..., Any], given: Mapping[str, Any], context: Any
 ) -> Any:
-    """Call a callback with google-adk's context, tool, request and response for ours."""
+    """Call a callback with google-adk's equivalents of the context, tool, request and response."""
     shown = {name: _shown(name, value, context) for name, value in given.items()}
     answer = await called(callback, shown)
     for name, value in given.items():
@@ -78,12 +78,12 @@ def _shown(name: str, value: Any, context: Any) -> Any:
 
 
 def shown_request(request: LlmRequest) -> Any:
-    """Return a request as google-adk's, with its tools."""
+    """Convert a request to google-adk's class, including its tools."""
     return adk_request(request, {name: adk_tool(tool) for name, tool in request.tools_dict.items()})
 
 
 def take_request(request: LlmRequest, changed: Any) -> None:
-    """Take what code has put in place of the parts of a request."""
+    """Adopt the model, contents and config that google-adk's code has set in a request."""
     request.model, request.contents, request.config = (
         changed.model,
         changed.contents,
@@ -92,7 +92,7 @@ def take_request(request: LlmRequest, changed: Any) -> None:
 
 
 async def called(callback: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call a callback with ADK's keyword names, or by position if its own differ (CB-4)."""
+    """Call a callback with ADK's keyword names, or by position if its parameters differ (CB-4)."""
     try:
         inspect.signature(callback).bind(**given)
     except TypeError:
@@ -101,19 +101,19 @@ async def called(callback: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def our_answer(answer: Any) -> Any:
-    """Return what google-adk's code has answered, as ours."""
+    """Convert the return value of google-adk's code."""
     if isinstance(answer, AdkLlmResponse) and not isinstance(answer, AdkEvent):
         return our_response(answer)
     return answer
 
 
 def provider(instruction: Any) -> Any:
-    """Return an instruction; if it is google-adk's provider, one for our context."""
+    """Adapt an instruction that is a provider of google-adk; return a text unchanged."""
     return CallbackAdapter(instruction, truthy=False) if callable(instruction) else instruction
 
 
 def takes_google_adks(function: Callable[..., Any]) -> bool:
-    """Whether the annotations of a function's parameters name classes of google-adk."""
+    """Return whether the annotations of a function's parameters name classes of google-adk."""
     return _names_google_adks(routine(function))
 
 

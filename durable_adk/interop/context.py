@@ -1,7 +1,7 @@
-"""google-adk's contexts over those of an activity: for callbacks, tools and providers."""
+"""google-adk's contexts on top of an activity's: for callbacks, tools and providers."""
 
 # pyright: reportPrivateUsage=false
-# What google-adk keeps private is part of what its own tools and its users read.
+# google-adk's own tools, and its users, read some of its private attributes.
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -46,7 +46,7 @@ _OPTIONS = (RunConfig.model_fields.keys() & AdkRunConfig.model_fields.keys()) - 
 
 
 class SharedState(AdkState):
-    """State of google-adk's class over ours, which keeps what code has read and written."""
+    """A state of google-adk's class that reads from and writes to this package's state."""
 
     def __init__(self, ours: State, schema: Any = None) -> None:
         super().__init__(ours._value, ours._delta, schema)
@@ -57,7 +57,7 @@ class SharedState(AdkState):
 
     def __setitem__(self, key: str, value: Any) -> None:
         if self._schema is not None:
-            AdkState({}, {}, self._schema)[key] = value  # raises what google-adk raises
+            AdkState({}, {}, self._schema)[key] = value  # raises google-adk's schema errors
         self._ours[key] = value
 
     def __contains__(self, key: object) -> bool:
@@ -91,12 +91,12 @@ class SharedState(AdkState):
         return self._ours.to_dict()
 
     def _record_nested_writes(self) -> None:
-        with suppress(StateValueError):  # raised when the step collects its changes
+        with suppress(StateValueError):  # raised again when the step collects its changes
             self._ours.collect_delta()
 
 
 class SharedContext(AdkContext):
-    """A callback's or tool's context of google-adk's class over ours."""
+    """A context of google-adk's class for a callback or tool, on top of this package's context."""
 
     def __init__(self, ours: Context) -> None:
         super().__init__(
@@ -110,27 +110,27 @@ class SharedContext(AdkContext):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same for all attempts of this call; google-adk has none."""
+        """A key that is the same for all attempts of a call; google-adk has no equivalent."""
         return self._ours.idempotency_key
 
     def get_auth_response(self, auth_config: AdkAuthConfig) -> AdkAuthCredential | None:
-        """Return the credential that the user gave in this invocation, if any (TOL-53)."""
+        """Return the credential that the user provided in this invocation, if any (TOL-53)."""
         given = self._ours.get_auth_response(our_auth_config(auth_config))
         return adk_credential(given)
 
     def request_credential(self, auth_config: AdkAuthConfig) -> None:
-        """Ask the user for a credential (TOL-50)."""
+        """Request a credential from the user (TOL-50)."""
         self._ours.request_credential(our_auth_config(auth_config))
         show_requests(self._ours._actions, self._event_actions)
 
     def request_confirmation(self, *, hint: str | None = None, payload: Any | None = None) -> None:
-        """Ask the user to approve this call (TOL-60)."""
+        """Request the user's confirmation of this call (TOL-60)."""
         super().request_confirmation(hint=hint, payload=payload)
         self._ours.request_confirmation(hint=hint, payload=payload)
         self._event_actions.skip_summarization = True
 
     def refresh(self) -> None:
-        """Show what has changed in our context since google-adk's was last used."""
+        """Copy changes made to this package's context since the last use into google-adk's."""
         actions, shown = self._ours._actions, self._event_actions
         fresh = adk_actions(actions)
         vars(shown).update(vars(fresh))
@@ -138,20 +138,20 @@ class SharedContext(AdkContext):
         self._state._delta = actions.state_delta
 
     def take(self) -> None:
-        """Take into our context what code has changed in google-adk's."""
+        """Copy the changes that code has made to google-adk's context into this package's."""
         take_actions(self._ours._actions, self._event_actions)
         if self._invocation_context.end_invocation:
             self._ours._scope.end_invocation = True
 
 
 _KEPT = "adk_context"
-"""Attribute of our contexts."""
+"""Attribute of this package's contexts that caches google-adk's."""
 
 
 def adk_context(ours: Context) -> SharedContext:
-    """Return google-adk's context over ours.
+    """Return google-adk's context on top of this package's.
 
-    There is one for each, so that the hooks of a call and its tool get the same object, as in ADK.
+    It is cached, so that the hooks of a call and its tool share one object, as in ADK.
     """
     shared = vars(ours).get(_KEPT)
     if shared is None:
@@ -163,7 +163,7 @@ def adk_context(ours: Context) -> SharedContext:
 
 @contextmanager
 def crossing(ours: Context) -> Generator[SharedContext]:
-    """Give google-adk's context over ours to code, and take what it changes, also if it raises."""
+    """Yield google-adk's context on top of this package's; adopt its changes in any case."""
     shared = adk_context(ours)
     try:
         yield shared
@@ -172,7 +172,7 @@ def crossing(ours: Context) -> Generator[SharedContext]:
 
 
 def adk_readonly(ours: ReadonlyContext | None) -> AdkReadonlyContext | None:
-    """Return a provider's context of google-adk's class over ours."""
+    """Return a context of google-adk's class for a provider."""
     if ours is None:
         return None
     if isinstance(ours, Context):
@@ -181,7 +181,7 @@ def adk_readonly(ours: ReadonlyContext | None) -> AdkReadonlyContext | None:
 
 
 def adk_invocation(ours: ReadonlyContext, *, writable: Context | None = None) -> Any:
-    """Return the invocation of a step as google-adk's."""
+    """Return a step's invocation context as google-adk's."""
     scope = ours._scope
     services, context = scope.services, writable or Context(scope)
     return AdkInvocationContext.model_construct(
@@ -201,13 +201,13 @@ def adk_invocation(ours: ReadonlyContext, *, writable: Context | None = None) ->
 
 
 def _adk_plugins(plugins: Iterable[Any]) -> AdkPluginManager:
-    """The plugins of google-adk among these, which its `AgentTool` passes on to its own runs."""
+    """Return google-adk's plugins among these, which its `AgentTool` passes on to its own runs."""
     theirs = [getattr(plugin, "adk", None) for plugin in plugins]
     return AdkPluginManager([plugin for plugin in theirs if plugin is not None])
 
 
 def adk_agent(agent: Any, name: str = "") -> Any:
-    """Return google-adk's agent that ours was made of, or what shows one of ours."""
+    """Return google-adk's original of a converted agent, or a proxy of this package's agent."""
     adk = getattr(agent, "adk", None)
     if isinstance(adk, AdkBaseAgent):
         return adk
@@ -221,7 +221,7 @@ def adk_agent(agent: Any, name: str = "") -> Any:
 
 
 def adk_run_config(config: RunConfig) -> AdkRunConfig:
-    """Return the options of a run as google-adk's."""
+    """Convert a run's options to google-adk's class."""
     options = {name: value for name in _OPTIONS if (value := getattr(config, name)) is not None}
     recent = config.get_session_config
     return AdkRunConfig.model_construct(

@@ -1,7 +1,8 @@
-"""The bodies of google-adk's custom agents, which run in the loop."""
+"""Bodies of google-adk's custom agents, run in the deterministic loop."""
 
 # pyright: reportPrivateUsage=false, reportDeprecated=false
-# google-adk wants graph workflows instead, which cannot have LlmAgents with sub-agents yet.
+# google-adk deprecates these agents for graph workflows, which do not support LlmAgents with
+# sub-agents yet.
 
 import copy
 import functools
@@ -36,7 +37,7 @@ _IDS = uuid.UUID("5d1b7a36-0c3e-4c0e-9a53-6f6f6f0f7b1e")
 
 
 class LoopInvocation(AdkInvocationContext):
-    """A body's context of google-adk's class over that of the loop."""
+    """A context of google-adk's class for an agent's body, on top of the loop's context."""
 
     _ours: Any = PrivateAttr(default=None)
 
@@ -46,7 +47,7 @@ class LoopInvocation(AdkInvocationContext):
             self._ours.end_invocation = value
 
     async def events(self) -> list[AdkEvent]:
-        """Return the session's events, which a step reads; see `InvocationContext.events`."""
+        """Return the session's events, read by a step; see `InvocationContext.events`."""
         return [adk_event(event) for event in await self._ours.events()]
 
     def run(self, agent: AdkBaseAgent) -> AsyncGenerator[AdkEvent, None]:
@@ -55,13 +56,13 @@ class LoopInvocation(AdkInvocationContext):
         return _as_adk(ours.run_async(self._context()))
 
     def run_built_in(self, agent: AdkBaseAgent) -> AsyncGenerator[AdkEvent, None]:
-        """Run the body of the class that the agent's own is derived from."""
+        """Run the body that the agent's class inherits from a built-in class."""
         del agent
         above: Any = self._ours.agent
         return _as_adk(above.built_in_body(self._context()))
 
     def _context(self) -> InvocationContext:
-        """The loop's context; with the branch of a copy that the body has made."""
+        """Return the loop's context, with the branch that the body may have set in a copy."""
         ours: InvocationContext = self._ours
         return (
             ours if self.branch == ours.branch else ours.model_copy(update={"branch": self.branch})
@@ -75,7 +76,7 @@ async def _as_adk(events: AsyncGenerator[Event, None]) -> AsyncGenerator[AdkEven
 
 
 def loop_invocation(ctx: InvocationContext, adk: AdkBaseAgent) -> LoopInvocation:
-    """Return google-adk's context for the body of an agent."""
+    """Return google-adk's context for an agent's body."""
     made = LoopInvocation.model_construct(
         invocation_id=ctx.invocation_id,
         agent=adk,
@@ -93,7 +94,7 @@ def loop_invocation(ctx: InvocationContext, adk: AdkBaseAgent) -> LoopInvocation
 
 
 class FromAdk(BaseAgent):
-    """An agent that was made of one of google-adk."""
+    """An agent converted from google-adk."""
 
     _adk: Any = PrivateAttr(default=None)
     _fields: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
@@ -104,15 +105,15 @@ class FromAdk(BaseAgent):
         return self._adk
 
     def made_of(self, adk: AdkBaseAgent) -> Self:
-        """Keep google-adk's agent, and what its fields are now."""
+        """Record google-adk's agent and the current values of its fields."""
         self._adk = adk
         self._fields = {name: _kept(getattr(adk, name)) for name in _compared(adk)}
         return self
 
     def changed(self, adk: AdkBaseAgent) -> list[str]:
-        """The fields of google-adk's agent, or of a copy of it, that are not as they were loaded.
+        """Return the fields that google-adk's agent, or a copy, has changed since its loading.
 
-        A custom agent's own fields are its body's: it may change them, but not in a copy.
+        A custom agent's body may change the agent's own additional fields, but not those of a copy.
         """
         if type(adk) is not type(self._adk):
             return ["class"]
@@ -127,7 +128,7 @@ _LOADED = {
     for kind in (AdkLlmAgent, AdkLoopAgent, AdkSequentialAgent, AdkParallelAgent)
     for name in kind.model_fields
 }
-"""The fields of google-adk's own agents, which are read when an app is loaded."""
+"""The fields of google-adk's built-in agents, which are read when an app is loaded."""
 
 
 def _compared(value: BaseModel) -> list[str]:
@@ -139,12 +140,12 @@ def _kept(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any, seen: set[tuple[int, int]]) -> bool:
-    """Whether two objects are one, equal, or of one class with the same attributes.
+    """Return whether two objects are identical, equal, or of one class with the same attributes.
 
     Args:
         one: The first.
         other: The second.
-        seen: The pairs that are being compared; agents, tools and models may refer to each other.
+        seen: The pairs being compared; agents, tools and models may refer to each other.
     """
     if one is other or (id(one), id(other)) in seen:
         return True
@@ -160,7 +161,7 @@ def _same(one: Any, other: Any, seen: set[tuple[int, int]]) -> bool:
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
-    """What an object consists of, by name, key or index; None: it has to be compared itself."""
+    """Return an object's parts by name, key or index; None if it must be compared as a whole."""
     if isinstance(value, BaseModel):
         return {name: getattr(value, name) for name in _compared(value)}
     if isinstance(value, list | tuple):
@@ -171,16 +172,16 @@ def _parts(value: Any) -> dict[Any, Any] | None:
 
 
 def _loaded_as(adk: AdkBaseAgent, above: BaseAgent) -> BaseAgent:
-    """Return the agent that was made of an agent of google-adk's, or of one like it.
+    """Return the agent that was converted from an agent of google-adk, or from one equal to it.
 
-    Its steps find it by its name, in workers that have loaded the same app.
+    Steps find it by name, in workers that have loaded the same app.
 
     Args:
-        adk: What a body runs: an agent that is below it, a copy, or one that it has built anew.
+        adk: The agent that a body runs: one below it, a copy, or one built anew.
         above: The agent with the body.
 
     Raises:
-        AgentDefinitionError: There is none, or it is not as it was loaded.
+        AgentDefinitionError: There is none, or the agent has changed since it was loaded.
     """
     for agent in above.root_agent.walk():
         if agent is getattr(adk, "ours", None):
@@ -206,10 +207,10 @@ def _loaded_as(adk: AdkBaseAgent, above: BaseAgent) -> BaseAgent:
 
 
 class WithBody(FromAdk):
-    """An agent that is driven by the body of google-adk's."""
+    """An agent driven by the body of google-adk's agent."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """Run the body of google-adk's agent, guarded as one of ours."""
+        """Run the body of google-adk's agent, guarded like this package's bodies."""
         journal = getattr(getattr(ctx.loop, "scope", None), "journal", None)
         body: Any = determinism.body(self._adk, sleep=journal.sleep if journal else None)
         async with closing(body(loop_invocation(ctx, self._adk))) as events:
@@ -217,12 +218,12 @@ class WithBody(FromAdk):
                 yield our_event(event)
 
     def built_in_body(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """Run the body of the agent's kind, which its own has called."""
+        """Run the body of the built-in class, which the overriding body has called."""
         return super()._run_async_impl(ctx)
 
 
 class Remote(FromAdk):
-    """An agent of google-adk that another machine runs: its whole run is a step."""
+    """An agent of google-adk that runs remotely: its whole run is one step."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Yield the events of the run."""
@@ -232,7 +233,7 @@ class Remote(FromAdk):
 
     @reads_session
     async def ask(self, branch: str | None, *, context: ReadonlyContext) -> list[dict[str, Any]]:
-        """Run google-adk's agent in the activity; return its whole events as JSON."""
+        """Run google-adk's agent in an activity; return its complete events as JSON."""
         invocation = adk_invocation(context)
         invocation.agent, invocation.branch = self._adk, branch
         with _ids_of(context._scope):
@@ -250,10 +251,10 @@ class Remote(FromAdk):
 
 @contextmanager
 def _ids_of(step: StepScope) -> Generator[None]:
-    """Have google-adk make the same ids in every attempt at a step.
+    """Make google-adk generate the same ids in every attempt of a step.
 
-    Then a message of A2A that is sent again has its id again. A server that knows it, as ours
-    does, lets the second attempt follow what the first one has started.
+    So a repeated A2A message has the same id, and a server that recognizes it, such as this
+    package's, lets the second attempt follow the task that the first one started.
     """
     numbers, session = itertools.count(), step.session
     names = (session.app_name, session.user_id, session.id, step.invocation_id, step.event_id)
@@ -265,7 +266,7 @@ def _ids_of(step: StepScope) -> Generator[None]:
 
 
 def _durable(method: Callable[..., Any], run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """A method of google-adk's agents that runs durably when its context is one of the loop."""
+    """Return a method of google-adk's agents that runs durably when its context is the loop's."""
 
     @functools.wraps(method)
     def dispatched(self: Any, ctx: Any) -> Any:
@@ -275,11 +276,10 @@ def _durable(method: Callable[..., Any], run: Callable[[Any, Any], Any]) -> Call
 
 
 def install() -> None:
-    """Let google-adk's agents run durably where a body in the loop runs them.
+    """Make google-adk's agents run durably when a body in the loop runs them.
 
-    The classes are changed and not the objects, so that agents which a body clones or makes do too.
-    Which way an agent goes depends on the context it is run with, so google-adk's own runners run
-    the same objects as before.
+    This patches the classes, not the objects, because a body may clone or create agents. The
+    context decides how an agent runs, so google-adk's own runners are not affected.
     """
     AdkBaseAgent.run_async = _durable(AdkBaseAgent.run_async, LoopInvocation.run)
     for kind in (AdkLlmAgent, AdkSequentialAgent, AdkLoopAgent, AdkParallelAgent):

@@ -1,7 +1,7 @@
-"""Models of google-adk, as models here."""
+"""Conversion of google-adk's models."""
 
 # pyright: reportPrivateUsage=false
-# google-adk keeps the clients of its models private.
+# google-adk's models keep their clients in private attributes.
 
 import asyncio
 import sys
@@ -26,11 +26,11 @@ from durable_adk.models.llm_response import LlmResponse
 
 _ONCE = types.HttpRetryOptions(attempts=1)
 _CLIENTS = ("_anthropic_client", "_openai_client")
-"""Where google-adk's models keep the clients of these libraries, made when they are first read."""
+"""Attributes in which google-adk's models keep the clients of these libraries, created lazily."""
 
 
 class AdkModel(BaseLlm):
-    """A model of google-adk. The runtime asks it again, so its library does not."""
+    """A model of google-adk; only the runtime retries, the model's library does not."""
 
     _adk: Any = PrivateAttr()
     _asked: Any = PrivateAttr()
@@ -52,11 +52,11 @@ class AdkModel(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """See base class; the model gets a copy, because some change their request.
+        """See base class; the model gets a copy, because some models change their request.
 
         Raises:
             ModelUnavailableError: The request may succeed later, or the stream was cut.
-            Exception: What else the model raises.
+            Exception: Any other exception of the model.
         """
         request = _copied(shown_request(llm_request))
         try:
@@ -73,7 +73,7 @@ class AdkModel(BaseLlm):
             raise ours from error
 
     async def aclose(self) -> None:
-        """Close the clients that the model has opened, and not one that it was given."""
+        """Close the clients that this model opened, but none that was passed to it."""
         clients, self._clients = self._clients, {}
         for name, client in clients.items():
             del _attributes(self._asked)[name]
@@ -81,15 +81,15 @@ class AdkModel(BaseLlm):
                 await client.close()
 
     def load(self) -> None:
-        """Import the library of a LiteLlm, which takes seconds; google-adk would at a call."""
+        """Import litellm in advance, for seconds; google-adk would do so at the first call."""
         lite_llm: Any = sys.modules.get("google.adk.models.lite_llm")
         if lite_llm is not None and hasattr(self._asked, "llm_client"):
             lite_llm._ensure_litellm_imported()
         self._loaded = True
 
     async def _take_clients(self) -> None:
-        """Have the model use clients that ask once; its own are made in a thread, as there."""
-        if not self._loaded:  # in process
+        """Make the model use clients that do not retry; they are created in a thread."""
+        if not self._loaded:  # in-process runtime: no worker has loaded it
             await asyncio.to_thread(self.load)
         for name in _clients_of(self._asked):
             if name not in self._clients:
@@ -98,20 +98,20 @@ class AdkModel(BaseLlm):
 
 
 def _asking_once(adk: AdkBaseLlm) -> Any:
-    """Return the model, or if it is one whose library retries, a copy that asks once."""
+    """Return the model; if its library retries, a copy that does not."""
     if isinstance(adk, AdkGemini):
         return adk.model_copy(update={"retry_options": _ONCE})
     client: Any = getattr(adk, "llm_client", None)
-    if client is not None:  # google-adk's LiteLlm
+    if client is not None:  # a LiteLlm
         return adk.model_copy(update={"llm_client": _LiteLlmClient(client)})
     return adk.model_copy() if _clients_of(adk) else adk
 
 
 def _copied(request: AdkLlmRequest) -> AdkLlmRequest:
-    """Copy what models change in a request: its lists, the fields of its parts and options.
+    """Copy the parts of a request that models change: lists, and fields of parts and config.
 
-    What these hold was copied when the step built its request, and a deep copy takes ten times as
-    long.
+    The step that built the request has already copied the nested values, and a deep copy takes ten
+    times as long.
     """
     contents = [
         content.model_copy(update={"parts": [part.model_copy() for part in content.parts or []]})
@@ -125,9 +125,9 @@ def _copied(request: AdkLlmRequest) -> AdkLlmRequest:
 
 
 def _client_asking_once(client: Any) -> Any:
-    """Return a copy of a client that does not retry, and notices cut streams of Anthropic's."""
+    """Return a copy of a client that does not retry and detects cut Anthropic streams."""
     copied = client.with_options(max_retries=0)
-    messages: Any = getattr(copied, "messages", None)  # OpenAI's has none
+    messages: Any = getattr(copied, "messages", None)  # OpenAI's client has none
     if messages is not None:
         create = messages.create
 
@@ -140,10 +140,10 @@ def _client_asking_once(client: Any) -> Any:
 
 
 async def _with_an_end(stream: Any) -> AsyncIterator[Any]:
-    """Yield the events of a stream of Anthropic's; google-adk parses half arguments without one.
+    """Yield the events of an Anthropic stream; google-adk would parse the arguments of a cut one.
 
     Raises:
-        ModelUnavailableError: It ended before the model did.
+        ModelUnavailableError: The stream ended before the model did.
     """
     ended = False
     async for event in stream:
@@ -158,13 +158,13 @@ def _attributes(adk: Any) -> dict[str, Any]:
 
 
 def _clients_of(adk: Any) -> list[str]:
-    """The names under which a model keeps its client."""
+    """Return the names of the attributes in which a model keeps its client."""
     kind = cast("Any", type(adk))
     return [name for name in _CLIENTS if hasattr(kind, name)]
 
 
 class _LiteLlmClient:
-    """Calls litellm without retries, and notices streams that end too early.
+    """Calls litellm without retries, and detects streams that end too early.
 
     Args:
         client: google-adk's client.
@@ -174,17 +174,17 @@ class _LiteLlmClient:
         self._client = client
 
     async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
-        """See `LiteLLMClient`; litellm takes its module's number of retries for none given."""
+        """See `LiteLLMClient`; without a number of retries, litellm uses its module's setting."""
         options |= {"num_retries": 0, "max_retries": 0}
         answer = await self._client.acompletion(model, messages, tools, **options)
         return _whole(answer) if options.get("stream") else answer
 
 
 async def _whole(stream: Any) -> AsyncIterator[Any]:
-    """Yield the chunks of a stream of litellm's.
+    """Yield the chunks of a litellm stream.
 
     Raises:
-        ModelUnavailableError: It ended before the model did; litellm makes up an end then.
+        ModelUnavailableError: The stream was cut; litellm then invents a finish reason.
     """
     async for chunk in stream:
         yield chunk
@@ -193,7 +193,7 @@ async def _whole(stream: Any) -> AsyncIterator[Any]:
 
 
 def _check_end(adk: Any, response: AdkLlmResponse, *, stream: bool) -> None:
-    """Refuse a whole response without a reason for its end, of a library that always gives one.
+    """Check that a complete response has a finish reason, if its library always provides one.
 
     Raises:
         ModelUnavailableError: The stream was cut, which looks like its end.

@@ -1,4 +1,4 @@
-"""Sorts what models of google-adk raise into failures that pass and failures that last."""
+"""Classification of errors of google-adk's models as transient or permanent."""
 
 import socket
 import ssl
@@ -12,10 +12,10 @@ from durable_adk.errors import DurableAdkError, ModelUnavailableError, wrapped
 from durable_adk.models._gemini_errors import NETWORK_ERRORS, header_seconds, to_error
 
 _PASSES = {408, 409, 425, 429}
-"""HTTP statuses below 500 after which the same request may succeed; 409 is a lock at a provider."""
+"""HTTP statuses below 500 after which a retry may succeed; 409 is a provider's lock conflict."""
 _SERVER_ERROR = 500
 _NO_CONNECTION = {"APIConnectionError", "APITimeoutError", "Timeout"}
-"""Classes of openai, anthropic and litellm for a connection that failed; they have no status."""
+"""Connection errors of openai, anthropic and litellm by class name; they have no status."""
 _PASSING_TYPES = {
     "api_error",
     "internal_server_error",
@@ -24,9 +24,9 @@ _PASSING_TYPES = {
     "server_error",
     "timeout_error",
 }
-"""Types of errors that providers send in a stream, after the status 200."""
+"""Types of transient errors that providers send in a stream, after the status 200."""
 _LASTING_CODES = {"insufficient_quota", "billing_hard_limit_reached"}
-"""Codes of errors with the status 429 that no waiting mends."""
+"""Codes of permanent errors that have the status 429."""
 _NETWORK = (
     *(kind for kind in NETWORK_ERRORS if kind is not OSError),
     ConnectionError,
@@ -34,17 +34,17 @@ _NETWORK = (
     socket.gaierror,
     ssl.SSLError,
 )
-"""Errors of connections; a missing file is an OSError, too, and no such one."""
+"""Connection errors; not OSError, which also means e.g. a missing file."""
 _LIBRARIES = ("openai", "anthropic", "litellm")
 _MAX_CAUSES = 5
 
 
 def sorted_error(error: Exception) -> Exception:
-    """Return the error that a model's call fails with.
+    """Return the error with which a model call fails.
 
-    It is a `ModelUnavailableError`, with the delay that the provider asks for, if the same request
-    may succeed later: after a limit of rates, an overload, a fault of the server, or a connection
-    that failed or was cut. Any other error is returned as it is: it ends the run.
+    A transient error (rate limit, overload, server error, or a failed or cut connection) becomes a
+    `ModelUnavailableError` with the provider's retry delay. Any other error is returned unchanged,
+    and ends the run.
     """
     if isinstance(error, DurableAdkError):
         return error
@@ -77,7 +77,7 @@ def _is_no_connection(error: Exception) -> bool:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status; of httpx's own error it is in the response."""
+    """Return the HTTP status; httpx's own errors have it in their response."""
     own: Any = getattr(error, "status_code", None)
     response: Any = getattr(error, "response", None)
     for status in (own, getattr(response, "status_code", None)):
@@ -87,14 +87,14 @@ def _status(error: Exception) -> int | None:
 
 
 def _body(error: Exception) -> Mapping[str, Any]:
-    """The provider's error; Anthropic wraps it once more."""
+    """Return the provider's error object; Anthropic nests it one level deeper."""
     body: Any = getattr(error, "body", None)
     inner: Any = cast("Any", body).get("error", body) if isinstance(body, dict) else None
     return cast("Mapping[str, Any]", inner) if isinstance(inner, dict) else {}
 
 
 def _retry_after(error: Exception) -> float | None:
-    """The seconds that the provider asks for; libraries raise their own error from that with it."""
+    """Return the provider's retry delay in seconds, from the error or one of its causes."""
     for one in _chain(error):
         headers = _headers(one)
         milliseconds = header_seconds(headers.get("retry-after-ms"))

@@ -1,7 +1,7 @@
-"""What google-adk's agents and apps have besides tools and models: planners, executors, configs."""
+"""Conversion of planners, code executors and configs of google-adk's agents and apps."""
 
 # pyright: reportPrivateUsage=false
-# What google-adk keeps private is part of what its own tools and its users read.
+# google-adk's own tools, and its users, read some of its private attributes.
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +53,7 @@ _EXECUTOR = BaseCodeExecutor.model_fields.keys() & AdkBaseCodeExecutor.model_fie
 _NESTED = {"streaming_mode", "get_session_config", "tool_thread_pool_config"}
 _OF_RUN = (RunConfig.model_fields.keys() & AdkRunConfig.model_fields.keys()) - _NESTED
 _REFUSED = ("service_tier", "support_cfc", "telemetry")
-"""Options that change `run_async` of google-adk; all others that we lack are for live runs."""
+"""Unsupported options that affect google-adk's `run_async`; the others are for live runs only."""
 logger = get_logger(__name__)
 
 
@@ -82,7 +82,7 @@ class AdkPlanner(BasePlanner):
 
 
 def our_planner(planner: Any) -> BasePlanner:
-    """Return a planner of google-adk as one here."""
+    """Convert a planner of google-adk."""
     if type(planner) is AdkBuiltInPlanner:
         return BuiltInPlanner(thinking_config=planner.thinking_config)
     return AdkPlanner(planner)
@@ -118,7 +118,7 @@ class AdkCodeExecutor(BaseCodeExecutor):
 
 
 def our_code_executor(executor: Any) -> BaseCodeExecutor:
-    """Return a code executor of google-adk as one here."""
+    """Convert a code executor of google-adk."""
     if isinstance(executor, AdkBuiltInCodeExecutor):
         return BuiltInCodeExecutor()
     options = {name: getattr(executor, name) for name in _EXECUTOR}
@@ -134,13 +134,13 @@ class AdkSummarizer(BaseEventsSummarizer):
         self.adk = adk
 
     async def maybe_summarize_events(self, *, events: Sequence[Event]) -> Event | None:
-        """See base class; google-adk's summaries are of an invocation with a random id."""
+        """See base class; google-adk's summary has a random invocation id."""
         summary = await self.adk.maybe_summarize_events(events=[adk_event(one) for one in events])
         return summary and our_event(summary).model_copy(update={"invocation_id": ""})
 
 
 def our_compaction(config: AdkEventsCompactionConfig) -> EventsCompactionConfig:
-    """Return an app's compaction of google-adk as one here."""
+    """Convert an app's compaction config of google-adk."""
     options = {name: getattr(config, name) for name in EventsCompactionConfig.model_fields}
     if isinstance(options["summarizer"], AdkBaseEventsSummarizer):
         options["summarizer"] = AdkSummarizer(options["summarizer"])
@@ -148,17 +148,17 @@ def our_compaction(config: AdkEventsCompactionConfig) -> EventsCompactionConfig:
 
 
 def our_resumability(config: AdkResumabilityConfig) -> ResumabilityConfig:
-    """Return an app's resumability of google-adk as one here."""
+    """Convert an app's resumability config of google-adk."""
     return ResumabilityConfig(is_resumable=config.is_resumable)
 
 
 def our_run_config(config: AdkRunConfig) -> RunConfig:
-    """Return the options of a run of google-adk as ours.
+    """Convert a run's options of google-adk.
 
-    Those of live runs have no effect on `run_async`, in google-adk neither.
+    Options of live runs are ignored, because they do not affect google-adk's `run_async` either.
 
     Raises:
-        AgentDefinitionError: An option would have an effect that is not to be had here.
+        AgentDefinitionError: An option's effect is not supported.
     """
     fields = AdkRunConfig.model_fields
     given = {name for name in config.model_fields_set if getattr(config, name) is not None}

@@ -1,4 +1,4 @@
-"""Plugins of google-adk, as plugins here."""
+"""Conversion of google-adk's plugins."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from durable_adk.plugins.base_plugin import HOOKS, BasePlugin, HookName
 
 
 class AdkPlugin(BasePlugin):
-    """A plugin of google-adk; its hooks get google-adk's objects.
+    """A plugin of google-adk; its hooks receive google-adk's objects.
 
     Args:
         adk: The plugin.
@@ -48,7 +48,7 @@ class _Hook:
             answer = await with_adk_objects(getattr(self._adk, self._hook), shown, shared)
         event = given.get("event")
         if isinstance(event, Event):
-            our_event(shown["event"])  # what the hook has changed in place
+            our_event(shown["event"])  # adopts the hook's changes in place
             return None if answer is None else our_event(answer)
         return our_answer(answer)
 

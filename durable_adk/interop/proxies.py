@@ -1,4 +1,4 @@
-"""What callbacks of google-adk see of an agent or a tool of this package."""
+"""Proxies of this package's agents and tools for google-adk's callbacks."""
 
 # pyright: reportPrivateUsage=false
 
@@ -13,7 +13,7 @@ from durable_adk.tools.base_tool import BaseTool, only_runs_here
 
 
 class ToolProxy(AdkBaseTool):
-    """A tool of ours."""
+    """A tool of this package as google-adk's code sees it."""
 
     def __init__(self, tool: BaseTool) -> None:
         super().__init__(
@@ -32,13 +32,13 @@ class ToolProxy(AdkBaseTool):
 
 
 class AgentProxy(AdkBaseAgent):
-    """An agent of ours: its name, description and place."""
+    """An agent of this package as google-adk's code sees it: name, description, tree."""
 
     _ours: Any = PrivateAttr(default=None)
 
     @classmethod
     def of(cls, agent: Any, name: str = "") -> "AgentProxy":
-        """Show an agent, or only a name if this worker has no agent of it."""
+        """Return a proxy of an agent, or of a name if this worker does not have the agent."""
         proxy = cls.model_construct(
             name=agent.name if agent else name, description=agent.description if agent else ""
         )

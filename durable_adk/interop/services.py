@@ -1,7 +1,7 @@
-"""The services that google-adk's code finds in a context: those of the step, behind its classes."""
+"""A step's services as google-adk's, for its code to find in a context."""
 
 # pyright: reportPrivateUsage=false
-# What google-adk keeps private is part of what its own tools and its users read.
+# google-adk's own tools, and its users, read some of its private attributes.
 
 from typing import Any, NoReturn
 
@@ -31,7 +31,7 @@ from durable_adk.memory.memory_entry import MemoryEntry
 
 
 class StepArtifacts(AdkBaseArtifactService):
-    """The artifacts of a step; what it saves in its own session is saved once (TRAP-41)."""
+    """A step's artifacts; each save in the step's own session happens once (TRAP-41)."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -91,7 +91,7 @@ class StepArtifacts(AdkBaseArtifactService):
         return found and adk_version(found)
 
     def _owner(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The owner of artifacts; an agent used as a tool shares its caller's (ART-12)."""
+        """Return the owner of artifacts; an agent used as a tool shares its caller's (ART-12)."""
         mine = self._context._owner()
         if given.get("session_id") == self._context.session.id:
             return mine
@@ -99,7 +99,7 @@ class StepArtifacts(AdkBaseArtifactService):
 
 
 def adk_version(version: ArtifactVersion) -> AdkArtifactVersion:
-    """Return an artifact's version as google-adk's."""
+    """Convert an artifact's version to google-adk's class."""
     known = AdkArtifactVersion.model_fields
     return AdkArtifactVersion(
         **{name: value for name, value in version if name in known and value is not None}
@@ -113,7 +113,7 @@ class StepMemory(AdkBaseMemoryService):
         self._context = context
 
     async def add_session_to_memory(self, session: Any) -> None:
-        del session  # the step's own
+        del session  # always the step's own session
         await self._context.add_session_to_memory()
 
     async def add_events_to_memory(
@@ -136,7 +136,7 @@ class StepCredentials(AdkBaseCredentialService):
     """The stored credentials of a step's user."""
 
     def __init__(self, context: Context) -> None:
-        # Without the base class, whose constructor warns of itself: it has nothing else.
+        # Skips the base class's constructor, which only emits a warning.
         self._context = context
 
     async def load_credential(
@@ -151,7 +151,7 @@ class StepCredentials(AdkBaseCredentialService):
 
 
 class NoSessions(AdkBaseSessionService):
-    """Stands for the session service, which code in a run does not get: the runtime commits."""
+    """Replaces the session service, which code in a run cannot use: only the runtime commits."""
 
     async def create_session(self, **_: Any) -> Any:
         _refuse("create_session")

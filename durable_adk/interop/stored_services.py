@@ -1,8 +1,7 @@
-"""Our stores as google-adk's services, for its own programs: its `Runner`, ``adk web`` and others.
+"""Adapters of this package's stores for google-adk's `Runner`, ``adk web`` and other programs.
 
-What they write is there for durable runs, and the other way round. A durable run and a program of
-google-adk's must not answer in one session at the same time: the one that is late gets a
-StaleSessionError.
+Durable runs see the data that these programs write, and vice versa. They must not run in the same
+session at the same time: the later writer gets a StaleSessionError.
 """
 
 from collections.abc import Generator, Sequence
@@ -64,7 +63,7 @@ _ERRORS: list[tuple[type[Exception], type[Exception]]] = [
 
 @contextmanager
 def _adks_errors() -> Generator[None]:
-    """Raise google-adk's errors in place of ours of the same name."""
+    """Convert this package's errors to google-adk's errors of the same name."""
     try:
         yield
     except tuple(ours for ours, _ in _ERRORS) as error:
@@ -73,13 +72,13 @@ def _adks_errors() -> Generator[None]:
 
 
 class DurableSession(AdkSession):
-    """A session of google-adk's class that knows how many events it has in storage."""
+    """A session of google-adk's class that records its number of stored events."""
 
     _revision: int = PrivateAttr(default=0)
 
     @classmethod
     def of(cls, session: Session, events: Sequence[CopiedEvent] = ()) -> "DurableSession":
-        """Make one of a session of ours and its events."""
+        """Convert a session and its events."""
         made = cls(
             id=session.id,
             app_name=session.app_name,
@@ -93,20 +92,20 @@ class DurableSession(AdkSession):
 
     @property
     def revision(self) -> int:
-        """The number of events in storage when it was read or last written to."""
+        """The number of stored events at the last read or write."""
         return self._revision
 
     def stored(self, revision: int) -> None:
-        """Note that it was written to."""
+        """Set the revision after a write."""
         self._revision = revision
 
 
 class DurableSessionService(AdkBaseSessionService):
-    """google-adk's session service over a session store of ours.
+    """google-adk's session service on top of this package's session store.
 
     Args:
-        store: Its URL, such as ``sqlite:///sessions.db``, or the store itself. One that is given by
-            its URL is closed by `close`.
+        store: Its URL, such as ``sqlite:///sessions.db``, or the store itself. `close` closes only
+            a store that was created from a URL.
     """
 
     def __init__(self, store: SessionLog | str) -> None:
@@ -166,7 +165,7 @@ class DurableSessionService(AdkBaseSessionService):
             revision = await self._revision(key, session)
             stored = await self._store.append_copied(key, item, revision=revision)
         if stored.events <= revision:
-            return event  # a repeat: the session has it
+            return event  # a repeat: the session already has the event
         if isinstance(session, DurableSession):
             session.stored(stored.events)
         session.last_update_time = stored.update_time
@@ -178,9 +177,9 @@ class DurableSessionService(AdkBaseSessionService):
             await self._store.close()
 
     async def _revision(self, key: SessionKey, session: AdkSession) -> int:
-        """The number of stored events that a session object is known to have.
+        """Return the number of stored events that a session object reflects.
 
-        An object that was not read here is up to date if its last event is the stored one.
+        A session object that was not read here must end with the last stored event.
         """
         if isinstance(session, DurableSession):
             return session.revision
@@ -194,10 +193,10 @@ class DurableSessionService(AdkBaseSessionService):
 
 
 class DurableArtifactService(AdkBaseArtifactService):
-    """google-adk's artifact service over ours.
+    """google-adk's artifact service on top of this package's.
 
     Args:
-        store: The folder or the URI of an object store that workers use, or their service.
+        store: The workers' folder, the URI of their object store, or their service.
     """
 
     def __init__(self, store: BaseArtifactService | Path | str) -> None:
@@ -255,11 +254,11 @@ class DurableArtifactService(AdkBaseArtifactService):
 
 
 class DurableMemoryService(AdkBaseMemoryService):
-    """google-adk's memory service over ours.
+    """google-adk's memory service on top of this package's.
 
     Args:
-        store: The URL of the database with the memories, or the service of the workers. One that is
-            given by its URL is closed by `close`.
+        store: The URL of the database with the memories, or the workers' service. `close` closes
+            only a service that was created from a URL.
     """
 
     def __init__(self, store: BaseMemoryService | str) -> None:
@@ -304,7 +303,7 @@ def _read(kind: type[M], value: BaseModel) -> M:
 
 
 def _scoped(filename: str, session_id: str | None) -> str:
-    """The name of an artifact; google-adk's without a session belong to the user."""
+    """Return an artifact's name; google-adk's artifacts without a session belong to the user."""
     is_users = session_id is None and not filename.startswith(USER_PREFIX)
     return USER_PREFIX + filename if is_users else filename
 

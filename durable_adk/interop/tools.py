@@ -1,7 +1,7 @@
-"""Tools and toolsets of google-adk, as tools and toolsets here."""
+"""Conversion of google-adk's tools and toolsets."""
 
 # pyright: reportPrivateUsage=false
-# What google-adk keeps private is part of what its own tools and its users read.
+# google-adk's own tools, and its users, read some of its private attributes.
 
 import copy
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _HINT = "store it with the credential service, or give the toolset one; only too
 
 
 class AdkTool(BaseTool):
-    """A tool of google-adk: its own code, run as a step, with google-adk's context over ours.
+    """A tool of google-adk: its own code, run as a step, with google-adk's context.
 
     Args:
         adk: The tool.
@@ -104,7 +104,7 @@ def _in_threads(adk: AdkFunctionTool) -> AdkFunctionTool:
 
 
 class AdkToolset(BaseToolset):
-    """A toolset of google-adk; it is opened once in a worker and closed with it.
+    """A toolset of google-adk; a worker opens it once, and closes it when it stops.
 
     Args:
         adk: The toolset.
@@ -148,9 +148,10 @@ class AdkToolset(BaseToolset):
         await self.adk.close()
 
     async def _lacks(self, context: Context) -> bool:
-        """Give the toolset its credential; return whether it needs one that is not to be had.
+        """Provide the toolset's credential; return whether it needs one that is missing.
 
-        google-adk asks the user for it. Here only tools do: a toolset goes without, and it is told.
+        google-adk asks the user for it. Here only tools can do that, so a toolset continues without
+        it, with a warning in the log.
         """
         config = self.adk.get_auth_config()
         if config is None:
@@ -160,7 +161,7 @@ class AdkToolset(BaseToolset):
             manager = CredentialManager(config.model_copy(deep=True))
             try:
                 credential = await manager.get_auth_credential(shared)
-            except ValueError as error:  # as in google-adk, the toolset may do without
+            except ValueError as error:  # as in google-adk, the toolset may not need it
                 logger.debug("toolset.refused_credential", error_type=type(error).__name__)
             if credential is not None and config.credential_key is not None:
                 invocation = shared._invocation_context
@@ -178,7 +179,7 @@ class AdkAgentAsTool(AgentTool):
 
     Args:
         adk: The tool.
-        agent: Its agent, as one here.
+        agent: Its converted agent.
     """
 
     def __init__(self, adk: AdkAgentTool, agent: Any) -> None:
@@ -188,11 +189,11 @@ class AdkAgentAsTool(AgentTool):
 
 
 def our_tool(tool: Any, agent_of: Callable[[Any], Any]) -> BaseTool | BaseToolset:
-    """Return a tool or toolset of google-adk as one here.
+    """Convert a tool or toolset of google-adk.
 
     Args:
         tool: The tool or toolset.
-        agent_of: Returns an agent of google-adk as one here.
+        agent_of: Converts an agent of google-adk.
     """
     if isinstance(tool, AdkBaseToolset):
         return AdkToolset(tool)

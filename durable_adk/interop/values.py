@@ -1,7 +1,7 @@
-"""Events, requests and responses of google-adk's classes, and ours made of them."""
+"""Conversion of events, requests and responses to and from google-adk's classes."""
 
 # pyright: reportPrivateUsage=false
-# What google-adk keeps private is part of what its own tools and its users read.
+# google-adk's own tools, and its users, read some of its private attributes.
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -40,7 +40,7 @@ _PLAIN = (
     "rewind_before_invocation_id",
     "set_model_response",
 )
-"""The actions that are the same in both."""
+"""The actions that are the same in both packages."""
 _ASKED = ("requested_auth_configs", "requested_tool_confirmations", "compaction")
 
 
@@ -49,7 +49,7 @@ def _fields(value: BaseModel, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _as(kind: type[M], value: BaseModel) -> M:
-    """The value as one of another class with the same JSON."""
+    """Convert a value to another class with the same JSON."""
     data = value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return kind.model_validate(data)
 
@@ -58,17 +58,17 @@ def _as(kind: type[M], value: BaseModel) -> M:
 
 
 def adk_response(response: LlmResponse) -> AdkLlmResponse:
-    """Return a response as google-adk's; it shares the content."""
+    """Convert a response to google-adk's class; the content is shared."""
     return AdkLlmResponse.model_construct(**_fields(response, _RESPONSE))
 
 
 def our_response(response: AdkLlmResponse) -> LlmResponse:
-    """Return a response of google-adk's as ours; it shares the content."""
+    """Convert a response of google-adk; the content is shared."""
     return LlmResponse(**_fields(response, _RESPONSE))
 
 
 def take_response(response: LlmResponse, changed: AdkLlmResponse) -> None:
-    """Take what code has changed in place of the response that it was given."""
+    """Adopt the changes that code has made to google-adk's copy of a response."""
     for name in _RESPONSE:
         value = getattr(changed, name)
         if value is not getattr(response, name):
@@ -76,10 +76,10 @@ def take_response(response: LlmResponse, changed: AdkLlmResponse) -> None:
 
 
 def adk_request(request: LlmRequest, tools: dict[str, Any]) -> AdkLlmRequest:
-    """Return a request as google-adk's; it shares contents and config.
+    """Convert a request to google-adk's class; contents and config are shared.
 
     Args:
-        request: Ours.
+        request: This package's request.
         tools: Its tools as google-adk's, by name.
     """
     return AdkLlmRequest.model_construct(
@@ -91,22 +91,22 @@ def adk_request(request: LlmRequest, tools: dict[str, Any]) -> AdkLlmRequest:
 
 
 def adk_confirmation(confirmation: ToolConfirmation | None) -> AdkToolConfirmation | None:
-    """Return a decision as google-adk's."""
+    """Convert a confirmation to google-adk's class."""
     return confirmation and AdkToolConfirmation.model_validate(confirmation.model_dump())
 
 
 def adk_auth_config(config: AuthConfig) -> AdkAuthConfig:
-    """Return a credential's configuration as google-adk's."""
+    """Convert a credential's configuration to google-adk's class."""
     return _as(AdkAuthConfig, config)
 
 
 def our_auth_config(config: AdkAuthConfig) -> AuthConfig:
-    """Return a credential's configuration of google-adk's as ours."""
+    """Convert a credential's configuration of google-adk."""
     return _as(AuthConfig, config)
 
 
 def adk_credential(credential: AuthCredential | None) -> AdkAuthCredential | None:
-    """Return a credential as google-adk's."""
+    """Convert a credential to google-adk's class."""
     return credential and _as(AdkAuthCredential, credential)
 
 
@@ -114,7 +114,7 @@ def adk_credential(credential: AuthCredential | None) -> AdkAuthCredential | Non
 
 
 def adk_actions(actions: EventActions) -> AdkEventActions:
-    """Return actions as google-adk's, which share the changes of state and artifacts."""
+    """Convert actions to google-adk's class; the changes of state and artifacts are shared."""
     made = AdkEventActions.model_construct(
         state_delta=actions.state_delta,
         artifact_delta=actions.artifact_delta,
@@ -127,7 +127,7 @@ def adk_actions(actions: EventActions) -> AdkEventActions:
 
 
 def show_requests(actions: EventActions, made: AdkEventActions) -> None:
-    """Show in google-adk's actions what has been requested since they were made."""
+    """Copy requests made since the conversion into google-adk's actions."""
     for call, config in actions.requested_auth_configs.items():
         if call not in made.requested_auth_configs:
             made.requested_auth_configs[call] = adk_auth_config(config)
@@ -138,13 +138,13 @@ def show_requests(actions: EventActions, made: AdkEventActions) -> None:
 
 
 def take_actions(actions: EventActions, made: AdkEventActions) -> None:
-    """Take what code has set in google-adk's actions."""
+    """Copy the changes that code has made to google-adk's actions into this package's."""
     for name in _PLAIN:
         value = getattr(made, name)
         if value != getattr(actions, name):
             setattr(actions, name, value)
     for name in ("state_delta", "artifact_delta"):
-        if getattr(made, name) is not getattr(actions, name):  # the code has put another dict there
+        if getattr(made, name) is not getattr(actions, name):  # the code has assigned another dict
             getattr(actions, name).update(getattr(made, name))
     for call, config in made.requested_auth_configs.items():
         if call not in actions.requested_auth_configs:
@@ -158,7 +158,7 @@ def take_actions(actions: EventActions, made: AdkEventActions) -> None:
 
 
 def our_actions(made: AdkEventActions) -> EventActions:
-    """Return actions of google-adk's as ours."""
+    """Convert actions of google-adk."""
     actions = EventActions()
     take_actions(actions, made)
     return actions
@@ -168,18 +168,18 @@ def our_actions(made: AdkEventActions) -> EventActions:
 
 
 class SharedEvent(AdkEvent):
-    """An event of google-adk's class that was made of one of ours."""
+    """An event of google-adk's class that was converted from this package's."""
 
     _ours: Event | None = PrivateAttr(default=None)
 
     @property
     def ours(self) -> Event | None:
-        """The event that it was made of."""
+        """This package's event."""
         return self._ours
 
 
 def adk_event(event: Event) -> "SharedEvent":
-    """Return an event as google-adk's; it shares the content."""
+    """Convert an event to google-adk's class; the content is shared."""
     made = SharedEvent.model_construct(
         id=event.id or "-", actions=adk_actions(event.actions), **_fields(event, _EVENT)
     )
@@ -189,15 +189,15 @@ def adk_event(event: Event) -> "SharedEvent":
 
 
 def our_event(event: AdkEvent) -> Event:
-    """Return an event of google-adk's as ours.
+    """Convert an event of google-adk.
 
-    Its id is left out, which is random: the loop gives one that is the same at each replay. An
-    event that was made of ours becomes the same object again, with what has been changed.
+    Its random id is dropped: the loop assigns one that is the same at each replay. An event that
+    was converted from this package's becomes the same object again, with its changes.
     """
     ours = event.ours if isinstance(event, SharedEvent) else None
     if ours is None:
         fields = _fields(event, _EVENT - {"timestamp"})
-        if "actions" in event.model_fields_set:  # else what it replaces keeps its own (PLG-6)
+        if "actions" in event.model_fields_set:  # else: the replaced event's (PLG-6)
             fields["actions"] = our_actions(event.actions)
         return Event(**fields)
     for name in _EVENT:
@@ -209,7 +209,7 @@ def our_event(event: AdkEvent) -> Event:
 
 
 def adk_session(session: Any) -> AdkSession:
-    """Return a session, be it of a step or of the loop, as google-adk's; it shares the state."""
+    """Convert a session of a step or of the loop to google-adk's class; the state is shared."""
     return lazy(
         AdkSession,
         _with_events,

@@ -7,7 +7,7 @@ _MAX_QUERY_WORDS = 64
 """Limit on query words: a query may be a whole message, but full-text search limits its words."""
 
 # These scripts are written without spaces, so each of their characters is a word, with the vowels
-# before and behind it: Thai, Lao, Tibetan; Burmese; Khmer; Tai; and kana and Chinese characters.
+# before and after it: Thai, Lao, Tibetan; Burmese; Khmer; Tai; and kana and Chinese characters.
 _UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff"
     "\u1950-\u19df\u1a20-\u1aaf\uaa80-\uaadf"
@@ -33,8 +33,8 @@ def words(text: str) -> list[str]:
     """Return the words of a text in order, case-folded and without accents.
 
     A word consists of letters, digits and vowel signs, so it has no meaning in any query syntax.
-    Of Korean, these are the first syllable, which may be a whole word before its particle, and all
-    pairs of syllables.
+    For Korean, the words are the first syllable, which may be a whole word before its particle, and
+    all pairs of syllables.
     """
     return [word for run in _runs(text) for word in (*_first(run), *_pairs(run))]
 

@@ -37,7 +37,7 @@ def _network_errors() -> Iterator[type[Exception]]:
 
 
 NETWORK_ERRORS = (*_network_errors(), OSError)
-"""What the HTTP libraries that are installed raise for a connection that failed or was cut."""
+"""Exceptions of the installed HTTP libraries for connections that failed or were cut."""
 
 
 def to_error(error: Exception) -> DurableAdkError:
@@ -56,12 +56,12 @@ def to_error(error: Exception) -> DurableAdkError:
             result = _of_status(error)
         case (
             UnknownApiResponseError() | json.JSONDecodeError()
-        ):  # its message quotes the response, which may be private
+        ):  # the message quotes the response, which may be private
             result = ModelUnavailableError("Gemini's answer is not JSON; it was cut short.")
         case GoogleAuthError():
             retryable = bool(getattr(error, "retryable", False))
             kind = ModelUnavailableError if retryable else ModelError
-            # also of other makers' models that Google serves
+            # Not "Gemini's": Google also serves other makers' models.
             result = kind(f"No access with Google's credentials: {text}", error_type=name)
         case _ if isinstance(error, NETWORK_ERRORS):
             result = ModelUnavailableError(f"No connection to Gemini: {text}", error_type=name)
@@ -82,7 +82,7 @@ def _remedy(searched: Iterable[str] = ()) -> str:
 
 def retry_after(error: APIError) -> float | None:
     """Return the retry delay in seconds from the Retry-After header, or RetryInfo in the body."""
-    raised: Any = error  # the client's types name HTTP libraries that need not be installed
+    raised: Any = error  # the client's types refer to HTTP libraries that need not be installed
     headers: Any = getattr(raised.response, "headers", None) or {}
     seconds = header_seconds(headers.get("retry-after"))
     return _body_seconds(raised.details) if seconds is None else seconds
@@ -101,7 +101,7 @@ def _of_status(error: APIError) -> DurableAdkError:
 
 
 def header_seconds(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header asks for."""
+    """Return the delay of a Retry-After header in seconds."""
     if not value:
         return None
     if re.fullmatch(r"\d+(\.\d+)?", value.strip()):

@@ -14,11 +14,10 @@ _TEXT = {"text", "thought"}
 def to_llm_response(response: types.GenerateContentResponse) -> LlmResponse:
     """Convert a complete response (EVT-21, FLW-5).
 
-    A response with something to say is content, whatever its finish reason. An empty response (no
-    parts, blank text, thoughts only) is an error named after its finish reason, or `NO_CONTENT`
-    for ``STOP``; thoughts stay in `content`. Without candidates, the error is the prompt's block
-    reason or `UNKNOWN`. A safety block is returned, not raised, because a retry would not help
-    (TRAP-40).
+    A response that is not empty is content, whatever its finish reason. An empty response (no
+    parts, blank text, thoughts only) is an error named after its finish reason, or `NO_CONTENT` for
+    ``STOP``; thoughts stay in `content`. Without candidates, the error is the prompt's block reason
+    or `UNKNOWN`. A safety block is returned, not raised, because a retry would not help (TRAP-40).
     """
     candidate = _candidate(response)
     if candidate is None:

@@ -26,11 +26,11 @@ class BaseLlm(BaseModel):
 
     @classmethod
     def supported_models(cls) -> list[str]:
-        """Return regular expressions of the model names of this class, for `LLMRegistry`."""
+        """Return regular expressions of the supported model names, for `LLMRegistry`."""
         return []
 
     def load(self) -> None:
-        """Import what the first call needs; a worker does so in a thread before it polls."""
+        """Import modules for the first call; a worker calls this in a thread before it polls."""
 
     async def aclose(self) -> None:
         """Close the connections of the calling event loop; does nothing by default."""
@@ -41,8 +41,8 @@ class BaseLlm(BaseModel):
     ) -> AsyncGenerator[LlmResponse, None]:
         """Generate the response to a request.
 
-        Yields one complete response or several; each may be preceded by partial ones if `stream`.
-        Each complete response becomes an event. Its calls run when the generator has ended.
+        Yields one or more complete responses, each preceded by partial ones if `stream`. Each
+        complete response becomes an event. Its function calls run after the generator has ended.
 
         Raises:
             ModelUnavailableError: A transient failure; the runtime retries after `retry_after`.
@@ -51,9 +51,9 @@ class BaseLlm(BaseModel):
         ...
 
     def _maybe_append_user_content(self, llm_request: LlmRequest) -> None:
-        """Let a request that is empty or ends with the model's turn end with a user's.
+        """Append a user turn if the request is empty or ends with the model's turn.
 
-        Providers refuse others (FLW-28). ADK's models call it, and so do users' own.
+        Providers refuse such requests (FLW-28). Called by ADK's models and by users' own.
         """
         contents = llm_request.contents
         if not contents or contents[-1].role != "user":

@@ -71,7 +71,7 @@ class Gemini(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Call Gemini; with `stream`, yield chunks before the whole (FLW-70 to 73).
+        """Call Gemini; with `stream`, yield chunks before the complete response (FLW-70 to 73).
 
         Raises:
             ModelUnavailableError: Overload, a server or network error, a timeout or a cut stream.
@@ -80,7 +80,7 @@ class Gemini(BaseLlm):
         try:
             client = await self._client()
             call = self._prepared(llm_request, labels=client.vertexai)
-            # Any: the client's types name HTTP libraries that need not be installed.
+            # Any: the client's types refer to HTTP libraries that need not be installed.
             models: Any = client.aio.models
             if stream:
                 async with aclosing(self._stream(models, call)) as responses:
@@ -92,7 +92,7 @@ class Gemini(BaseLlm):
             raise self._error(error) from None
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; they open again when needed."""
+        """Close the connections of the running event loop; the next call opens new ones."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aio.aclose()
@@ -127,13 +127,13 @@ class Gemini(BaseLlm):
         config = copy.config
         # The engine runs function calls, one activity each; the client must not.
         if not labels:
-            config.labels = None  # the Gemini API has none, and its client refuses them
+            config.labels = None  # the Gemini API has no labels, and its client refuses them
         config.automatic_function_calling = types.AutomaticFunctionCallingConfig(disable=True)
         if config.http_options is not None:
             config.http_options.retry_options = _NO_RETRIES
         calling = config.tool_config and config.tool_config.function_calling_config
         if calling:
-            calling.stream_function_call_arguments = None  # half a call is never run (FLW-73)
+            calling.stream_function_call_arguments = None  # a partial call is never run (FLW-73)
         return {
             "model": copy.model or self.model,
             "contents": copy.contents,
@@ -141,9 +141,10 @@ class Gemini(BaseLlm):
         }
 
     async def _client(self) -> Client:
-        """The client of the running event loop.
+        """Return the client of the running event loop.
 
-        A thread opens it: reading certificates and credentials would block the loop for a second.
+        It is created in a thread: reading certificates and credentials would block the loop for a
+        second.
         """
         loop = asyncio.get_running_loop()
         return self._clients.get(loop) or await asyncio.to_thread(self._opened, loop)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 FOREIGN_CONTEXT = "For context:"
 """Start of a content that quotes another agent (FLW-22)."""
 SYSTEM_INSTRUCTION = "System instruction"
-"""Start of a content that holds a part of the agent's own instruction (AGT-16)."""
+"""Start of a content that holds a part of the agent's own system instruction (AGT-16)."""
 NOT_BY_THE_USER = (FOREIGN_CONTEXT, SYSTEM_INSTRUCTION)
 """Starts of contents with role ``user`` that the user did not write."""
 SET_MODEL_RESPONSE = "set_model_response"
@@ -27,7 +27,7 @@ def is_message(content: types.Content) -> bool:
 
 
 class DeclaredTool(Protocol):
-    """The part of `BaseTool` that a request needs; tools import requests."""
+    """The part of `BaseTool` that a request needs; importing tools would be circular."""
 
     name: str
 
@@ -48,7 +48,7 @@ class LlmRequest(BaseModel):
     """The declared tools by name; any value that has the methods of `BaseTool`."""
 
     def snapshot(self) -> "LlmRequest":
-        """Return a deep copy that shares only the tools."""
+        """Return a deep copy, except for the tools, which are shared."""
         return self.model_copy(
             update={
                 "contents": [content.model_copy(deep=True) for content in self.contents],
@@ -60,11 +60,11 @@ class LlmRequest(BaseModel):
     def append_instructions(self, instructions: list[str] | types.Content) -> list[types.Content]:
         """Append to the system instruction, separated by blank lines (AGT-15).
 
-        The files of a Content become contents, to which the system instruction refers, because it
-        can only hold text. They are appended to `contents` and returned.
+        The system instruction holds only text. So the files of a Content become contents of their
+        own, which the instruction refers to; they are appended to `contents` and returned.
 
         Raises:
-            TypeError: It is neither texts nor a Content.
+            TypeError: The argument is neither a list of texts nor a Content.
         """
         if isinstance(instructions, types.Content):
             texts, files = _divided(instructions)
@@ -83,7 +83,7 @@ class LlmRequest(BaseModel):
         pieces = [piece for piece in texts if piece]
         if not pieces:
             return
-        config: Any = self.config  # google-genai's union type names libraries not installed
+        config: Any = self.config  # google-genai's union type refers to libraries not installed
         current: Any = config.system_instruction
         match current:
             case None:
@@ -101,7 +101,7 @@ class LlmRequest(BaseModel):
                 config.system_instruction = [current, *pieces]
 
     def append_tools(self, tools: Sequence[DeclaredTool]) -> None:
-        """Declare tools in one `types.Tool`; of equal names the last one wins (TOL-2)."""
+        """Declare tools in one `types.Tool`; among equal names, the last one wins (TOL-2)."""
         declarations = {
             declaration.name: declaration
             for tool in tools
@@ -140,7 +140,7 @@ class LlmRequest(BaseModel):
 
 
 def _divided(instruction: types.Content) -> tuple[list[str], list[types.Content]]:
-    """Return the texts of an instruction with references to its files, and the files."""
+    """Return the instruction's texts, with references to its files, and the files."""
     texts: list[str] = []
     files: list[types.Content] = []
     for part in instruction.parts or []:

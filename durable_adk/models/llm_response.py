@@ -12,13 +12,13 @@ _NOT_SAID = {"text", "thought", "thought_signature", "part_metadata"}
 
 
 def silence_text(*, has_parts: bool) -> str:
-    """Return the error message of a complete response that says nothing, in ADK's words."""
+    """Return ADK's error message for a complete response without content."""
     what, why = ("actionable ", "thought-only or whitespace-only") if has_parts else ("", "empty")
     return f"The model returned no {what}content (finish_reason=STOP with {why} parts)."
 
 
 def says_something(part: types.Part) -> bool:
-    """Return whether the part is more than a blank text or a thought."""
+    """Return whether the part is neither blank text nor a thought."""
     if part.text and part.text.strip() and not part.thought:
         return True
     fields = {name for name in part.model_fields_set if getattr(part, name) is not None}
@@ -47,11 +47,11 @@ class LlmResponse(JsonModel):
 
     @staticmethod
     def create(generate_content_response: types.GenerateContentResponse) -> "LlmResponse":
-        """Convert a whole response of google-genai as ADK does, for models of one's own.
+        """Convert a complete response of google-genai as ADK does, for custom models.
 
-        A prompt that was blocked, and a candidate that ended for another reason than ``STOP`` and
-        has no parts, are errors named after the reason. No candidate and no reason is an empty
-        content.
+        A blocked prompt is an error named after the block reason. A candidate without parts that
+        ended for a reason other than ``STOP`` is an error named after its finish reason. Without
+        candidate and reason, the content is empty.
         """
         response = generate_content_response
         shared: dict[str, Any] = {
@@ -80,19 +80,19 @@ class LlmResponse(JsonModel):
 
     @property
     def parts(self) -> list[types.Part]:
-        """The content's parts; empty when there is no content."""
+        """The content's parts; empty without content."""
         return (self.content.parts or []) if self.content else []
 
     def get_function_calls(self) -> list[types.FunctionCall]:
-        """Return the calls the model asks for, in order (EVT-6)."""
+        """Return the function calls in order (EVT-6)."""
         return [part.function_call for part in self.parts if part.function_call]
 
     def get_function_responses(self) -> list[types.FunctionResponse]:
-        """Return the results of calls, in order (EVT-7)."""
+        """Return the function responses in order (EVT-7)."""
         return [part.function_response for part in self.parts if part.function_response]
 
     def or_silence(self) -> "LlmResponse":
-        """Return the response; as an error if it is complete and empty."""
+        """Return the response, converted to an error if it is complete and empty."""
         stopped = self.finish_reason is types.FinishReason.STOP and not self.error_code
         if self.partial or not stopped or any(map(says_something, self.parts)):
             return self

@@ -89,7 +89,7 @@ def _parts(contents: list[types.Content]) -> list[types.Part]:
 
 def _declared(request: LlmRequest) -> list[types.FunctionDeclaration]:
     """Return the tools except transfer_to_agent: two agents could transfer back and forth."""
-    config: Any = request.config  # its union types name libraries that need not be installed
+    config: Any = request.config  # its union types refer to libraries that need not be installed
     own = [tool for tool in config.tools or () if isinstance(tool, types.Tool)]
     declared = [item for tool in own for item in tool.function_declarations or ()]
     return [item for item in declared if item.name != "transfer_to_agent"]
@@ -98,7 +98,7 @@ def _declared(request: LlmRequest) -> list[types.FunctionDeclaration]:
 def _calls(
     message: str, tools: list[types.FunctionDeclaration]
 ) -> list[tuple[types.FunctionDeclaration, _Clause]]:
-    """Match clauses to tools; a clause that names no tool is merged into the one before."""
+    """Match clauses to tools; a clause that names no tool is merged into the previous one."""
     calls = list[tuple[types.FunctionDeclaration, _Clause]]()
     for clause in _clauses(message):
         shared = [len((_words(tool.name or "") - _STOP_WORDS) & clause.words) for tool in tools]
@@ -125,7 +125,7 @@ def _clauses(message: str) -> Iterator[_Clause]:
                 clause.values.append(float(text) if "." in text else int(text))
             case "word":
                 clause.words.add(text.lower())
-            case "name" if not clause.words:  # a capital letter because it is the first word
+            case "name" if not clause.words:  # capitalized only because it is the first word
                 clause.words.update(text.lower().split())
             case _:
                 clause.values.append(text)
@@ -156,7 +156,7 @@ def _take(schema: dict[str, Any], clause: _Clause) -> Any:
     fits = next((_FITS[kind] for kind in kinds if kind in _FITS), ())
     fitting = [value for value in clause.values if isinstance(value, fits)]
     if not fitting and fits is str:
-        fitting = clause.values  # ids are digits, too
+        fitting = clause.values  # ids consist of digits, too
     if not fitting:
         return None
     clause.values.remove(value := fitting[0])

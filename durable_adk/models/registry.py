@@ -23,7 +23,7 @@ class LLMRegistry:
 
     @classmethod
     def resolve(cls, model: str) -> type[BaseLlm]:
-        """Return the class for a model name; a pattern must match the whole name.
+        """Return the class for a model name; a class's pattern must match the whole name.
 
         Raises:
             AgentDefinitionError: No registered class supports it.

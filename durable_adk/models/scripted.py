@@ -30,10 +30,10 @@ class ScriptedModel(BaseLlm):
     """Responds to the n-th call in a conversation with the n-th reply.
 
     `turn_of` derives n from the request instead of counting in memory: a retried activity, another
-    worker process or a replay sends the same request and thus gets the same reply. Consequently,
-    an exception is raised again on every retry; to fail only once, pass a callable that counts.
+    worker process or a replay sends the same request and thus gets the same reply. Consequently, an
+    exception is raised again on every retry; to fail only once, pass a callable that counts.
     Replies that later prompts omit (text between a long-running call and its result, FLW-25) are
-    not counted; pass a callable as `replies` for full control.
+    not counted; for full control, pass a callable as `replies`.
     """
 
     model: str = "scripted"

@@ -1,7 +1,7 @@
-"""Says where each part of an app runs and what happens to it after a crash; runs nothing of it."""
+"""Lists where each part of an app runs and how it behaves after a crash, without running any."""
 
 # pyright: reportPrivateUsage=false
-# `_run_async_impl` is ADK's name of an agent's body.
+# `_run_async_impl` is ADK's name for an agent's body.
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -49,21 +49,21 @@ _CALLBACKS = {
 
 
 class AppPart(JsonModel):
-    """A part of an app: where it runs, and what happens to it after a crash."""
+    """A part of an app: where it runs, and how it behaves after a crash."""
 
     agent: str
-    """Name of the agent that it belongs to; for a plugin, of the app."""
+    """Name of the part's agent; for a plugin, of the app."""
     kind: str
     """``agent``, ``model``, ``tool``, ``callback``, ``plugin`` and so on."""
     name: str
     runs_in: str
     after_crash: str
     findings: list[str] = Field(default_factory=list[str])
-    """What is wrong with it, each with the remedy or the place in the code."""
+    """Problems of the part, each with the remedy or the place in the code."""
 
 
 def app_parts(app: App) -> list[AppPart]:
-    """Return the parts of an app: agents with what they have, then plugins."""
+    """Return the parts of an app: agents with their parts, then plugins."""
     parts = [part for agent in app.agents() for part in _of_agent(agent)]
     return [*parts, *(_plugin(app, plugin) for plugin in app.plugins)]
 
@@ -94,7 +94,7 @@ def _of_agent(agent: BaseAgent) -> Iterator[AppPart]:
 
 
 def _built_in(agent: BaseAgent) -> type[BaseAgent] | None:
-    """The class whose body an agent has, if that is one of the runtime's."""
+    """Return the built-in class whose body an agent runs; None if it has its own body."""
     for kind in (LlmAgent, SequentialAgent, LoopAgent, ParallelAgent):
         if isinstance(agent, kind) and type(agent)._run_async_impl is kind._run_async_impl:  # noqa: SLF001
             return kind
@@ -218,18 +218,18 @@ def _plugin(app: App, plugin: Any) -> AppPart:
 
 
 def _own(part: Any) -> Any:
-    """What a user has written: an object of google-adk's in place of what adapts it."""
+    """Return the object that the user wrote: google-adk's object instead of its adapter."""
     return getattr(part, "adk", None) or part
 
 
 def _listed(value: Any) -> list[Any]:
-    """One callback, several or none, as a list."""
+    """Return one callback, several or none as a list."""
     if isinstance(value, Sequence):
         return list(cast("Sequence[Any]", value))
     return [] if value is None else [value]
 
 
 def _name(function: Any) -> str:
-    """The name of a function, also of one of google-adk's that is adapted."""
+    """Return the name of a function, or of the google-adk function that it adapts."""
     own = getattr(function, "callback", function)
     return getattr(own, "__name__", type(own).__name__)

@@ -1,4 +1,4 @@
-"""An app as JSON: its agents and tools, for programs that have none of its code."""
+"""An app's agents and tools as JSON, for programs without its code."""
 
 from typing import Any, Literal
 
@@ -25,19 +25,19 @@ class ToolDescription(JsonModel):
 
     name: str
     is_agent: bool = False
-    """Whether it is an agent that is used as a tool."""
+    """Whether it is an agent used as a tool."""
     declaration: dict[str, Any] | None = None
-    """The description that the model gets."""
+    """The declaration that the model receives."""
 
 
 class AgentDescription(JsonModel):
-    """An agent and those below it."""
+    """An agent and all agents below it."""
 
     name: str
     kind: AgentKind
     description: str = ""
     instruction: str = ""
-    """The name of the function, if one makes it."""
+    """The instruction, or the name of the function that creates it."""
     model: str | None = None
     tools: list[ToolDescription] = Field(default_factory=list[ToolDescription])
     sub_agents: list["AgentDescription"] = Field(default_factory=list["AgentDescription"])
@@ -52,7 +52,7 @@ class AppDescription(JsonModel):
 
 
 def described(app: App) -> AppDescription:
-    """Return what an app consists of; nothing of it is run."""
+    """Return a description of an app, without running any of it."""
     return AppDescription(
         name=app.name,
         root_agent=_agent(app.root_agent),
@@ -85,7 +85,7 @@ def _instruction(given: Any) -> str:
 
 
 def _tool(given: Any) -> ToolDescription:
-    if isinstance(given, BaseToolset):  # its tools may be on another machine
+    if isinstance(given, BaseToolset):  # listing its tools may require another machine
         return ToolDescription(name=type(given).__name__)
     tool: BaseTool = as_tool(given)
     return ToolDescription(

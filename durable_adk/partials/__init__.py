@@ -1,4 +1,4 @@
-"""Partial events: text streamed to viewers while the model writes it, never stored (D8)."""
+"""Partial events: text that is streamed to viewers while the model writes it, never stored (D8)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

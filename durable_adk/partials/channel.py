@@ -14,15 +14,15 @@ from durable_adk.sessions.session import SessionKey
 PREFIX = "durable_adk_partials"
 """Prefix of all channel names on a server."""
 REPLAYS = f"{PREFIX}_replays"
-"""Channel on a server on which viewers tell publishers that they have come."""
+"""Channel on a server on which new viewers announce themselves to publishers."""
 
 
 class PartialChannel(ABC):
     """Delivers chunks to any number of viewers, on a best-effort basis (D8).
 
-    The complete event that follows is committed and makes up for every lost chunk. A channel
-    therefore never blocks or fails a run, and chunks are written neither to Temporal's history
-    nor to a store (DUR-8).
+    The complete event that follows is committed and replaces every lost chunk. A channel therefore
+    never blocks or fails a run, and chunks are written neither to Temporal's history nor to a store
+    (DUR-8).
     """
 
     @abstractmethod
@@ -35,9 +35,9 @@ class PartialChannel(ABC):
 
         Args:
             partial: The chunk.
-            earlier: The chunks of the same attempt before it, for viewers that came after them;
-                iterated for each. A viewer may get chunks again that it has.
-            again: Whether the chunk was published before, and is only for viewers that came since.
+            earlier: The chunks of the same attempt before it, for viewers that joined later;
+                iterated for each such viewer. A viewer may get chunks repeatedly.
+            again: Whether the chunk was published before, and is only for new viewers.
         """
 
     @abstractmethod
@@ -46,9 +46,8 @@ class PartialChannel(ABC):
     ) -> AbstractAsyncContextManager[Subscription]:
         """Subscribe to an invocation's chunks.
 
-        Those of an answer that is being written are all published again, as far as the step has
-        kept them. Never raises: if nothing can be received, the
-        subscription stays empty.
+        All chunks so far of a response in progress are published again, as far as the step has kept
+        them. Never raises: if nothing can be received, the subscription stays empty.
         """
 
 

@@ -15,7 +15,7 @@ from durable_adk.sessions.session_log import SessionLog
 if TYPE_CHECKING:
     from durable_adk.partials.redis import RedisPartials
 
-_REDIS = "durable_adk.partials.redis"  # imported when it is used, as Redis' client is large
+_REDIS = "durable_adk.partials.redis"  # imported on use, as Redis' client is large
 _IN_PROCESS: WeakKeyDictionary[SessionLog, InProcessPartials] = WeakKeyDictionary()
 
 

@@ -1,4 +1,4 @@
-"""The chunks of an attempt so far, kept for viewers that come later."""
+"""The chunks of an attempt so far, kept for viewers that join later."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from durable_adk.events.event import Event
 from durable_adk.partials.partial import PartialEvent, encode, text_of, with_text
 
 MAX_BYTES = 512 * 1024
-"""Largest size of what is kept of an attempt, as JSON: half of what a viewer's buffer takes. Of a
-longer answer, a viewer that comes late sees the beginning."""
+"""Maximum size, as JSON, of the kept part of an attempt: half of a viewer's buffer. If the response
+is longer, a viewer that joins late sees its beginning."""
 MAX_ITEMS = 800
-"""Largest number of items that are kept; a viewer's buffer takes more."""
+"""Maximum number of kept items; a viewer's buffer holds more."""
 MERGED_BYTES = 16 * 1024
-"""Largest size of merged texts as JSON; every channel takes twice as much."""
+"""Maximum size of merged texts as JSON; every channel accepts twice as much."""
 _NUMBERS = 24
-"""Largest size as JSON of what merging adds beside text and lengths."""
+"""Maximum size as JSON of the data that merging adds beside text and lengths."""
 _MAY_DIFFER = {"content", "usage_metadata"}
-"""Fields of events that are merged; tokens are running totals, of which the last one counts."""
+"""Fields of merged events that may differ; token counts are running totals, so the last counts."""
 _SAME = [name for name in Event.model_fields if name not in _MAY_DIFFER]
 
 
 @dataclass
 class _Item:
-    """A chunk, and those behind it that have the same metadata."""
+    """A chunk and the following ones that have the same metadata."""
 
     first: PartialEvent
     last: Event
@@ -32,7 +32,7 @@ class _Item:
     texts: list[str]
 
     def merge(self, event: Event, text: str, size: int) -> bool:
-        """Add a chunk that consists of a text; return whether that was possible."""
+        """Add a chunk that consists of one text; return whether that was possible."""
         merges = self.size + size <= MERGED_BYTES and _differ_in_text_only(self.last, event)
         if merges:
             self.last, self.size = event, self.size + size
@@ -54,8 +54,8 @@ class _Item:
 class KeptChunks:
     """Merges the chunks that it keeps: text with text, thoughts with thoughts.
 
-    Chunks with a call, with several parts, or with other metadata than the one before stay as they
-    are. Iterating yields them from the first one on, without a gap.
+    Chunks with a call, with several parts, or with other metadata than the one before are kept
+    unchanged. Iterating yields all from the first one on, without a gap.
     """
 
     def __init__(self) -> None:
@@ -68,17 +68,17 @@ class KeptChunks:
 
     @property
     def last(self) -> PartialEvent | None:
-        """What iterating yields last; None: nothing is kept."""
+        """The last item of an iteration; None: nothing is kept."""
         return self._items[-1].merged() if self._items else None
 
     def before_last(self) -> Iterable[PartialEvent]:
-        """Return what comes before `last`; it is merged only when somebody iterates over it."""
+        """Return the items before `last`, merged lazily during iteration."""
         found = KeptChunks()
         found._items = self._items[:-1]
         return found
 
     def add(self, partial: PartialEvent) -> None:
-        """Keep the next chunk, unless it or one before it does not fit."""
+        """Keep the next chunk, unless this or an earlier one does not fit."""
         if not self._full:
             self._full = not (self._merge(partial.event) or self._append(partial))
 
@@ -106,7 +106,7 @@ class KeptChunks:
 
 
 def _differ_in_text_only(one: Event, other: Event) -> bool:
-    """Whether two chunks can be merged, the second of which consists of one text."""
+    """Return whether two chunks can be merged, the second of which consists of one text."""
     left, right = one.content, other.content
     return (
         text_of(one) is not None

@@ -22,12 +22,12 @@ class PartialEvent(JsonModel):
     attempt: int = Field(ge=1)
     """Attempt number of the model step; a retry restarts the text (TRAP-6)."""
     index: int = Field(ge=0)
-    """0, 1, 2, ... within the attempt; a gap means that chunks were lost. Of merged chunks that of
-    the last one."""
+    """0, 1, 2, ... within the attempt; a gap means that chunks were lost. For merged chunks, the
+    index of the last one."""
     revision: int = Field(ge=0)
     """Session revision when the step began; events up to it precede this chunk."""
     lengths: list[int] | None = None
-    """Characters of each of the chunks whose text was merged; None: it is one chunk."""
+    """Characters of each merged chunk; None: this is a single chunk."""
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
@@ -41,11 +41,11 @@ class PartialEvent(JsonModel):
 
     @property
     def first(self) -> int:
-        """Index of the first chunk in it."""
+        """Index of its first chunk."""
         return self.index if self.lengths is None else self.index - len(self.lengths) + 1
 
     def rest(self, index: int) -> Self | None:
-        """Return what it has from a chunk on; None: nothing."""
+        """Return the part from a chunk on; None: there is none."""
         if index > self.index:
             return None
         if self.lengths is None or index <= self.first:
@@ -58,7 +58,7 @@ class PartialEvent(JsonModel):
     def as_event(self) -> Event:
         """Return a copy of the event for viewers, marked as partial, with attempt and index.
 
-        The mark of merged chunks has their number, too.
+        The mark of merged chunks also has their number.
         """
         mark = {"attempt": self.attempt, "index": self.index}
         if self.first < self.index:
@@ -68,7 +68,7 @@ class PartialEvent(JsonModel):
 
 
 def text_of(event: Event) -> str | None:
-    """Return the text or thought that a chunk consists of; None: it has more or other parts."""
+    """Return the text or thought that is a chunk's only part; None: it has more or other parts."""
     if len(event.parts) != 1:
         return None
     (part,) = event.parts
@@ -77,7 +77,7 @@ def text_of(event: Event) -> str | None:
 
 
 def with_text(event: Event, text: str) -> Event:
-    """Return a copy of a chunk that consists of one text, with another text."""
+    """Return a copy of a chunk that consists of one text, with that text replaced."""
     if event.content is None:
         return event
     parts = [part.model_copy(update={"text": text}) for part in event.parts]

@@ -21,7 +21,7 @@ _PIECE = MAX_BYTES // 4 - 4
 """Characters per piece; with its mark a piece never exceeds `MAX_BYTES`, whatever the text."""
 _LAST, _MORE = ".", "+"
 _WHOLE = "00" + _LAST
-"""What precedes a chunk in one piece."""
+"""Prefix of a chunk in one piece."""
 _SERIALS = count()
 _READY_TIMEOUT = 1.0
 """Seconds to wait until a subscription is active; streaming must not hold up the run."""
@@ -30,8 +30,7 @@ _READY_TIMEOUT = 1.0
 class PostgresPartials(PartialChannel):
     """Channel for processes that share a database, based on its transient notifications.
 
-    Each invocation has its own channel, so that a process receives only chunks that it has a
-    viewer for.
+    Each invocation has its own channel, so that a process receives only chunks for its viewers.
 
     Args:
         database: The session database. Chunks use the same connection as commit notifications.
@@ -56,7 +55,7 @@ class PostgresPartials(PartialChannel):
                     self._database.notifications.send(channel, *_pieces(data.decode()))
 
     def _hear_requests(self) -> None:
-        """Listen to viewers that come from now on, from the first chunk of this process on."""
+        """Listen to new viewers' announcements, from this process's first chunk on."""
         with self._lock:
             if self._hears:
                 return
@@ -109,8 +108,8 @@ class _Pieces:
 def _pieces(text: str) -> list[str]:
     """Split text into pieces that differ: PostgreSQL delivers equal ones only once.
 
-    Each has its place, and the serial number of its chunk: another long chunk may have the same
-    text in the same place. A chunk in one piece differs from others by its index.
+    Each piece has its position and its chunk's serial number: another long chunk may have the same
+    text in the same position. A chunk in one piece differs from others by its index.
     """
     if len(text) <= _PIECE:
         return [_WHOLE + text]

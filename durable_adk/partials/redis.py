@@ -51,7 +51,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class _Requests:
-    """Receives the names of channels that new viewers have subscribed to."""
+    """Receives the names of channels to which new viewers have subscribed."""
 
     replays: Replays
 
@@ -71,7 +71,7 @@ class _Viewer:
 class _Attempts:
     """Retries of publishing or subscribing, with exponential backoff.
 
-    Redis may accept a connection and still refuse a channel. Therefore only a success of the same
+    Redis may accept a connection and still deny a channel. Therefore only a success of the same
     operation ends its outage.
     """
 
@@ -98,7 +98,7 @@ class _Attempts:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Looks names up in daemon threads, so that no end waits for a resolver.
+    """Resolves names in daemon threads, so that shutdown does not wait for a resolver.
 
     asyncio does so in an executor, which `asyncio.Runner` and the interpreter's exit join.
     """
@@ -111,7 +111,7 @@ class _Loop(asyncio.SelectorEventLoop):
         def look_up() -> None:
             try:
                 found.set_result(socket.getaddrinfo(host, port, **options))
-            except Exception as error:  # noqa: BLE001 - a name may be malformed, too
+            except Exception as error:  # noqa: BLE001 - a name may also be malformed
                 found.set_exception(error)
 
         Thread(target=look_up, name="partials-redis-lookup", daemon=True).start()
@@ -268,7 +268,7 @@ class RedisPartials(PartialChannel):
         hearing = asyncio.create_task(self._hear(pubsub))
         hearing.add_done_callback(self._end_following)
         try:
-            # No task group: it cancels only once.
+            # Not a task group, which cancels only once.
             while not self._closed and not hearing.done():
                 self._moved.clear()
                 wanted = {viewer.channel for viewer in self._viewers}

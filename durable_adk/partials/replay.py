@@ -1,4 +1,4 @@
-"""Which viewers need the chunks that were published before they came."""
+"""Tracks which viewers need the chunks that were published before they joined."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
@@ -7,13 +7,14 @@ from threading import Lock
 from durable_adk.partials.partial import PartialEvent
 
 _REMEMBERED = 4096
-"""Viewers and attempts; one that was forgotten gets all again, and drops what it has."""
+"""Maximum number of viewers and of attempts; a forgotten viewer gets all chunks again, and drops
+duplicates."""
 
 
 class Replays:
-    """Remembers to whom the first chunks of an attempt were published; usable from any thread.
+    """Records which viewers got the first chunks of an attempt; usable from any thread.
 
-    A viewer may be a channel with any number of them, which asks anew for each that comes.
+    A viewer may be a channel with many viewers, which asks again for each new one.
     """
 
     def __init__(self) -> None:
@@ -22,7 +23,7 @@ class Replays:
         self._served: OrderedDict[Hashable, int] = OrderedDict()
 
     def ask(self, viewer: Hashable) -> None:
-        """Note that a viewer needs all chunks so far of whatever is being written."""
+        """Record that a viewer needs all chunks so far of each response in progress."""
         with self._lock:
             self._asked[viewer] = self._asked.pop(viewer, 0) + 1
             _limit(self._asked)
@@ -35,7 +36,7 @@ class Replays:
         *,
         again: bool,
     ) -> Sequence[PartialEvent]:
-        """Return what to publish to a viewer: the chunk, and before it those that it lacks.
+        """Return the chunks to publish to a viewer: this one, after earlier ones that it lacks.
 
         Args:
             viewer: The viewer.

@@ -77,7 +77,7 @@ class SocketPartials(PartialChannel):
         return [path for path in folder.iterdir() if not path.name.startswith(".")]
 
     def _send(self, sender: socket.socket, viewer: Path, news: Iterable[bytes]) -> None:
-        """Send what waits for a viewer, and then what is new."""
+        """Send a viewer's backlog, then the new chunks."""
         waiting = self._backlogs.pop(viewer, None) or deque(maxlen=BACKLOG)
         waiting.extend(news)
         try:
@@ -139,7 +139,7 @@ class SocketPartials(PartialChannel):
 
 
 def _joined(chunks: Sequence[PartialEvent]) -> Iterator[bytes]:
-    """Encode chunks, as many in a datagram as fit, each in a line."""
+    """Encode chunks one per line, as many per datagram as fit."""
     waiting = b""
     for chunk in chunks:
         data = encode(chunk)

@@ -10,7 +10,7 @@ from durable_adk.partials.partial import PartialEvent, decode
 BUFFER = 1000
 """Maximum number of unread chunks; beyond it the oldest are dropped."""
 BUFFER_BYTES = 2**20
-"""Maximum size of unread chunks; the usual ones, of less than a KB each, take less."""
+"""Maximum total bytes of unread chunks; typical ones, of less than 1 KB each, take less."""
 
 
 class Subscription:

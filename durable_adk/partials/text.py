@@ -30,7 +30,7 @@ class LiveText:
         return self.text
 
     def _is_news(self, event: Event) -> bool:
-        """Whether the chunk starts a new text: another event, or a retried step (TRAP-6)."""
+        """Return whether the chunk starts a new text: another event, or a retried step (TRAP-6)."""
         if event.id != self.event_id:
             return True
         return not self.whole and attempt_of(event) > self._attempt

@@ -1,4 +1,4 @@
-"""Planners: how an agent is made to plan before it acts."""
+"""Planners, which make an agent plan before it acts."""
 
 from durable_adk.planners.base_planner import BasePlanner
 from durable_adk.planners.built_in_planner import BuiltInPlanner

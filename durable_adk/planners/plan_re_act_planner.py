@@ -1,4 +1,4 @@
-"""The planner that has the model write its plan between tags."""
+"""The planner that makes the model write its plan between tags."""
 
 from collections.abc import Iterable, Iterator
 
@@ -40,25 +40,25 @@ whole question."""
 
 
 class PlanReActPlanner(BasePlanner):
-    """Plan, act, reason, and plan anew where needed (FLW-95).
+    """Makes the model plan, act, reason, and replan where needed (FLW-95).
 
-    What the model writes under the planning tags becomes thoughts, so the user is shown the final
-    answer only. The tags themselves are taken out.
+    Text under the planning tags becomes thoughts, so the user only sees the final answer. The tags
+    themselves are removed.
     """
 
     def build_planning_instruction(
         self, readonly_context: ReadonlyContext, llm_request: LlmRequest
     ) -> str:
-        """The rules of the game."""
+        """Return the rules for plan and answer."""
         del readonly_context, llm_request
         return _INSTRUCTION
 
     def process_planning_response(
         self, callback_context: CallbackContext, response_parts: list[types.Part]
     ) -> list[types.Part] | None:
-        """The plan as thoughts, the final answer as text, and the first row of calls.
+        """Return the plan as thoughts, the final answer as text, and the first run of calls.
 
-        What comes after the calls is left out: the model wrote it without their results.
+        Parts after the calls are left out: the model wrote them without the calls' results.
         """
         del callback_context
         return list(_processed(response_parts)) or None
@@ -68,7 +68,7 @@ def _processed(parts: Iterable[types.Part]) -> Iterator[types.Part]:
     called = False
     for part in parts:
         if part.function_call:
-            if part.function_call.name:  # models make up calls of nothing
+            if part.function_call.name:  # models sometimes emit calls without a name
                 called = True
                 yield part
         elif called:
@@ -78,20 +78,20 @@ def _processed(parts: Iterable[types.Part]) -> Iterator[types.Part]:
 
 
 def _told_apart(part: types.Part) -> Iterator[types.Part]:
-    """A part without a call, as what the model thought and what it answered."""
+    """Yield a part without a call as the model's thought and its answer."""
     text = part.text or ""
     before, tag, answer = text.rpartition(FINAL_ANSWER)
     if tag:
         if before:
-            # A provider's signature vouches for the end of what it signed.
+            # A provider's signature covers the end of the part that it signed.
             yield _thought(part.model_copy(update={"thought_signature": None}), before)
         if answer.strip():
             yield part.model_copy(update={"text": answer})
-        elif not before:  # a bare tag says nothing
+        elif not before:  # a bare tag has no content
             yield _thought(part, "")
     elif text.lstrip().startswith(_THINKING):
         yield _thought(part, text)
-    else:  # an answer without its tag is better shown than lost
+    else:  # an untagged answer is better shown than lost
         yield part
 
 

@@ -1,4 +1,4 @@
-"""What a planner does to a request and to the response, in that order."""
+"""Applies a planner to a request and to its response."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from durable_adk.planners.built_in_planner import BuiltInPlanner
 async def apply_planner(
     planner: BasePlanner, readonly_context: ReadonlyContext, llm_request: LlmRequest
 ) -> None:
-    """Make the request one for a plan; comes after the contents (FLW-2, FLW-95).
+    """Add the planner's instruction to a request, after its contents (FLW-2, FLW-95).
 
     Raises:
         CallbackError: The planner raised.
@@ -30,18 +30,18 @@ async def apply_planner(
     instruction = await _ask(planner, "build_planning_instruction", readonly_context, llm_request)
     if instruction:
         llm_request.append_instructions([str(instruction)])
-    # What the planner made a thought is the model's own earlier text, which it is to go on from;
-    # providers drop thoughts that they have not marked themselves.
+    # Parts that the planner marked as thoughts are the model's own earlier text, from which it must
+    # continue; providers drop thoughts that they have not marked themselves.
     llm_request.contents = [_without_marks(content) for content in llm_request.contents]
 
 
 async def planned(
     planner: BasePlanner, callback_context: CallbackContext, response: LlmResponse
 ) -> LlmResponse:
-    """The response as the planner sees it; chunks, errors and empty ones stay as they are.
+    """Return the response as processed by the planner; chunks, errors and empty ones unchanged.
 
-    The state that the planner writes is in `callback_context`, to be stored with the event. ADK
-    stores it as an event of its own (FLW-96), which could be lost or seen without the answer.
+    State that the planner writes is in `callback_context`, to be stored with the event. ADK stores
+    it as an event of its own (FLW-96), which could be lost or seen without the answer.
 
     Raises:
         CallbackError: The planner raised.

@@ -1,4 +1,4 @@
-"""Plugins: hooks round all agents, models and tools of an app."""
+"""Plugins: hooks around all agents, models and tools of an app."""
 
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.context_filter_plugin import ContextFilterPlugin

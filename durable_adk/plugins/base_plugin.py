@@ -31,7 +31,7 @@ HookName: TypeAlias = Literal[
 ]
 
 HOOKS: tuple[HookName, ...] = get_args(HookName)
-"""Every hook a plugin may define."""
+"""The names of all hooks."""
 _ANSWERS: dict[HookName, type[Any]] = {
     "on_user_message_callback": types.Content,
     "before_run_callback": types.Content,
@@ -46,15 +46,15 @@ _ANSWERS: dict[HookName, type[Any]] = {
 
 
 def check_answer(hook: HookName, answer: Any, who: str) -> None:
-    """Check the type of a hook's answer; the hooks of tools may answer with any value.
+    """Check the type of a hook's return value; tool hooks may return any value.
 
     Args:
         hook: The hook.
-        answer: What it returned; None is no answer.
-        who: The plugin or the function, for the error.
+        answer: Its return value; None means that the hook does not intervene.
+        who: The plugin or the function, for the error message.
 
     Raises:
-        CallbackError: The answer has another type than the hook's.
+        CallbackError: The value has the wrong type for the hook.
     """
     expected = _ANSWERS.get(hook, object)
     if answer is not None and not isinstance(answer, expected):
@@ -65,29 +65,29 @@ def check_answer(hook: HookName, answer: Any, who: str) -> None:
 
 
 class BasePlugin:
-    """Hooks round all agents, models and tools of an app (PLG-1, PLG-2).
+    """Hooks around all agents, models and tools of an app (PLG-1, PLG-2).
 
-    Override the hooks you need; each is called with keywords, may be sync or async, and may do any
-    I/O. Returning None means: go on. What another answer means stands at each hook. Hooks see an
-    invocation's plugins in their order on the app, before the agent's own callbacks; the first
-    answer ends the round (PLG-3).
+    Override the hooks you need. Each is called with keyword arguments, may be sync or async, and
+    may do I/O. Returning None continues normally; each hook documents the effect of other values.
+    Hooks run in the order of the app's plugins, before the agent's own callbacks; the first value
+    other than None ends the round (PLG-3).
 
-    A hook runs in whatever worker runs the step, and again when a step is tried again after a
-    crash. So one instance serves many invocations at once and may be gone before the next hook:
-    keep what a hook is to remember in the context's state (`temp:` keys last as long as the
-    invocation), never in attributes.
+    A hook runs in the worker that runs the step, and again if the step is retried after a crash.
+    One instance serves many invocations at once and may not exist any more at the next hook. So
+    keep data for later hooks in the context's state (`temp:` keys last as long as the invocation),
+    never in attributes.
     """
 
     def __init__(self, name: str) -> None:
-        """Name the plugin; names are unique within an app."""
+        """Set the plugin's name, which is unique within an app."""
         self.name = name
 
     def hooks(self) -> frozenset[HookName]:
-        """The hooks that the plugin defines; nothing is scheduled for the others."""
+        """Return the hooks that the plugin defines; no other hooks are scheduled."""
         return frozenset(hook for hook in HOOKS if self._defines(hook))
 
     def _defines(self, hook: HookName) -> bool:
-        # Not a plain method of the base: an override, or something put on the instance.
+        # Also counts a hook that is set on the instance.
         method: Any = getattr(self, hook)
         return getattr(method, "__func__", None) is not getattr(BasePlugin, hook)
 
@@ -96,83 +96,84 @@ class BasePlugin:
     async def on_user_message_callback(
         self, *, invocation_context: RunContext, user_message: types.Content
     ) -> types.Content | None:
-        """A message has come in and is not stored yet; an answer is stored in its place.
+        """Runs before a user message is stored; a returned value is stored in its place.
 
-        A user's answer to a call that waits is such a message, too (RUN-26).
+        A user's answer to a pending call is also such a message (RUN-26).
         """
 
     async def before_run_callback(self, *, invocation_context: RunContext) -> types.Content | None:
-        """The message is stored; an answer becomes the run's only event (PLG-5)."""
+        """Runs when the message is stored; a returned value becomes the only event (PLG-5)."""
 
     async def on_event_callback(
         self, *, invocation_context: RunContext, event: Event
     ) -> Event | None:
-        """An event is about to be committed; an answer replaces it (PLG-6, `with_summaries`).
+        """Runs before a commit; a returned event replaces the event (PLG-6, `with_summaries`).
 
-        Any event but a user's, and but the responses that close the open calls of a run which has
-        failed or was cancelled. Also the error event of a failed run, and the chunks of a streamed
-        answer (`event.partial`), which are shown and not committed. A whole event stays whole.
+        Called for all events except the user's, and the responses that close open calls of a failed
+        or cancelled run; also for a failed run's error event, and for the chunks of a streamed
+        response (`event.partial`), which are shown and not committed. A complete event stays
+        complete.
         """
 
     async def after_run_callback(self, *, invocation_context: RunContext) -> None:
-        """The run has succeeded (PLG-5)."""
+        """Runs after a successful run (PLG-5)."""
 
     async def on_run_error_callback(
         self, *, invocation_context: RunContext, error: Exception
     ) -> None:
-        """The run has failed; a notice, which every plugin gets and none can answer."""
+        """Runs after a failed run, for every plugin; the return value is ignored."""
 
     # ----- an agent
 
     async def before_agent_callback(
         self, *, agent: BaseAgent, callback_context: CallbackContext
     ) -> types.Content | None:
-        """An agent is about to run; an answer is its event, and the agent is skipped."""
+        """Runs before an agent; a returned value becomes its event, and the agent is skipped."""
 
     async def after_agent_callback(
         self, *, agent: BaseAgent, callback_context: CallbackContext
     ) -> types.Content | None:
-        """An agent has run; an answer is one more event of it."""
+        """Runs after an agent; a returned value becomes one more event of the agent."""
 
     async def on_agent_error_callback(
         self, *, agent: BaseAgent, callback_context: CallbackContext, error: Exception
     ) -> None:
-        """An agent has failed; a notice, which every plugin gets and none can answer."""
+        """Runs after an agent has failed, for every plugin; the return value is ignored."""
 
     # ----- a model call
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """A model is about to be asked, with a request that may be changed in place.
+        """Runs before a model call, and may change its request in place.
 
-        An answer stands for the model's, which is not asked.
+        A returned value replaces the model's response, and the model is not called.
         """
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """A model has answered; an answer replaces the model's."""
+        """Runs after a model response; a returned value replaces it."""
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> LlmResponse | None:
-        """A model call has failed for good; an answer stands for the model's."""
+        """Runs after a model call has finally failed; a returned value becomes its response."""
 
     # ----- a tool call; the parameters' names are not those of the agent's callbacks (TRAP-50)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """A tool is about to run, with arguments that may be changed in place.
+        """Runs before a tool, and may change its arguments in place.
 
-        An answer, be it empty, stands for the tool's result.
+        A returned value, even an empty one, becomes the result, and the tool is not run.
         """
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> dict[str, Any] | None:
-        """There is a result, of the tool or of a hook; an answer, be it empty, replaces it."""
+        """Runs on the result of a tool or hook; a returned value, even if empty, replaces it."""
 
     async def on_tool_error_callback(
         self,
@@ -182,7 +183,7 @@ class BasePlugin:
         tool_context: ToolContext,
         error: Exception,
     ) -> dict[str, Any] | None:
-        """A tool has raised; an answer, be it empty, is the result instead."""
+        """Runs after a tool has raised; a returned value, even an empty one, becomes the result."""
 
     async def close(self) -> None:
-        """Let go of what the plugin holds open; nothing, unless a subclass says otherwise."""
+        """Release the plugin's resources; does nothing by default."""

@@ -1,4 +1,4 @@
-"""A limit to how much of the conversation a model is shown."""
+"""A plugin that limits how much of the conversation a model receives."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -14,14 +14,14 @@ from durable_adk.plugins.base_plugin import BasePlugin
 
 _LOG = get_logger(__name__)
 CustomFilter: TypeAlias = Callable[[list[types.Content]], Any]
-"""From the contents to those to send, sync or async."""
+"""Maps the contents to those to send; sync or async."""
 
 
 class ContextFilterPlugin(BasePlugin):
-    """Shows the model the latest invocations only (PLG-7).
+    """Sends only the latest invocations to the model (PLG-7).
 
-    The session keeps everything. What is cut depends on the request alone, so a step that is tried
-    again cuts the same.
+    The session keeps everything. The cut depends only on the request, so a retried step makes the
+    same cut.
     """
 
     def __init__(
@@ -31,15 +31,15 @@ class ContextFilterPlugin(BasePlugin):
         name: str = "context_filter_plugin",
         remove_amount: int = 1,
     ) -> None:
-        """Say what is to stay.
+        """Set what to keep.
 
         Args:
             num_invocations_to_keep: How many invocations, the current one included; None: all.
-            custom_filter: Sees what that leaves, and decides alone. What it raises is logged, and
-                the model gets all contents, as in ADK.
+            custom_filter: Selects the contents to send from those that remain. Its exceptions are
+                logged, and the model then receives all contents, as in ADK.
             name: The plugin's name.
-            remove_amount: Cut only when at least so many invocations would go; in between the
-                prompt's beginning stays the same, which providers can cache.
+            remove_amount: Cut only when at least this many invocations would be removed. Until then
+                the prompt keeps its prefix, which providers can cache.
 
         Raises:
             AgentDefinitionError: One of the numbers is less than 1.
@@ -58,13 +58,13 @@ class ContextFilterPlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> None:
-        """Leave out what is too old."""
+        """Remove the contents of older invocations from the request."""
         del callback_context
         contents = llm_request.contents[self._start(llm_request.contents) :]
         if self._custom_filter is not None:
             try:
                 contents = list(await call(self._custom_filter, contents))
-            except Exception:  # noqa: BLE001 - whatever it is
+            except Exception:  # noqa: BLE001 - user code may raise anything
                 _LOG.exception("plugin.custom_filter_failed", plugin=self.name)
                 return
         llm_request.contents = contents
@@ -77,13 +77,13 @@ class ContextFilterPlugin(BasePlugin):
 
 
 def _invocation_starts(contents: Sequence[types.Content]) -> list[int]:
-    """Where a user's message begins an invocation; several in a row begin one."""
+    """Return where user messages begin invocations; consecutive messages begin a single one."""
     said = [False, *map(_is_users_message, contents)]
     return [i for i in range(len(contents)) if said[i + 1] and not said[i]]
 
 
 def _is_users_message(content: types.Content) -> bool:
-    """Neither a tool's result nor a quotation of another agent, which have the same role."""
+    """Return whether the user wrote it; tool results and quotes of agents have the same role."""
     parts = content.parts or []
     return (
         content.role == "user"
@@ -93,10 +93,10 @@ def _is_users_message(content: types.Content) -> bool:
 
 
 def _with_calls(contents: Sequence[types.Content], start: int) -> int:
-    """The latest position up to `start` that leaves no response without its call.
+    """Return the latest position up to `start` that separates no response from its call.
 
-    Only a response with an id can stand apart from its call: whatever has none was put right
-    behind it when the contents were built.
+    Only responses with ids are checked: one without an id was placed directly behind its call when
+    the contents were built.
     """
     position = len(contents)
     callers = _callers(contents)
@@ -107,7 +107,7 @@ def _with_calls(contents: Sequence[types.Content], start: int) -> int:
 
 
 def _callers(contents: Sequence[types.Content]) -> list[int]:
-    """For each content the earliest position that it answers a call of, or its own."""
+    """Return for each content the earliest position of a call that it responds to, or its own."""
     called: dict[str, int] = {}
     callers: list[int] = []
     for position, content in enumerate(contents):

@@ -1,4 +1,4 @@
-"""One instruction for all agents of an app."""
+"""A plugin that adds one instruction for all agents of an app."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ from durable_adk.plugins.base_plugin import BasePlugin
 
 
 class GlobalInstructionPlugin(BasePlugin):
-    """Puts an instruction before every agent's own (AGT-14, PLG-7)."""
+    """Prepends an instruction to every agent's own (AGT-14, PLG-7)."""
 
     def __init__(
         self,
         global_instruction: str | InstructionProvider = "",
         name: str = "global_instruction",
     ) -> None:
-        """Take the instruction.
+        """Set the instruction.
 
         Args:
-            global_instruction: A template over state (AGT-13), or a provider, sync or async,
-                whose text is taken as it is (AGT-12).
+            global_instruction: A template over state (AGT-13), or a provider, sync or async, whose
+                text is used verbatim (AGT-12).
             name: The plugin's name.
         """
         super().__init__(name)
@@ -33,10 +33,10 @@ class GlobalInstructionPlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> None:
-        """Put the instruction before what the request says."""
+        """Prepend the instruction to the request's system instruction."""
         text = await self._text(callback_context)
         if text:
-            # google-genai's union type names libraries that are not installed
+            # google-genai's union type refers to libraries that are not installed
             config: Any = llm_request.config
             config.system_instruction = _prepended(text, config.system_instruction)
 
@@ -52,7 +52,7 @@ class GlobalInstructionPlugin(BasePlugin):
 
 
 def _prepended(text: str, instruction: Any) -> Any:
-    """The system instruction in its own form, a blank line after the text if that is a string."""
+    """Prepend the text to the instruction, whose type stays; a blank line joins strings."""
     match instruction:
         case None:
             return text

@@ -1,4 +1,4 @@
-"""A log of everything an app does."""
+"""A plugin that logs everything an app does."""
 
 from collections.abc import Sized
 from typing import Any
@@ -18,18 +18,18 @@ from durable_adk.tools.base_tool import BaseTool
 
 _LOG = get_logger(__name__)
 _MAX_TEXT = 300
-"""Characters of a content, of arguments or of a result."""
+"""Maximum characters of a content, of arguments or of a result."""
 
 
 class LoggingPlugin(BasePlugin):
     """Logs each hook at level INFO, through `logging` (PLG-7).
 
-    Names, ids, sizes and counts; what people and models say, and the messages of errors, which
-    often quote it, only if asked for. A step that is tried again after a crash is logged again.
+    Logs names, ids, sizes and counts. Messages, responses and error texts, which often quote them,
+    are logged only with `content`. A step that is retried after a crash is logged again.
     """
 
     def __init__(self, name: str = "logging_plugin", *, content: bool = False) -> None:
-        """Name the plugin.
+        """Set the name, and whether to log content.
 
         Args:
             name: The plugin's name.
@@ -102,7 +102,7 @@ class LoggingPlugin(BasePlugin):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> None:
         """Log it."""
-        config: Any = llm_request.config  # google-genai's union type names libraries not installed
+        config: Any = llm_request.config  # its union types refer to missing libraries
         self._log(
             "model.asked",
             callback_context,
@@ -117,7 +117,7 @@ class LoggingPlugin(BasePlugin):
     ) -> None:
         """Log it."""
         if llm_response.partial:
-            return  # a chunk of what comes whole
+            return  # a chunk; the complete response is logged
         usage = llm_response.usage_metadata
         self._log(
             "model.answered",
@@ -163,7 +163,7 @@ class LoggingPlugin(BasePlugin):
         del tool_args
         self._log_tool("tool.failed", tool, tool_context, **self._failed(error))
 
-    # ----- what is said of them
+    # ----- descriptions of content and values
 
     def _log(self, what: str, context: ReadonlyContext, **values: Any) -> None:
         ids = {
@@ -182,7 +182,7 @@ class LoggingPlugin(BasePlugin):
         return {"error": kind} | ({"error_message": message[:_MAX_TEXT]} if self._content else {})
 
     def _said(self, content: types.Content | None) -> dict[str, Any]:
-        """How much a content says and, if asked for, its text."""
+        """Return the sizes of a content and, with `content`, its text."""
         parts = (content.parts or []) if content else []
         text = "".join(part.text for part in parts if part.text)
         size = sum(len(part.inline_data.data or b"") for part in parts if part.inline_data)
@@ -190,6 +190,6 @@ class LoggingPlugin(BasePlugin):
         return counts | ({"text": text[:_MAX_TEXT]} if self._content else {})
 
     def _value(self, name: str, value: Any) -> dict[str, Any]:
-        """How much a value has and, if asked for, its beginning."""
+        """Return the size of a value and, with `content`, its beginning."""
         size = len(value) if isinstance(value, Sized) else int(value is not None)
         return {f"{name}_size": size} | ({name: str(value)[:_MAX_TEXT]} if self._content else {})

@@ -1,4 +1,4 @@
-"""The plugins of an app, run in their order."""
+"""The plugins of an app, run in order."""
 
 import asyncio
 from collections.abc import Iterable
@@ -24,17 +24,17 @@ _KEPT = frozenset({"id", "invocation_id", "timestamp"})
 class PluginManager:
     """Runs hooks over plugins (PLG-3, PLG-4).
 
-    It remembers nothing between two hooks, so any worker can run the next one.
+    It keeps no state between hooks, so any worker can run the next one.
     """
 
     def __init__(
         self, plugins: Iterable[BasePlugin] | None = None, close_timeout: float = 5.0
     ) -> None:
-        """Take the plugins, in the order in which their hooks are to run.
+        """Set the plugins, in the order in which their hooks run.
 
         Args:
             plugins: The plugins.
-            close_timeout: Seconds that each may take to close.
+            close_timeout: Maximum seconds for closing each plugin.
 
         Raises:
             AgentDefinitionError: A name occurs twice (PLG-1).
@@ -51,23 +51,23 @@ class PluginManager:
         }
 
     def hooks(self) -> frozenset[HookName]:
-        """The hooks that at least one plugin defines."""
+        """Return the hooks that at least one plugin defines."""
         return frozenset(hook for hook, plugins in self._defining.items() if plugins)
 
     def get_plugin(self, plugin_name: str) -> BasePlugin | None:
-        """The plugin of that name."""
+        """Return the plugin with this name, or None."""
         return self._by_name.get(plugin_name)
 
     async def run(self, hook: HookName, **kwargs: Any) -> Any:
-        """Run a hook over the plugins until one answers with something else than None (PLG-3).
+        """Run a hook over the plugins until one returns a value other than None (PLG-3).
 
         Args:
-            hook: Which one.
-            **kwargs: What `BasePlugin` says the hook is given.
+            hook: The hook.
+            **kwargs: The hook's arguments, as in `BasePlugin`.
 
         Raises:
-            CallbackError: One raised; a RuntimeError that names plugin and hook (PLG-4).
-            TransientError: A store was away for a moment; the step may be tried again.
+            CallbackError: A plugin raised; a RuntimeError that names plugin and hook (PLG-4).
+            TransientError: A store was temporarily unavailable; the step may be retried.
         """
         for plugin in self._defining[hook]:
             answer = await _run(plugin, hook, kwargs)
@@ -76,18 +76,18 @@ class PluginManager:
         return None
 
     async def notify(self, hook: HookName, **kwargs: Any) -> None:
-        """Tell every plugin of an error: none can answer, and what one raises is only logged.
+        """Call an error hook of every plugin; ignore return values and only log exceptions.
 
         So the caller gets the error that is being reported.
         """
         for plugin in self._defining[hook]:
             try:
                 await _run(plugin, hook, kwargs)
-            except Exception:  # noqa: BLE001 - whatever it is: a notice changes no outcome
+            except Exception:  # noqa: BLE001 - user code may raise anything; a notice changes no outcome
                 _LOG.exception("plugin.notice_failed", plugin=plugin.name, hook=hook)
 
     async def close(self) -> None:
-        """Close all plugins side by side, whatever the others do.
+        """Close all plugins concurrently; a failure does not affect the others.
 
         Raises:
             CallbackError: Some could not be closed; a RuntimeError that names them all.
@@ -102,10 +102,10 @@ class PluginManager:
 
 
 def replaced(event: Event, replacement: Event) -> Event:
-    """The event to commit when `on_event_callback` answered with another (PLG-6, RUN-26).
+    """Return the event to commit after `on_event_callback` returned a replacement (PLG-6, RUN-26).
 
-    It has what the replacement sets and else what it had. Id, invocation and time stay in any
-    case: by them a step that is run again makes the same event.
+    Fields that the replacement does not set keep their values. Id, invocation and timestamp are
+    always kept, so that a retried step produces the same event.
     """
     changes = replacement.model_fields_set - _KEPT
     if not replacement.author:
@@ -119,7 +119,7 @@ async def _run(plugin: BasePlugin, hook: HookName, kwargs: dict[str, Any]) -> An
     try:
         answer = await contained(call(getattr(plugin, hook), **kwargs))
     except TransientError:
-        raise  # not the plugin's fault: wrapped, it would end the run
+        raise  # not the plugin's fault; as a CallbackError, it would end the run
     except Exception as error:
         text = f"Error in plugin {plugin.name!r} during {hook!r} callback: {text_of(error)}"
         with reported_as(CallbackError):
@@ -135,12 +135,12 @@ async def _run(plugin: BasePlugin, hook: HookName, kwargs: dict[str, Any]) -> An
 
 
 async def _closed(plugin: BasePlugin, limit: float) -> str | None:
-    """None, or why the plugin could not be closed."""
+    """Close a plugin; return None, or why it failed."""
     try:
         async with asyncio.timeout(limit):
             await contained(call(plugin.close))
     except TimeoutError:
         return f"{plugin.name!r} did not finish in {limit:g} s"
-    except Exception as error:  # noqa: BLE001 - collected: the others are to be closed too
+    except Exception as error:  # noqa: BLE001 - collected: the others must be closed, too
         return f"{plugin.name!r} raised {type(error).__name__}: {text_of(error)}"
     return None

@@ -1,4 +1,4 @@
-"""Failing tools, given back to the model to try again."""
+"""A plugin that returns tool failures to the model, so that it can retry."""
 
 import json
 from enum import StrEnum
@@ -14,20 +14,20 @@ from durable_adk.tools.base_tool import BaseTool
 
 REFLECT_AND_RETRY_RESPONSE_TYPE = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN"
 _MAX_ARGUMENTS = 2_000
-"""Characters of the arguments that the model is reminded of; it has the whole call above."""
+"""Maximum characters of the arguments in the guidance; the prompt has the whole call."""
 
 
 class TrackingScope(StrEnum):
-    """Whose failures are counted together."""
+    """Scope in which failures are counted together."""
 
     INVOCATION = "invocation"
-    """Those of one invocation."""
+    """Failures of one invocation."""
     GLOBAL = "global"
-    """Those of all users and sessions of the app."""
+    """Failures of all users and sessions of the app."""
 
 
 class ToolFailureResponse(BaseModel):
-    """What the model is answered in place of a tool's result."""
+    """The response that the model receives instead of a failed tool's result."""
 
     response_type: str = REFLECT_AND_RETRY_RESPONSE_TYPE
     error_type: str = ""
@@ -37,12 +37,12 @@ class ToolFailureResponse(BaseModel):
 
 
 class ReflectAndRetryToolPlugin(BasePlugin):
-    """Answers a failing tool's call with guidance for another try (PLG-7).
+    """Responds to a failed tool call with guidance for another attempt (PLG-7).
 
-    It counts a tool's failures since its last success. The count is in the session's state, under
-    `temp:` or, for the global scope, `app:`. So it is committed with the answer that it belongs
-    to: a crash neither loses it nor counts a failure twice. Failures of one tool in calls made
-    side by side count as one.
+    It counts a tool's failures since its last success, in the session's state under `temp:` or, for
+    the global scope, `app:`. The count is committed with the response it belongs to, so a crash
+    neither loses it nor counts a failure twice. Failures of one tool in parallel calls count as
+    one.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class ReflectAndRetryToolPlugin(BasePlugin):
         throw_exception_if_retry_exceeded: bool = True,
         tracking_scope: TrackingScope = TrackingScope.INVOCATION,
     ) -> None:
-        """Say how often.
+        """Set the limit of consecutive failures.
 
         Args:
             name: The plugin's name.
-            max_retries: How many failures in a row are answered with guidance; 0: none.
-            throw_exception_if_retry_exceeded: Whether the next one ends the run. If not, the
-                model is told to give the tool up.
-            tracking_scope: Whose failures are counted together.
+            max_retries: Number of consecutive failures that get guidance; 0: none.
+            throw_exception_if_retry_exceeded: Whether the next failure ends the run. If not, the
+                guidance is to stop using the tool.
+            tracking_scope: Scope in which failures are counted together.
 
         Raises:
             AgentDefinitionError: `max_retries` is negative.
@@ -79,13 +79,13 @@ class ReflectAndRetryToolPlugin(BasePlugin):
         tool_context: ToolContext,
         result: Any,
     ) -> Any:
-        """The error that a result stands for; None, unless a subclass says otherwise."""
+        """Return the error that a result represents; None unless a subclass overrides this."""
         del tool, tool_args, tool_context, result
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> dict[str, Any] | None:
-        """Forget the tool's failures, unless the result is one."""
+        """Reset the tool's count of failures, unless the result represents a failure."""
         if _is_guidance(result):
             return None
         error = await self.extract_error_from_result(
@@ -93,7 +93,8 @@ class ReflectAndRetryToolPlugin(BasePlugin):
         )
         if error is not None:
             return self._answer(tool, tool_args, tool_context, error)
-        # Only what there is: a step that writes `temp:` keys cannot commit its event by itself.
+        # Reset only an existing count: a step that writes `temp:` keys cannot commit its event
+        # early.
         if tool_context.state.get(self._key(tool)):
             tool_context.state[self._key(tool)] = 0
         return None
@@ -106,7 +107,7 @@ class ReflectAndRetryToolPlugin(BasePlugin):
         tool_context: ToolContext,
         error: Exception,
     ) -> dict[str, Any]:
-        """Answer with guidance, or raise the error when there were too many."""
+        """Respond with guidance, or raise the error after too many failures."""
         return self._answer(tool, tool_args, tool_context, error)
 
     def _key(self, tool: BaseTool) -> str:
@@ -136,7 +137,7 @@ class ReflectAndRetryToolPlugin(BasePlugin):
 
 
 def _is_guidance(result: Any) -> bool:
-    """Whether the failure was counted already, by `on_tool_error_callback` (CB-8)."""
+    """Return whether `on_tool_error_callback` has already counted the failure (CB-8)."""
     match result:
         case {"response_type": kind}:
             return bool(kind == REFLECT_AND_RETRY_RESPONSE_TYPE)
@@ -145,7 +146,7 @@ def _is_guidance(result: Any) -> bool:
 
 
 def _description(error: Any) -> tuple[str, str]:
-    """The error's kind and message, the latter such that every store can keep it."""
+    """Return the error's type and message, the latter in a form that every store accepts."""
     kind, message = (
         describe(error) if isinstance(error, Exception) else (ToolError.__name__, str(error))
     )

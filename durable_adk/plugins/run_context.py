@@ -6,7 +6,7 @@ from durable_adk.events.event_actions import EventActions
 
 
 class RunContext(CallbackContext):
-    """What a plugin's hooks around a run can read and change (PLG-2)."""
+    """The context of a plugin's hooks around a run (PLG-2)."""
 
     def __init__(
         self,
@@ -18,11 +18,11 @@ class RunContext(CallbackContext):
     ) -> None:
         super().__init__(scope, event_actions=event_actions, save_key=save_key)
         self.agent = agent
-        """The agent that the run starts with; for an event, the agent that made it."""
+        """The agent that the run starts with; for an event, the event's author."""
 
     @property
     def end_invocation(self) -> bool:
-        """Whether no agent is to run; settable before the run: then only its callbacks do."""
+        """Whether to run no agent; set before the run, only the hooks around it still run."""
         return self._scope.end_invocation
 
     @end_invocation.setter

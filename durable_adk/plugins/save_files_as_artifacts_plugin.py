@@ -1,4 +1,4 @@
-"""The files of a user's message, kept as artifacts."""
+"""A plugin that saves the files of a user's message as artifacts."""
 
 from contextlib import suppress
 
@@ -15,19 +15,19 @@ _READABLE_BY_MODELS = ("gs://", "https://", "http://")
 class SaveFilesAsArtifactsPlugin(BasePlugin):
     """Saves the files of a user's message, and names them in the message (RUN-22).
 
-    So neither the session nor a history holds their bytes. A message that is handled again after
-    a crash makes no second version: the context saves under the same key.
+    So neither the session nor a workflow history holds their bytes. Processing the message again
+    after a crash creates no second version: the context saves under the same key.
     """
 
     def __init__(
         self, name: str = "save_files_as_artifacts_plugin", *, attach_file_reference: bool = True
     ) -> None:
-        """Name the plugin.
+        """Set the name, and whether to attach references.
 
         Args:
             name: The plugin's name.
-            attach_file_reference: Also put a reference behind the text, if the artifact's place
-                is one that models can read from.
+            attach_file_reference: Also add a reference after the text, if models can read from the
+                artifact's storage.
         """
         super().__init__(name)
         self._attach = attach_file_reference
@@ -35,7 +35,7 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
     async def on_user_message_callback(
         self, *, invocation_context: RunContext, user_message: types.Content
     ) -> types.Content | None:
-        """Replace each part with inline data by a text that names the artifact.
+        """Replace each part with inline data by a text that names its artifact.
 
         Raises:
             InvalidRequestError: There is no artifact service.
@@ -60,7 +60,7 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
     async def _reference(
         self, context: RunContext, filename: str, version: int, blob: types.Blob
     ) -> list[types.Part]:
-        """A part that points to the artifact, if models can follow it."""
+        """Return a part that references the artifact, if models can read it."""
         if not self._attach:
             return []
         known = await context.get_artifact_version(filename, version)
@@ -75,13 +75,13 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
 
 
 async def _save(context: RunContext, part: types.Part, given: str, index: int) -> tuple[str, int]:
-    """Save a file under the name that the user gave it, else under one of our own, as in ADK.
+    """Save a file under the user's name for it, else under a generated one, as in ADK.
 
-    A file of that name gets another version, so nothing is lost. Only the user's own files, which
-    other sessions share, cannot be named by an upload.
+    A name in use gets another version, so nothing is overwritten. An upload cannot use names with
+    the prefix ``user:``, which the user's other sessions share.
     """
     if given and not given.startswith(USER_PREFIX):
-        with suppress(InvalidRequestError):  # no artifact can have that name
+        with suppress(InvalidRequestError):  # not a valid artifact name
             return given, await context.save_artifact(given, part)
     filename = f"artifact_{context.invocation_id}_{index}"
     return filename, await context.save_artifact(filename, part)

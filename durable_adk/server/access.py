@@ -1,4 +1,4 @@
-"""All checks of a request, in their order, and their settings."""
+"""The settings of the request checks, and the middlewares that perform them, in order."""
 
 import re
 import sys
@@ -39,70 +39,70 @@ from durable_adk.wire.messages import MAX_BYTES
 PUBLIC = ("/health", "/ready")
 """Paths that probes read."""
 PUBLIC_FOLDERS = (ANSWERS,)
-"""Starts of the paths that have a token of their own."""
+"""Prefixes of paths that contain their own token."""
 _LARGE = re.compile(r"/apps/[^/]+/users/[^/]+/sessions(/[^/]+/artifacts)?|/agui/[^/]+")
-"""Paths of requests with files, or with a whole conversation."""
+"""Paths of requests that may contain files or a whole conversation."""
 _HEADERS = (
     *("Authorization", "Content-Type", "Last-Event-ID", "Idempotency-Key", "When-Busy"),
     *("A2A-Version", "A2A-Extensions"),
 )
-"""Headers that pages of other origins may send."""
+"""Headers that pages of other origins may send (CORS)."""
 
 
 def is_open(path: str) -> bool:
-    """Whether a path of the API is served to those who are not authenticated."""
+    """Return whether a path of the API needs no authentication."""
     return path in PUBLIC or path.startswith(PUBLIC_FOLDERS)
 
 
 class AccessSettings(BaseSettings):
-    """Settings of who may use the server, from ``DURABLE_ADK_SERVER_*`` variables."""
+    """Access settings of the server, from ``DURABLE_ADK_SERVER_*`` variables."""
 
     model_config = SettingsConfigDict(
         env_prefix="DURABLE_ADK_SERVER_",
         extra="ignore",
         populate_by_name=True,
-        hide_input_in_errors=True,  # which may be secrets, and errors are logged
+        hide_input_in_errors=True,  # inputs may be secrets, and errors are logged
     )
 
     tokens: list[Token] = Field(default_factory=list[Token])
-    """Users' bearer tokens: a JSON list of their digests, as in `tokens_file`."""
+    """Users' bearer tokens: a JSON list of digests and user ids, see `Token`."""
     tokens_file: Path | None = None
-    """A file with such a list; it is read again when it changes."""
+    """A file with the same kind of list, read again when it changes."""
     proxy_header: str | None = None
-    """The header in which a proxy that authenticates users names them."""
+    """The header in which an authenticating proxy sends the user's id."""
     trusted_proxies: list[str] = Field(default_factory=list[str])
-    """Addresses or networks from which that header is believed."""
+    """Addresses or networks of trusted proxies; the header is ignored from others."""
     oidc: Oidc | None = None
     """The identity provider whose tokens are accepted, as JSON."""
     operators: list[str] = Field(default_factory=list[str])
-    """Ids of the users who may act for all users, such as in the inbox over all sessions."""
+    """Ids of users who may act for all users, e.g. in the inbox over all sessions."""
     hosts: list[str] = Field(default_factory=list[str])
-    """The server's host names. None: those of this machine itself where the server listens on the
-    loopback; any where it authenticates users."""
+    """The server's host names. Without any: on the loopback those of this machine, else all."""
     origins: list[str] = Field(default_factory=list[str])
-    """Origins of pages elsewhere that may use the server, such as ``https://app.example.com``."""
+    """Other origins with pages that may use the server, such as ``https://app.example.com``."""
     answer_key: AnswerKey | None = Field(default=None, validation_alias="DURABLE_ADK_ANSWER_KEY")
-    """The workers' key of the URLs in webhooks that answer a call; None: none are served."""
+    """The workers' key for answer URLs in webhooks; None: answer URLs are not served."""
     max_body_bytes: int = Field(default=20_000_000, ge=1)
     """Maximum size of a request with files or a whole conversation."""
     max_message_bytes: int = Field(default=3 * MAX_BYTES, ge=1)
-    """Maximum size of other requests: JSON may escape what it holds."""
+    """Maximum size of other requests: JSON may escape their content."""
     max_body_values: int = Field(default=50_000, ge=100)
-    """Maximum of texts, items and fields in a request; objects a tenth. For A2A a fifth of it."""
+    """Maximum number of texts, items and fields in a request; a tenth of it for objects. A2A: a
+    fifth."""
     requests_per_second: float = Field(default=50.0, gt=0, allow_inf_nan=False)
-    """Requests of one user per second, on average, to this process. Streams count once."""
+    """Average requests per second of a user to this process. A stream counts once."""
     burst: int = Field(default=200, ge=1)
-    """Requests that a user may send at once, after a pause."""
+    """Requests that a user may send at once, after being idle."""
     bytes_per_second: float = Field(default=1_000_000.0, gt=0, allow_inf_nan=False)
-    """Bytes of bodies of one user per second, on average, to this process. A text, item or field
-    counts 40 more; answers count a quarter."""
+    """Average bytes of bodies per second of a user to this process. Each text, item or field adds
+    40 bytes; responses count a quarter."""
     burst_bytes: int = Field(default=25_000_000, ge=1)
-    """Bytes that a user may send at once, after a pause. One body may have more."""
+    """Bytes that a user may send at once, after being idle. A single body may exceed it."""
     max_open_requests: int = Field(default=200, ge=1)
-    """Requests that a user may have open, streams among them, at this process; fewer if it may not
-    open so many files."""
+    """Maximum number of a user's open requests to this process, including streams; less if the
+    limit of open files requires it."""
     max_unread_bytes: int = Field(default=50_000_000, ge=1)
-    """Bytes of answers to a user that wait to be read."""
+    """Maximum bytes of responses to a user that wait to be read."""
 
     @field_validator("origins")
     @classmethod
@@ -117,10 +117,10 @@ class AccessSettings(BaseSettings):
         return origins
 
     def authenticators(self) -> list[Authenticator]:
-        """Return the ways to authenticate that are set; none: nobody is asked who they are.
+        """Return the configured authenticators; without any, requests are not authenticated.
 
         Raises:
-            InvalidRequestError: One cannot work as it is set.
+            InvalidRequestError: The configuration of one is invalid.
         """
         found: list[Authenticator] = []
         if self.proxy_header is not None:
@@ -132,7 +132,7 @@ class AccessSettings(BaseSettings):
         return found
 
     def security_schemes(self) -> dict[str, dict[str, str]]:
-        """Return the ways to authenticate that are set as OpenAPI describes them, by a name."""
+        """Return the configured authenticators as OpenAPI security schemes, by name."""
         found = dict[str, dict[str, str]]()
         if self.proxy_header is not None:
             told = "The user. The proxy that authenticates users sets it, and not the client."
@@ -146,30 +146,30 @@ class AccessSettings(BaseSettings):
         return found
 
     def body_size(self, path: str) -> BodySize:
-        """Return the size that the body of a request of a path may have."""
+        """Return the maximum size of request bodies for a path."""
         if path.startswith(ANSWERS):
-            most = 2 * MAX_BYTES  # an answer by URL needs no more
+            most = 2 * MAX_BYTES  # enough for an answer by URL
         else:
             most = self.max_body_bytes if _LARGE.fullmatch(path) else self.max_message_bytes
-        # The messages of A2A are read in Python.
+        # Python code parses the messages of A2A.
         values = self.max_body_values // (5 if path.startswith("/a2a/") else 1)
         return BodySize(min(most, self.max_body_bytes), values)
 
     def hosts_of(self, host: str) -> list[str]:
-        """Return the host names that requests to an address may have; ``*`` for any."""
+        """Return the permitted host names for requests to an address; ``*`` for any."""
         names = [name.strip("[]").lower() for name in (*self.hosts, *LOOPBACK)]
         return names if self.hosts or is_loopback(host) else ["*"]
 
 
 def _share(max_open: int) -> int:
-    """Return how many requests one sender may have open: others need connections, too."""
+    """Return the maximum of open requests per sender: other senders need connections, too."""
     return max(1, min(max_open, max_connections() // 2))
 
 
 def _bound(
     app: FastAPI, settings: AccessSettings, is_free: Callable[[str], bool], *, several: bool
 ) -> None:
-    """Bound what each sender takes; without authentication there is one, the developer."""
+    """Limit each sender's requests; without authentication there is one sender, the developer."""
     key = settings.answer_key.get_secret_value() if settings.answer_key else None
     byte_rate = None
     if several:
@@ -180,7 +180,7 @@ def _bound(
         app.add_middleware(
             RateLimit, rates=rates, is_free=is_free, byte_rate=byte_rate, answer_key=key
         )
-    # Before the rate, so that what is held back for it counts as open.
+    # Outside of the rate limit, so that requests held back there count as open.
     app.add_middleware(
         OpenLimit,
         max_open=partial(_share, settings.max_open_requests) if several else lambda: sys.maxsize,
@@ -205,11 +205,11 @@ def protect(
         app: The application. Its routes must depend on `caller.caller_of`.
         settings: Its users, origins, hosts and limits.
         host: The address on which it is served.
-        is_free: Whether requests of a path are not counted, such as those of probes.
-        is_public: Whether a path has no data of any user.
+        is_free: Whether requests to a path are not limited, such as those of probes.
+        is_public: Whether a path serves no user data.
 
     Raises:
-        InvalidRequestError: Others could reach it without authentication.
+        InvalidRequestError: The address is not local, and there is no authentication.
     """
     means = settings.authenticators()
     require_authentication(host, means)
@@ -233,7 +233,7 @@ def protect(
     app.add_middleware(
         KnownHosts,
         hosts=frozenset(settings.hosts_of(host)),
-        is_open=lambda path: path in PUBLIC,  # probes name the address that they ask
+        is_open=lambda path: path in PUBLIC,  # probes send the address that they connect to
     )
     app.add_middleware(OneLength)
     app.add_middleware(SecurityHeaders)

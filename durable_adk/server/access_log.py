@@ -1,4 +1,4 @@
-"""The log of requests: one line for each, with sender and outcome and without content."""
+"""The request log: one line per request, with sender and status and without content."""
 
 import time
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from durable_adk.server.requests import shown_target
 
 logger = get_logger(__name__)
 _QUIET = ("/health", "/ready")
-"""Paths that probes ask for all the time."""
+"""Paths that probes request constantly."""
 
 
 class AccessLog:
-    """Logs each response when it has ended: a stream's line says how long it was read."""
+    """Logs each response after its end, so that a stream's line has its duration."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

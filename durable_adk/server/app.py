@@ -43,7 +43,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, read_settings
 
 _ROUTERS = (
-    listing.router,  # /invocations/counts stands before /invocations/{id}
+    listing.router,  # /invocations/counts must precede /invocations/{id}
     invocations.router,
     runs.router,
     session_events.router,
@@ -58,14 +58,14 @@ _ROUTERS = (
     changes.router,
     caller.router,
 )
-"""Those that are asked most come first: FastAPI tries all routes in turn."""
+"""The most requested ones first: FastAPI tries all routes in order."""
 _OPTIONAL = {
     "a2a": "durable_adk.server.protocols.a2a.http",
     "agui": "durable_adk.server.protocols.agui.http",
 }
-"""Modules of further routers, by the extras that they need."""
+"""Modules of optional routers, by the extras that they need."""
 _REFERENCE = re.compile(r" \([A-Z]+-?\d+\)")
-"""Names a row of the specification, which readers of the description do not have."""
+"""Matches a reference to the specification, which the API's description omits."""
 _DESCRIPTION = """\
 Durable agents over HTTP: the routes of ADK's server, and those of invocations, of what waits for an
 answer, of streams that any server goes on with, and of AG-UI and A2A if they are installed.
@@ -90,9 +90,9 @@ def app(
     apps: Sequence[App | str] = (),
     settings: ServerSettings | None = None,
 ) -> FastAPI:
-    """Return the server as an application of FastAPI, to be served or mounted.
+    """Return the server as a FastAPI application, to be served or mounted.
 
-    It needs the stores, the Temporal and the channel of its workers, and none of the agents' code.
+    It needs the stores, the Temporal and the channel of its workers, but none of the agents' code.
     The services stay open when it ends.
 
     Args:
@@ -103,12 +103,13 @@ def app(
         memory_service: The memory.
         credential_service: Stores the credentials that users give.
         partials: The channel of chunks; None: the default of the session store.
-        apps: The apps, or their names; none: those of the settings, else those that workers
-            serve or that have sessions.
+        apps: The apps, or their names; none: those of the settings, else those that workers serve
+            or that have sessions.
         settings: Other options; None: those of the environment.
 
     Raises:
-        InvalidRequestError: Others could reach it without authentication, or a setting is wrong.
+        InvalidRequestError: The address is not local and there is no authentication, or a setting
+            is invalid.
     """
     require_own(session_service, artifact_service, credential_service)
     settings = settings or read_settings(ServerSettings)
@@ -128,10 +129,10 @@ def app(
 
 
 class _Application(FastAPI):
-    """Describes how to authenticate, and errors, too; its state has the services."""
+    """Describes authentication and errors in OpenAPI; its state holds the services."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the description of the routes."""
+        """Return the OpenAPI description."""
         if self.openapi_schema:
             return self.openapi_schema
         found = super().openapi()
@@ -150,7 +151,7 @@ class _Application(FastAPI):
 
 
 def _summarize(operation: dict[str, Any]) -> None:
-    """Say in a sentence what a route does: that which its docstring begins with."""
+    """Use the first sentence of a route's docstring as its summary."""
     text = _REFERENCE.sub("", operation.pop("description", ""))
     first, _, rest = text.partition("\n\n")
     if first:
@@ -164,7 +165,7 @@ def _application(services: ServerServices) -> FastAPI:
         title="durable_adk",
         version=__version__,
         description=_DESCRIPTION,
-        docs_url=None,  # FastAPI's pages need scripts of another server
+        docs_url=None,  # FastAPI's pages need scripts from another server
         redoc_url=None,
         lifespan=lifespan,
         dependencies=[Depends(caller_of)],
@@ -200,18 +201,19 @@ def _is_of_page(path: str) -> bool:
 
 
 def _is_public(services: ServerServices, path: str) -> bool:
-    # A card says how to authenticate. Where no apps are set, it would tell which have sessions.
+    # Agent cards describe authentication. Without configured apps, they would reveal which apps
+    # exist.
     return _is_of_page(path) or (bool(services.apps) and _CARD.fullmatch(path) is not None)
 
 
 @asynccontextmanager
 async def lifespan(made: FastAPI) -> AsyncGenerator[None]:
-    """End streams, and stop waiting for invocations, which continue, when the block is left.
+    """At the end of the block, end streams and stop waiting for invocations, which continue.
 
-    The lifespan of an application that is mounted is not run: enter this one in the host's.
+    The lifespan of a mounted application is not run: enter this one in the host's lifespan.
 
     Args:
-        made: What `app` has returned.
+        made: The application that `app` returned.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Authentication: bearer tokens, or a user named by a trusted proxy, or by an OIDC token (S9)."""
+"""Authentication by bearer tokens, by OIDC tokens, or by a trusted proxy (S9)."""
 
 import hashlib
 import hmac
@@ -29,7 +29,8 @@ from durable_adk.server.requests.limits import Rates, refuse_for
 CHALLENGE = {"www-authenticate": "Bearer"}
 _WAYS = "DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or DURABLE_ADK_SERVER_OIDC"
 _FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip")
-"""Headers that a proxy adds. Servers that take the peer's address from them believe anybody."""
+"""Headers that a proxy adds. If a server takes the peer's address from them, anyone can forge
+it."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
 
 logger = get_logger(__name__)
@@ -39,11 +40,11 @@ class Authenticator(Protocol):
     """One way to authenticate the sender of a request."""
 
     async def user_of(self, scope: Mapping[str, Any]) -> str | None:
-        """Return the id of the user who sends a request; None: it says nothing that is known here.
+        """Return the id of a request's user; None if it has no credentials of this kind.
 
         Raises:
-            AuthenticationError: What it says is wrong.
-            IdentityProviderError: It cannot be checked at the moment.
+            AuthenticationError: Its credentials are invalid.
+            IdentityProviderError: They cannot be checked at the moment.
         """
         ...
 
@@ -62,14 +63,14 @@ def bearer_of(scope: Mapping[str, Any]) -> str | None:
 
 
 class Token(BaseModel):
-    """A bearer token, by its digest, and whose it is."""
+    """A bearer token: its digest and its user."""
 
     model_config = ConfigDict(extra="forbid")
 
     user: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """The digest in hexadecimal. Tokens are random, with 128 bits at least, so a fast digest tells
-    nothing of them."""
+    """The digest in hexadecimal. Tokens are random with at least 128 bits, so a fast digest does
+    not reveal them."""
 
 
 _TOKENS = TypeAdapter(list[Token])
@@ -77,9 +78,9 @@ _TOKENS = TypeAdapter(list[Token])
 
 @dataclass
 class BearerTokens:
-    """Users by the digests of their tokens.
+    """Authenticates users by the digests of their tokens.
 
-    A file is read again when it changes, so a token is withdrawn without a restart.
+    A file is read again when it changes, so a token can be revoked without a restart.
     """
 
     tokens: Sequence[Token] = ()
@@ -125,9 +126,9 @@ class BearerTokens:
 
 @dataclass(frozen=True)
 class TrustedProxy:
-    """The user named in a header by a proxy that has authenticated them.
+    """Authenticates the user whom a proxy has authenticated and names in a header.
 
-    The header counts only from the proxy's own address; anybody can send it.
+    The header counts only from the proxy's own address, because anyone can send it.
 
     Raises:
         InvalidRequestError: There is no address, or one is malformed.
@@ -139,7 +140,7 @@ class TrustedProxy:
     """Addresses or networks of proxies, such as ``10.0.0.0/8``."""
 
     def __post_init__(self) -> None:
-        """Check name and addresses."""
+        """Check the header's name and the addresses."""
         if not _HEADER_NAME.fullmatch(self.header):
             raise InvalidRequestError(f"{self.header!r} is no name of a header.")
         if not self.peers or not self._networks():
@@ -156,7 +157,8 @@ class TrustedProxy:
         if len(given) > 1:
             raise AuthenticationError(f"The request has several headers {self.header!r}.")
         try:
-            # As paths have it. Other white space than that of HTTP may be that of another user.
+            # Decoded like paths. Only HTTP's white space is stripped: other white space may
+            # distinguish users.
             return given[0].encode("latin-1").decode().strip(" \t") or None
         except UnicodeDecodeError:
             raise AuthenticationError(
@@ -179,22 +181,22 @@ class TrustedProxy:
 
 
 def _not_local(scope: Mapping[str, Any]) -> str | None:
-    """Return why a request may be from another machine; None: it is from this one."""
+    """Return why a request may come from another machine; None if it comes from this one."""
     for name in _FORWARDED:
         if values_of(scope, name):
             return (
                 f"this one was forwarded by a proxy, as its header {name} says. A proxy that only "
                 "this machine can reach, such as that of a development server, may leave it out"
             )
-    # A Unix socket gives no address, and mostly a proxy stands before it.
+    # A Unix socket has no address, and usually serves a proxy.
     return None if is_loopback(address_of(scope)) else "this one is not known to be such"
 
 
 def require_authentication(host: str, means: Collection[Authenticator]) -> None:
-    """Check that a server which others can reach asks who they are.
+    """Check that a server that other machines can reach authenticates its clients.
 
     Raises:
-        InvalidRequestError: It would not.
+        InvalidRequestError: It does not.
     """
     if not means and not is_loopback(host):
         raise InvalidRequestError(
@@ -205,17 +207,18 @@ def require_authentication(host: str, means: Collection[Authenticator]) -> None:
 
 @dataclass(frozen=True)
 class Authentication:
-    """ASGI middleware that authenticates the sender of a request, and refuses unknown ones."""
+    """ASGI middleware that authenticates the sender of a request, and refuses unknown senders."""
 
     app: ASGIApp
     means: Sequence[Authenticator]
     """Tried in order. If empty, local requests act as operator and all others are refused."""
     operators: Collection[str] = ()
-    """Ids of the users who may act for all users."""
+    """Ids of users who may act for all users."""
     is_public: Callable[[str], bool] = lambda _: False
-    """Whether a path is open to everybody, such as those of the page's files."""
+    """Whether a path needs no authentication, such as those of the page's files."""
     failures: Rates | None = None
-    """How often an address may fail. Authenticated requests do not count and are not refused."""
+    """Maximum rate of failures by address. Authenticated requests are neither counted nor
+    refused."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -236,7 +239,7 @@ class Authentication:
             await refuse(send, 403, error)
         except IdentityProviderError as error:
             await refuse(send, 503, error, {"retry-after": "5"})
-        except DurableAdkError:  # the file of tokens
+        except DurableAdkError:  # e.g. the file of tokens is unreadable
             logger.exception("server.authentication")
             await refuse(send, 503, IdentityProviderError("Nobody can be authenticated now."))
         else:
@@ -249,7 +252,7 @@ class Authentication:
             return ANYBODY
         if self.is_public(path_of(scope)):
             return Caller()
-        if refused is not None:  # e.g. mounted in an application that listens elsewhere
+        if refused is not None:  # e.g. mounted in an application with another address
             raise PermissionDeniedError(
                 "The server asks nobody who they are, so it serves only requests of this machine "
                 f"to its loopback addresses, and {refused}. To serve others, set {_WAYS}."
@@ -261,7 +264,7 @@ class Authentication:
         raise AuthenticationError("A token is required, and must be one that is known here.")
 
     def _known(self, user: str) -> Caller:
-        # Keys of sessions strip ids: with white space one may be that of another user.
+        # Session keys strip ids: an id with white space could equal that of another user.
         if user.strip() != user or not 1 <= len(user) <= MAX_ID:
             raise AuthenticationError(
                 f"A user id must have 1 to {MAX_ID} characters, and no white space around them."

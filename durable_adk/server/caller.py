@@ -1,4 +1,4 @@
-"""The sender of a request, and the sessions that it may reach."""
+"""The sender of a request, and the sessions that the sender may access."""
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -10,25 +10,26 @@ from durable_adk.errors import InvalidRequestError, PermissionDeniedError
 from durable_adk.sessions.state import APP_PREFIX
 
 USER_NAMES = ("user_id", "userId", "user")
-"""How routes name the user in paths, queries and bodies."""
+"""Names of the user's field in paths, queries and bodies."""
 _STATE_NAMES = ("state", "stateDelta", "state_delta")
 
 
 SLASH = "\x1f"
-"""Stands for an encoded slash in a path until its route is found; ids have no such character."""
+"""Replaces an encoded slash in a path until its route is found; ids do not contain this
+character."""
 
 
 @dataclass(frozen=True)
 class Caller:
     """The authenticated sender of a request.
 
-    Without authentication, on the loopback, it is an operator without an id.
+    Without authentication, on the loopback, the sender is an operator without an id.
     """
 
     user_id: str | None = None
-    """Also the id of the user whose sessions it may reach; None: nobody was identified."""
+    """Id of the sender, and of the user whose sessions it may access; None if not authenticated."""
     is_operator: bool = False
-    """Whether it may act for all users."""
+    """Whether the sender may act for all users."""
 
     @property
     def answered_by(self) -> dict[str, str] | None:
@@ -36,11 +37,11 @@ class Caller:
         return {"user": self.user_id} if self.user_id else None
 
     def may_reach(self, user_id: str) -> bool:
-        """Whether it may reach a user's sessions."""
+        """Return whether the sender may access a user's sessions."""
         return self.is_operator or self.user_id == user_id
 
     def require(self, user_id: str) -> None:
-        """Check that it may reach a user's sessions.
+        """Check that the sender may access a user's sessions.
 
         Raises:
             PermissionDeniedError: It may not.
@@ -51,19 +52,19 @@ class Caller:
             )
 
     def require_operator(self, what: str) -> None:
-        """Check that it is an operator.
+        """Check that the sender is an operator.
 
         Raises:
-            PermissionDeniedError: It is not; `what` says what only operators may do.
+            PermissionDeniedError: It is not; `what` names the action for operators.
         """
         if not self.is_operator:
             raise PermissionDeniedError(f"Only an operator may {what}.")
 
     def only(self, user_id: str | None) -> str | None:
-        """Return whose items a list may have: the user who is asked for, or None for all users.
+        """Return the user to whose items a list is limited: the requested one, or None for all.
 
         Raises:
-            PermissionDeniedError: It may not reach the user who is asked for.
+            PermissionDeniedError: The sender may not access the requested user's items.
         """
         if user_id is None:
             return None if self.is_operator else self.user_id or ""
@@ -77,28 +78,28 @@ _STATE = "durable_adk.caller"
 
 
 def identify(scope: MutableMapping[str, Any], caller: Caller) -> None:
-    """Record the sender of the request of an ASGI scope."""
+    """Record the sender in a request's ASGI scope."""
     scope[_STATE] = caller
 
 
 def identified(scope: Any) -> Caller:
-    """Return the sender of the request of an ASGI scope; anonymous if not authenticated."""
+    """Return the sender from a request's ASGI scope; anonymous if not authenticated."""
     return scope.get(_STATE) or Caller()
 
 
 async def caller_of(request: Request) -> Caller:
-    """Return the sender of a request, once what it names was checked.
+    """Return the sender of a request, after checking the users that the request names.
 
-    A dependency of the whole application, so it stands before every route (S1). It reads path,
-    query and the top level of a JSON body, where all routes name the user and take state. A route
-    that finds the user elsewhere, by an invocation for example, asks `Caller` itself.
+    It is a dependency of the whole application, so it runs before every route (S1). It reads path,
+    query and the top level of a JSON body, where all routes have the user and the state. A route
+    that finds the user elsewhere, e.g. through an invocation, calls the methods of `Caller` itself.
 
     Raises:
-        InvalidRequestError: Path or query have a NUL character, which PostgreSQL does not take.
-        PermissionDeniedError: The request names a user whom its sender may not reach, or changes
-            the state that an app's users share.
+        InvalidRequestError: Path or query contain a NUL character, which PostgreSQL rejects.
+        PermissionDeniedError: The request names a user whose sessions the sender may not access, or
+            changes the state that all users of an app share.
     """
-    parts = request.path_params  # routes read the same object
+    parts = request.path_params  # shared with the routes
     for name, text in parts.items():
         parts[name] = text.replace(SLASH, "/") if isinstance(text, str) else text
     named = (*request.path_params.items(), *request.query_params.multi_items())
@@ -118,31 +119,31 @@ async def caller_of(request: Request) -> Caller:
 
 
 CurrentCaller = Annotated[Caller, Depends(caller_of)]
-"""The type of a route's argument that is to be the sender."""
+"""Parameter type for routes: the sender of the request."""
 
 
 async def _fields(request: Request, caller: Caller) -> dict[str, Any]:
-    # Unknown senders could fill the memory. Public routes take no user or state in a body,
-    # and these methods take none at all.
+    # Bodies of anonymous senders are not read: they could fill the memory. Public routes accept no
+    # user or state in a body, and these methods have no body.
     if caller.user_id is None or request.method in ("GET", "HEAD"):
         return {}
     try:
-        # FastAPI has parsed it, or the route finds it parsed.
+        # FastAPI caches the parsed body for the route.
         body: Any = await request.json() if await request.body() else None
     except (ValueError, RecursionError):
-        return {}  # the route refuses it
+        return {}  # the route rejects it
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
 def _users_named(request: Request, fields: dict[str, Any]) -> list[str]:
     found = [request.path_params[name] for name in USER_NAMES if name in request.path_params]
     found += [text for name in USER_NAMES for text in request.query_params.getlist(name)]
-    # What is no text names no user, and the route refuses it.
+    # A value that is not a text names no user; the route rejects it.
     return [*found, *(str(fields[name]) for name in USER_NAMES if fields.get(name) is not None)]
 
 
 def _is_shared(fields: dict[str, Any]) -> bool:
-    """Whether a body has state of all users: in a field, or as a whole, as a route of ADK's."""
+    """Return whether a body has state of all users: in a field, or as the body of an ADK route."""
     states = [fields, *(fields.get(name) for name in _STATE_NAMES)]
     return any(
         key.startswith(APP_PREFIX)

@@ -1,10 +1,10 @@
-"""What happens in an invocation or in a session, from a position on.
+"""The feed of an invocation or a session: committed events, chunks and statuses after a position.
 
-All that shows runs over HTTP renders this feed. Its source is the one that `Runner.run_async`
-follows: committed events from the session store, in order and each once, and the chunks of the
-answer that is being written between them. A reader that goes away ends nothing but its reading, and
-any process with the same store continues at the position that it has. Each item is read when it is
-asked for, so a slow reader holds nothing but the chunks of one subscription.
+All routes that stream runs render this feed. It has the same source as `Runner.run_async`:
+committed events from the session store, in order and each once, and between them the chunks of the
+response that is being generated. A reader that disconnects only stops reading, and any process with
+the same store can continue from the reader's position. Each item is read on demand, so a slow
+reader only occupies the chunks of one subscription.
 """
 
 from collections.abc import AsyncGenerator
@@ -39,28 +39,28 @@ class EventItem(JsonModel):
 
     type: Literal["event"] = "event"
     seq: int
-    """Its sequence number in the session."""
+    """The event's sequence number in the session."""
     event: Event
 
 
 class PartialItem(JsonModel):
-    """A chunk of an answer that is being written, or several whose text was merged."""
+    """A chunk of a response that is being generated, or several chunks with merged text."""
 
     type: Literal["partial"] = "partial"
     invocation_id: str
     event_id: str
-    """The event that will have the whole answer."""
+    """The event that will contain the whole response."""
     attempt: int
-    """With a greater one the text of the event begins anew."""
+    """When it increases, the text of the event starts over."""
     position: int
-    """0, 1, 2 ... within the attempt; of merged chunks that of the last one."""
+    """0, 1, 2 ... within the attempt; for merged chunks, that of the last one."""
     chunks: int = 1
-    """Number of chunks that it has the text of."""
+    """Number of chunks whose text it contains."""
     event: Event
 
 
 class StatusItem(JsonModel):
-    """The status of an invocation, which comes after the events that were committed before it."""
+    """The status of an invocation, after the events that were committed before it."""
 
     type: Literal["status"] = "status"
     app_name: str
@@ -69,11 +69,11 @@ class StatusItem(JsonModel):
     invocation_id: str
     status: Status
     error: dict[str, Any] | None = None
-    """`type` and `message` of what it failed with."""
+    """`type` and `message` of the invocation's error."""
     places: list[str] = Field(default_factory=list[str], exclude=True)
-    """Where that came through user code, for operators; see `error_of`."""
+    """Frames of user code in the error's traceback, for operators; see `error_of`."""
     seq: int | None = None
-    """Sequence number of its last event, once it is closed."""
+    """Sequence number of the invocation's last event, once it is closed."""
 
 
 Item = EventItem | PartialItem | StatusItem
@@ -81,13 +81,14 @@ Item = EventItem | PartialItem | StatusItem
 
 @dataclass(frozen=True, kw_only=True)
 class FeedPosition:
-    """A place in a feed: after an event, or after a chunk behind it."""
+    """A position in a feed: after an event, or after a chunk that follows the event."""
 
     seq: int = 0
     """Sequence number of the last event; 0: the beginning."""
     chunk: ShownChunk | None = None
     parts: int = 0
-    """Parts of the next event that the reader has; only `/run_sse` sends events in parts."""
+    """Number of parts of the next event that the reader has; only `/run_sse` sends events in
+    parts."""
 
     def __str__(self) -> str:
         if self.chunk is None:
@@ -97,10 +98,10 @@ class FeedPosition:
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Read what `str` has written; nothing, or an empty text, is the beginning.
+        """Parse the text that `str` produces; None or an empty text is the beginning.
 
         Raises:
-            InvalidRequestError: It is no position.
+            InvalidRequestError: It is not a position.
         """
         try:
             seq, *chunk = (text or "0").split(":")
@@ -119,7 +120,7 @@ class FeedPosition:
 
 
 _DIGITS = 18
-"""Most digits of a number that a database takes."""
+"""Maximum digits of a number that fits into a database."""
 
 
 def _number(text: str) -> int:
@@ -129,7 +130,7 @@ def _number(text: str) -> int:
 
 
 class FeedEntry(NamedTuple):
-    """An item, and the position after it; None: a reader cannot continue there."""
+    """An item, and the position after it; None if a reader cannot continue there."""
 
     position: FeedPosition | None
     item: Item
@@ -141,7 +142,7 @@ class SessionFeed:
 
     Args:
         sessions: The store that the workers write to.
-        partials: The workers' channel of chunks; None: there is none.
+        partials: The workers' channel of chunks, or None.
     """
 
     sessions: SessionLog
@@ -155,17 +156,17 @@ class SessionFeed:
         *,
         until_pause: bool = False,
     ) -> AsyncGenerator[FeedEntry]:
-        """Yield what happens in an invocation until it is closed.
+        """Yield the feed of an invocation until it is closed.
 
         Args:
             key: The session.
             invocation_id: The invocation.
             after: The position to continue at; None: before its user's event.
-            until_pause: End at a pause, too, if it comes after the position.
+            until_pause: Whether to also end at a pause after the position.
 
         Raises:
             InvocationNotFoundError: It was not opened.
-            StoreUnavailableError: The store does not answer.
+            StoreUnavailableError: The store does not respond.
         """
         record = await self.sessions.get_invocation(key, invocation_id)
         if record is None:
@@ -174,7 +175,7 @@ class SessionFeed:
         cursor = max(after.seq, record.start_seq - 1)
         open_channel = None if record.status.closed else self.partials
         pauses = await self._pauses(key, record, cursor) if until_pause else None
-        del record  # or it would stay in memory, as long as the stream
+        del record  # otherwise it stays in memory as long as the stream
         subscribing = open_channel and open_channel.subscribe(key, invocation_id)
         async with subscribing or nullcontext() as chunks:
             changes = follow_changes(
@@ -189,13 +190,13 @@ class SessionFeed:
             async with aclosing(changes), aclosing(entries):
                 async for entry in entries:
                     yield entry
-                    del entry  # or it would stay in memory while nothing happens
+                    del entry  # otherwise it stays in memory until the next one
 
     async def _pauses(self, key: SessionKey, record: InvocationRecord, cursor: int) -> int:
-        """Return the number of pauses before a cursor; the reader knows of these.
+        """Return the number of pauses before a cursor, which the reader has seen.
 
-        Whoever has all events before a pause has answered, maybe, and the store does not say so
-        yet.
+        A reader that has all events before the current pause may already have answered, although
+        the store does not have the answer yet.
         """
         if record.status is not Status.PAUSED:
             return record.pauses
@@ -208,11 +209,11 @@ class SessionFeed:
     async def session(
         self, key: SessionKey, after: FeedPosition | None = None
     ) -> AsyncGenerator[FeedEntry]:
-        """Yield what happens in a session, in all its invocations; without an end.
+        """Yield the feed of a session, with all its invocations, without an end.
 
         Raises:
             SessionNotFoundError: There is no such session.
-            StoreUnavailableError: The store does not answer.
+            StoreUnavailableError: The store does not respond.
         """
         await self.sessions.read_revision(key)
         after = after or FeedPosition()
@@ -223,22 +224,22 @@ class SessionFeed:
             async with aclosing(changes), aclosing(entries):
                 async for entry in entries:
                     yield entry
-                    del entry  # or it would stay in memory while nothing happens
+                    del entry  # otherwise it stays in memory until the next one
 
 
 async def entries_of(
     key: SessionKey, feed: AsyncGenerator[FeedItem], after: FeedPosition | None = None
 ) -> AsyncGenerator[FeedEntry]:
-    """Yield the entries of a client's feed, and close it.
+    """Yield the entries of a client's feed, and close the feed.
 
-    The error of an invocation that has failed is in its last entry. Other errors are raised: the
-    message was refused, for example. Of a missing worker its text says what a client should do;
-    what an operator should do is in the log.
+    The last entry contains the error of a failed invocation. Other errors are raised, e.g. if the
+    message was refused. If no worker is available, the error's text tells the client what to do;
+    the log tells the operator.
 
     Args:
         key: The session.
-        feed: What happens, in order.
-        after: The position that the feed begins at.
+        feed: The items, in order.
+        after: The position at which the feed begins.
     """
     seq, ended = after.seq if after else 0, False
     async with aclosing(feed):
@@ -248,7 +249,7 @@ async def entries_of(
                     seq = found.seq
                 ended = isinstance(found, InvocationRecord) and found.status.closed
                 yield _entry(key, found, seq)
-                del found  # or it would stay in memory while nothing happens
+                del found  # otherwise it stays in memory until the next one
         except NoWorkerError as error:
             raise _kept(error) from error
         except Exception:
@@ -287,7 +288,7 @@ def _entry(key: SessionKey, found: FeedItem, seq: int) -> FeedEntry:
 
 
 def status_item(key: SessionKey, record: InvocationRecord) -> StatusItem:
-    """Return the status that a record has."""
+    """Return the status in an invocation's record."""
     return StatusItem(
         app_name=key.app_name,
         user_id=key.user_id,
@@ -301,12 +302,12 @@ def status_item(key: SessionKey, record: InvocationRecord) -> StatusItem:
 
 
 def error_of(record: InvocationRecord, caller: Caller | None = None) -> dict[str, Any] | None:
-    """Return type and message of what an invocation failed with; None: it did not.
+    """Return type and message of an invocation's error; None if it has not failed.
 
     Args:
         record: The invocation.
-        caller: The reader. For an operator the result has ``at`` too: where the error came through
-            user code, as file, line and function, innermost last.
+        caller: The reader. For an operator, ``at`` also lists the frames of user code: file, line
+            and function, innermost last.
     """
     if not record.error:
         return None

@@ -22,40 +22,40 @@ from durable_adk.server.authentication import bearer_of
 ASYMMETRIC = frozenset(
     ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 )
-"""Algorithms that need a private key to sign. With any other one, who knows the published keys
-could sign."""
+"""Algorithms that need a private key for signing. With others, anyone could sign with the published
+keys."""
 TIMEOUT = 5.0
-"""Seconds for a response of the identity provider."""
+"""Seconds for a response from the identity provider."""
 MAX_BYTES = 1_000_000
 MAX_AGE = 3600.0
-"""Seconds after which keys are fetched again, so that withdrawn ones are forgotten."""
+"""Seconds after which keys are fetched again, so that revoked keys expire."""
 MAX_AGE_UNREACHABLE = 86400.0
-"""Seconds for which keys are used while the provider cannot be reached."""
+"""Maximum age of keys, in seconds, while the provider is unreachable."""
 MIN_INTERVAL = 30.0
-"""Seconds between fetches: tokens with invented key ids must not flood the provider."""
+"""Minimum seconds between fetches: tokens with invented key ids must not flood the provider."""
 MAX_REASON = 500
-"""Characters of a failure in the log."""
+"""Maximum characters of a failure in the log."""
 DISCOVERY = "/.well-known/openid-configuration"
 
 logger = get_logger(__name__)
 
 
 class Oidc(BaseModel):
-    """What a token of an identity provider must say."""
+    """The identity provider, and the required claims of its tokens."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     issuer: str
-    """The provider's URL, as its tokens have it in ``iss``."""
+    """The provider's URL, as in the tokens' claim ``iss``."""
     audience: Annotated[str, Field(min_length=1)]
-    """What ``aud`` must name: this server, as the provider knows it."""
+    """The required audience in ``aud``: the provider's name for this server."""
     jwks_url: str | None = None
-    """Where the provider's keys are; None: where its discovery document says."""
+    """URL of the provider's keys; None: from its discovery document."""
     algorithms: Annotated[tuple[str, ...], Field(min_length=1)] = ("RS256", "ES256")
     user_claim: str = "sub"
-    """The claim with the user's id. It must be one that users cannot choose themselves."""
+    """The claim with the user's id. Users must not be able to choose its value themselves."""
     leeway: Annotated[int, Field(ge=0, le=300)] = 60
-    """Seconds by which clocks may differ."""
+    """Maximum difference of clocks in seconds."""
 
     @field_validator("algorithms")
     @classmethod
@@ -76,13 +76,13 @@ class Oidc(BaseModel):
 
 
 def discovery_url(options: Oidc) -> str:
-    """Return where the provider describes itself."""
+    """Return the URL of the provider's discovery document."""
     return options.issuer.rstrip("/") + DISCOVERY
 
 
 @dataclass
 class ProviderKeys:
-    """The provider's keys, fetched when they are needed and kept for an hour."""
+    """The provider's keys, fetched on demand and kept for an hour."""
 
     options: Oidc
     now: Callable[[], float] = time.monotonic
@@ -94,23 +94,24 @@ class ProviderKeys:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
     async def find(self, key_id: str | None) -> KeySet:
-        """Return the keys that a token with a key id may be signed with.
+        """Return the keys that may have signed a token with a key id.
 
-        An unknown id makes them be fetched again, as the provider may have got a new key.
+        An unknown id causes another fetch, because the provider may have a new key.
 
         Raises:
             AuthenticationError: The provider has no such key.
             IdentityProviderError: The provider cannot be reached.
         """
         found = _with_id(self._keys, key_id)
-        # A request with a known key does not wait while another one asks a slow provider.
+        # With a known key, a request does not wait for another request's fetch from a slow
+        # provider.
         if not found or (self._is_stale() and not self._lock.locked()):
             async with self._lock:
                 if self._is_stale() or not _with_id(self._keys, key_id):
                     await self._fetch()
             found = _with_id(self._keys, key_id)
         is_old = self.now() - self._fetched > MAX_AGE_UNREACHABLE
-        # An unknown key may be a new one as long as nobody can say that it is not.
+        # While the provider is unreachable, an unknown key may be a new one.
         if self._keys is None or is_old or (not found and self._is_away):
             raise IdentityProviderError
         if not found:
@@ -160,7 +161,7 @@ class ProviderKeys:
 
 @dataclass(frozen=True)
 class OidcTokens:
-    """Users by the tokens of an identity provider."""
+    """Authenticates users by the tokens of an identity provider."""
 
     options: Oidc
     keys: ProviderKeys
@@ -178,7 +179,7 @@ class OidcTokens:
 
     async def _claims(self, token: str) -> dict[str, Any]:
         options = self.options
-        # Read before it is verified, and used to choose among the issuer's keys only.
+        # Not verified yet; only used to select one of the issuer's keys.
         header = jws.extract_compact(token.encode()).headers()
         if header.get("alg") not in options.algorithms:
             raise AuthenticationError("The token is signed with an algorithm that is not accepted.")
@@ -217,7 +218,7 @@ def _refusal(error: Exception) -> str:
 
 
 def _with_id(keys: KeySet | None, key_id: str | None) -> list[Any]:
-    """The keys with an id. A token without one needs an issuer with one key."""
+    """Return the keys with an id; without an id, the issuer's only key."""
     known = list(keys.keys) if keys else []
     if key_id is None:
         return known if len(known) == 1 else []
@@ -225,7 +226,7 @@ def _with_id(keys: KeySet | None, key_id: str | None) -> list[Any]:
 
 
 async def _json_at(client: httpx.AsyncClient, url: str) -> Any:
-    """Read a small JSON document; redirects are not followed."""
+    """Fetch a small JSON document; redirects are not followed."""
     body = bytearray()
     async with client.stream("GET", url) as response:
         response.raise_for_status()

@@ -1,4 +1,4 @@
-"""The page for people: static files, which a browser may combine with nothing else."""
+"""The web page: static files, which browsers must not combine with content of other origins."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from durable_adk.server.requests import PAGE_POLICY
 
 FOLDER = Path(__file__).with_suffix("")
 _TYPES = "require-trusted-types-for 'script'; trusted-types 'none'"
-"""No text becomes HTML or a script, whatever a later change of the page does."""
+"""Prevents text from becoming HTML or a script, even after a faulty change of the page."""
 HEADERS = {
     "Content-Security-Policy": f"{PAGE_POLICY}; {_TYPES}",
-    "Cache-Control": "no-cache",  # asked for each time, so that all modules are of one version
+    "Cache-Control": "no-cache",  # revalidated each time, so that all modules have one version
 }
 
 _router = APIRouter(include_in_schema=False)

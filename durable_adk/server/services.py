@@ -1,4 +1,4 @@
-"""What the routes of the HTTP server share: stores, Temporal, apps and settings."""
+"""The services that the HTTP server's routes share: stores, Temporal, apps and settings."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,9 +28,9 @@ from durable_adk.sessions.session_log import SessionLog
 _LOADING = 10.0
 """Seconds to wait for the apps' names."""
 _DRAINED = 0.8
-"""The part of `drain_seconds` in which responses continue as if the server did not stop."""
+"""Share of `drain_seconds` for which responses continue normally while the server stops."""
 _REBUILDS = 4
-"""Looks at requests of model calls at a time: each has a worker read a whole session."""
+"""Maximum concurrent rebuilds of model requests: each reads a whole session in a worker."""
 _MISSING_SESSION = (
     "Create it with POST /apps/{app}/users/{user}/sessions, or start the invocation with POST "
     "/invocations and createSession: true."
@@ -39,40 +39,40 @@ _MISSING_SESSION = (
 
 @dataclass(kw_only=True)
 class ServerServices:
-    """The services of a server; the same stores, Temporal and channel as those of its workers."""
+    """The services of a server: the stores, Temporal and channel of its workers."""
 
     session_service: SessionLog
     client: Client
     task_queue: Callable[[str], str]
-    """The task queue of an app's workers."""
+    """Returns the task queue of an app's workers."""
     artifact_service: BaseArtifactService = field(default_factory=InMemoryArtifactService)
     memory_service: BaseMemoryService | None = None
     credential_service: BaseCredentialService | None = None
     partials: PartialChannel | None = None
     """The channel of chunks; None: the default of the session store."""
     apps: dict[str, AppDescription | None] = field(default_factory=dict[str, AppDescription | None])
-    """The apps by their names, and what is known of them; none: those of workers and sessions."""
+    """The apps by name, with their descriptions if known; empty: those of workers and sessions."""
     settings: ServerSettings = field(default_factory=ServerSettings)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server is to stop: streams end, and readers continue at another instance."""
+    """Set when the server stops: streams end, and readers continue at another instance."""
 
     rebuilds: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, _REBUILDS))
     """Limits concurrent rebuilds of model requests; further requests get 429."""
     loaded: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once `apps` is complete; `durable-adk web` serves before its worker has loaded them."""
     looked: tuple[float, asyncio.Future[str | None]] | None = None
-    """When store and Temporal were checked last, and the result."""
+    """The time and result of the last check of store and Temporal."""
 
     def __post_init__(self) -> None:
-        """Find the channel of chunks."""
+        """Choose the channel of chunks."""
         self.partials = self.partials or partials_of(self.session_service)
         self._backends = dict[tuple[str, bool], TemporalBackend]()
-        self._used = frozenset[str]()  # apps that were seen to have sessions
+        self._used = frozenset[str]()  # apps that have sessions, as far as known
         self.loaded.set()
 
     @property
     def feed(self) -> SessionFeed:
-        """What happens in the sessions."""
+        """The feeds of sessions and invocations."""
         return SessionFeed(sessions=self.session_service, partials=self.partials)
 
     def invocations(
@@ -87,8 +87,8 @@ class ServerServices:
 
         Args:
             app_name: The app.
-            creates_sessions: Whether it may create sessions that are missing.
-            chunks: Whether its feeds have chunks.
+            creates_sessions: Whether it may create missing sessions.
+            chunks: Whether its feeds contain chunks.
             waits_for_worker: Whether its feeds stay open while there is no worker.
         """
         kind = self.task_queue(app_name), waits_for_worker
@@ -107,18 +107,18 @@ class ServerServices:
         )
 
     async def stopped(self) -> None:
-        """Wait until responses must be sent: the server stops, and soon cancels what is left."""
+        """Wait until responses must be sent, because the stopping server will soon cancel them."""
         await self.draining.wait()
         await asyncio.sleep(self.settings.drain_seconds * _DRAINED)
 
     async def until_loaded(self) -> None:
-        """Wait a moment for the apps, if they are being loaded."""
+        """Wait a short time for the apps, if they are being loaded."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOADING):
                 await self.loaded.wait()
 
     async def app_names(self, user_id: str | None = None) -> list[str]:
-        """Return the names of the apps, sorted; if none are set, those with sessions of a user.
+        """Return the apps' names, sorted; if none are configured, those with a user's sessions.
 
         Args:
             user_id: The user; None: any.
@@ -126,7 +126,7 @@ class ServerServices:
         return sorted(self.apps or await self.session_service.list_apps(user_id))
 
     async def served_apps(self) -> list[ServedApp]:
-        """Return the apps that workers have announced which get this server's messages."""
+        """Return the apps that workers announced which receive this server's messages."""
         return [
             one
             for one in await self.session_service.served_apps()
@@ -137,15 +137,15 @@ class ServerServices:
     async def check_app(self, app_name: str, caller: Caller) -> str:
         """Return the name of an app that the caller may use.
 
-        If no apps are set, only operators may use one that has no sessions and that no worker
-        serves: creating a session in it adds the name to those of the server.
+        If no apps are configured, only operators may use one that has no sessions and that no
+        worker serves: creating a session in it adds its name to the server's apps.
 
         Raises:
             UnknownAppError: It is none of the server's apps.
         """
         if self.apps:
             if app_name not in self.apps:
-                # An agent card is asked for by anybody.
+                # Anyone may request an agent card.
                 there = "" if caller == Caller() else f"; there are {', '.join(sorted(self.apps))}"
                 raise UnknownAppError(f"No app {app_name!r} is served here{there}.")
         elif not caller.is_operator and app_name not in self._used:
@@ -159,10 +159,10 @@ class ServerServices:
         return app_name
 
     async def check_room(self, app_name: str, caller: Caller, *, artifacts: bool = False) -> None:
-        """Check that a user may store more: what is there already counts, not what is to come.
+        """Check that a user may store more: only data that is already stored counts.
 
         Raises:
-            PayloadTooLargeError: It may not.
+            PayloadTooLargeError: The user has reached the limit.
         """
         if caller.is_operator or caller.user_id is None:
             return
@@ -187,4 +187,4 @@ async def _services_of(request: Request) -> ServerServices:
 
 
 CurrentServices = Annotated[ServerServices, Depends(_services_of)]
-"""The type of a route's argument that is to be the services."""
+"""Parameter type for routes: the server's services."""

@@ -9,10 +9,10 @@ from durable_adk.server.services import ServerServices
 
 
 async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> None:
-    """Serve until cancelled; then streams end, and other responses have some time to complete.
+    """Serve until cancelled; then end streams, and give other responses some time to complete.
 
     Args:
-        application: What `app.app` returns.
+        application: The result of `app.app`.
         listening: Called with the address, such as ``http://127.0.0.1:8000``, once requests are
             accepted.
 

@@ -1,4 +1,4 @@
-"""The committed events of a whole session, the status of its invocations, and their chunks."""
+"""The committed events of a whole session, the statuses of its invocations, and their chunks."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
@@ -15,13 +15,13 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 _CLOCKS = 10.0
-"""Seconds by which the clocks that write events and statuses may differ."""
+"""Maximum difference in seconds between the clocks that write events and statuses."""
 _RECENT = 100
-"""Most invocations whose status may have changed behind a cursor, beside those with events."""
+"""Maximum number of invocations, besides those with events, whose status may precede a cursor."""
 
 
 class RunningChunks:
-    """The chunks of the invocation that runs in a session; one runs at a time.
+    """The chunks of a session's running invocation; only one runs at a time.
 
     Args:
         partials: The channel; None: no chunk arrives.
@@ -43,7 +43,7 @@ class RunningChunks:
         await self._subscribed.aclose()
 
     async def follow(self, record: InvocationRecord) -> None:
-        """Subscribe to an invocation that runs, and no more to one that does not."""
+        """Subscribe to an invocation if it runs; otherwise unsubscribe from it."""
         name, runs = record.invocation_id, record.status is Status.RUNNING
         if self._partials is None or (self._running == name) == runs:
             return
@@ -58,7 +58,7 @@ class RunningChunks:
         self._changed.set()
 
     async def get(self) -> PartialEvent:
-        """Return the next chunk of the invocation that runs, whenever one does."""
+        """Return the next chunk of the running invocation, waiting for one to run if necessary."""
         while True:
             self._changed.clear()
             changed = asyncio.ensure_future(self._changed.wait())
@@ -84,9 +84,9 @@ async def follow_session(
 ) -> AsyncGenerator[StoredEvent | InvocationRecord]:
     """Yield a session's committed events after a cursor, and each new status, until it is deleted.
 
-    The status of an invocation comes after the events that were committed before it. A reader may
-    have been cut between an event and a status, and a status has no cursor. So those that may have
-    come behind the cursor are yielded, too, although it may have them.
+    The status of an invocation follows the events that were committed before it. A reader may have
+    been disconnected between an event and a status, and a status has no cursor. So statuses that
+    may have followed the cursor's event are also yielded, although the reader may have them.
 
     Without a change in the session, the store is read every `IDLE` seconds.
 
@@ -94,7 +94,7 @@ async def follow_session(
         sessions: The store that the workers write to.
         key: The session.
         after: The cursor: events up to this sequence number are skipped.
-        chunks: Is told which invocation runs.
+        chunks: Follows the running invocation.
 
     Raises:
         SessionNotFoundError: The session was deleted.
@@ -103,7 +103,7 @@ async def follow_session(
         created = _creation(key, await sessions.look(watch))
         cursor, statuses = after, _Statuses(await _watched(sessions, key, after))
         while True:
-            # Read before the events: those that precede a status can then be read, too.
+            # Read before the events, so that all events that precede a status are read, too.
             records = [await sessions.get_invocation(key, name) for name in statuses.open]
             names = dict[str, None]()
             async with aclosing(paged(partial(sessions.read_page, key), cursor)) as news:
@@ -111,7 +111,7 @@ async def follow_session(
                     cursor = stored.seq
                     names[stored.event.invocation_id] = None
                     yield stored
-                    del stored  # or it would stay in memory while nothing happens
+                    del stored  # otherwise it stays in memory until the next one
             for record in statuses.new(records):
                 await chunks.follow(record)
                 yield record
@@ -125,10 +125,10 @@ async def follow_session(
 def _creation(
     key: SessionKey, head: Head | None, created: tuple[int, float] | None = None
 ) -> tuple[int, float]:
-    """Return when the session of a row was created.
+    """Return the session's creation: its epoch and time.
 
     Raises:
-        SessionNotFoundError: There is none, or it was created at another time than `created`.
+        SessionNotFoundError: The session is missing, or was created again after `created`.
     """
     found = head and (head.created_epoch, head.create_time)
     if found is None or created not in (None, found):
@@ -141,11 +141,11 @@ class _Statuses:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.open = list(names)
-        """Invocations that may get another status."""
+        """Invocations whose status may still change."""
         self._told = dict[str, tuple[Status, int] | None]()
 
     def new(self, records: Iterable[InvocationRecord | None]) -> list[InvocationRecord]:
-        """Return those of the records of `open` that have another status than before."""
+        """Return the records of `open` whose status has changed."""
         found = list[InvocationRecord]()
         for name, record in zip(tuple(self.open), records, strict=True):
             if record is None or record.sealed:
@@ -159,7 +159,7 @@ class _Statuses:
         return found
 
     def add(self, names: Iterable[str]) -> bool:
-        """Note the invocations of events; whether one of them is new."""
+        """Add the invocations of events; return whether one of them is new."""
         new = [name for name in dict.fromkeys(names) if name not in self._told]
         new = [name for name in new if name not in self.open]
         self.open += new
@@ -167,7 +167,7 @@ class _Statuses:
 
 
 async def _watched(sessions: SessionLog, key: SessionKey, after: int) -> list[str]:
-    """Return the invocations that are open, or may have got their status behind a cursor."""
+    """Return the invocations that are open, or whose status may follow a cursor's event."""
     app, user, session = key
     found = sessions.all_invocations(app_name=app, user_id=user, session_id=session, statuses=OPEN)
     names = [record.invocation_id async for _, record in found]

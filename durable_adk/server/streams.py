@@ -1,4 +1,4 @@
-"""Streams of a feed as server-sent events, which end without ending what they show."""
+"""Server-sent event streams of a feed; the end of a stream does not end the run."""
 
 import asyncio
 import json
@@ -20,27 +20,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Renderer(Generic[T]):
-    """Makes what a reader is sent."""
+    """Converts a feed to server-sent events."""
 
     entry: Callable[[T], Iterable[ServerSentEvent]]
-    """Of an entry of the feed."""
+    """Converts an entry of the feed."""
     error: Callable[[str, str, str | None], ServerSentEvent]
-    """Of an error that ends the feed: the name of its class, its message, and the id of the
-    invocation that continues all the same, if one does."""
+    """Converts an error that ends the feed: the name of its class, its message, and the id of the
+    invocation if it continues nevertheless."""
 
 
 FIRST = 1.0
-"""Seconds to wait for a stream's first entry, so that a refusal has its own status. A message that
-waits for an earlier one may have none for hours."""
+"""Seconds to wait for a stream's first entry, so that a refusal gets its own HTTP status. A message
+that waits for an earlier one may have no entry for hours."""
 _closing = set[asyncio.Task[None]]()
-"""Keeps tasks from being collected as garbage before they have ended."""
+"""Keeps tasks from being garbage-collected before they have ended."""
 
 
 class Reading(Generic[T]):
-    """Reads a feed in tasks of its own.
+    """Reads a feed in separate tasks.
 
-    The server cancels a response whose reader has gone again and again, until it has ended. The
-    feed could not clean up meanwhile.
+    When a client disconnects, the server cancels the response repeatedly until it ends, which would
+    interrupt the feed's cleanup.
     """
 
     def __init__(self, entries: AsyncGenerator[T]) -> None:
@@ -49,10 +49,10 @@ class Reading(Generic[T]):
         self._closed = False
 
     async def first(self, seconds: float = FIRST) -> bool:
-        """Wait a moment for the first entry, and return whether it has come.
+        """Wait a short time for the first entry, and return whether it has arrived.
 
         Raises:
-            Exception: What the feed has raised instead of it.
+            Exception: The feed's error, if it raised one instead.
         """
         reading = self._reading()
         await asyncio.wait({reading}, timeout=seconds)
@@ -63,11 +63,11 @@ class Reading(Generic[T]):
 
     @property
     def shown(self) -> T | None:
-        """The first entry, if `first` has seen it come."""
+        """The first entry, if it has arrived in `first`."""
         return self._next.result() if self._next and self._next.done() else None
 
     async def entries(self, draining: asyncio.Event) -> AsyncGenerator[T]:
-        """Yield the entries until the feed has ended, or the server is to stop."""
+        """Yield the entries until the feed has ended, or the server stops."""
         stopping = asyncio.create_task(_stopping(draining))
         try:
             async with aclosing(self.entries_or_pings({stopping})) as entries:
@@ -84,7 +84,7 @@ class Reading(Generic[T]):
 
         Args:
             ends: The tasks.
-            ping: Yield None after so many seconds without an entry.
+            ping: Seconds without an entry after which to yield None.
         """
         try:
             while True:
@@ -100,7 +100,7 @@ class Reading(Generic[T]):
                     if entry is None:
                         return
                 yield entry
-                del entry, reading  # or it would stay in memory while nothing happens
+                del entry, reading  # otherwise it stays in memory until the next one
         finally:
             self.close()
 
@@ -113,7 +113,7 @@ class Reading(Generic[T]):
         return await anext(self._entries, None)
 
     def close(self) -> None:
-        """Stop reading; nothing that is read is cancelled."""
+        """Stop reading; the invocation is not cancelled."""
         if not self._closed:
             self._closed = True
             closing = asyncio.ensure_future(self._close())
@@ -128,15 +128,15 @@ class Reading(Generic[T]):
 
 
 class EventStream(Response, Generic[T]):
-    """Sends the entries of a feed until it has ended, the reader has gone, or the server stops.
+    """Sends the entries of a feed until it has ended, the client disconnects, or the server stops.
 
-    An idle one costs two tasks beside those of the feed, and no timer but the ping's. The response
-    of sse-starlette has four, and its own list of streams: 21 KB more for each.
+    An idle stream needs two tasks besides those of the feed, and only the ping's timer. The
+    response of sse-starlette has four tasks and its own list of streams: 21 KB more for each.
 
     Args:
-        services: Of the server.
+        services: The server's services.
         reading: The feed; it is closed with the response.
-        render: What is sent.
+        render: The conversion to events.
     """
 
     media_type = "text/event-stream"
@@ -146,7 +146,7 @@ class EventStream(Response, Generic[T]):
         services: ServerServices,
         reading: Reading[T],
         render: Renderer[T],
-        status_code: int = 200,  # FastAPI looks for it
+        status_code: int = 200,  # an attribute that FastAPI requires
     ) -> None:
         super().__init__(status_code=status_code, headers=_HEADERS)
         del self.headers["content-length"]
@@ -163,7 +163,7 @@ class EventStream(Response, Generic[T]):
             async with aclosing(self._events({leaving, stopping})) as events:
                 async for event in events:
                     await send(_body(event.encode()))
-                    del event  # or it would stay in memory while nothing happens
+                    del event  # otherwise it stays in memory until the next one
             if not leaving.done():
                 await send(_body(b"", more=False))
         finally:
@@ -185,7 +185,7 @@ class EventStream(Response, Generic[T]):
                 async for entry in entries:
                     for event in (_PING,) if entry is None else self._render.entry(entry):
                         yield event
-                        del event  # or it would stay in memory while nothing happens
+                        del event  # otherwise it stays in memory until the next one
                     del entry
         except DurableAdkError as error:
             name = error.invocation_id if isinstance(error, NoWorkerError) else None
@@ -199,12 +199,12 @@ _PING = ServerSentEvent(comment="ping", sep="\n")
 
 
 async def _stopping(draining: asyncio.Event) -> None:
-    """Wait until the server is to stop."""
+    """Wait until the server stops."""
     await draining.wait()
 
 
 async def left(receive: Receive) -> None:
-    """Wait until a reader has gone, whose request was read to the end."""
+    """Wait until the client disconnects; the request must have been read to its end."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -214,7 +214,7 @@ def _body(data: bytes, *, more: bool = True) -> Message:
 
 
 def sent(data: str, *, position: FeedPosition | None, event: str | None = None) -> ServerSentEvent:
-    """Return an event; the position after it is its id."""
+    """Return an event; its id is the position after it."""
     name = None if position is None else str(position)
     return ServerSentEvent(data, id=name, event=event, sep="\n")
 
@@ -230,4 +230,4 @@ def _as_error(kind: str, message: str, invocation_id: str | None) -> ServerSentE
 
 
 ITEMS = Renderer(entry=_as_event, error=_as_error)
-"""Sends items as their JSON, under the names of their types."""
+"""Sends items as JSON, with their types as event names."""

@@ -1,4 +1,4 @@
-"""ADK's path and name of the session service, whose one implementation is `SessionLog`."""
+"""The session service at ADK's path and name; its only implementation is `SessionLog`."""
 
 from durable_adk.sessions.records import GetSessionConfig, ListSessionsResponse
 from durable_adk.sessions.session_log import SessionLog as BaseSessionService

@@ -1,4 +1,4 @@
-"""Outcome of an attempt at a model or tool call that gave no result, with its cost."""
+"""Outcome of an attempt at a model or tool call that produced no result, with its cost."""
 
 from enum import StrEnum
 
@@ -19,14 +19,14 @@ class AttemptEnd(StrEnum):
 
 
 class CallAttempt(JsonModel):
-    """An attempt at a model or tool call that gave no result.
+    """An attempt at a model or tool call that produced no result.
 
-    Successful attempts are not recorded: their events show them, with the tokens of a model. Nor is
-    the last attempt of a tool that failed for good: its response or the invocation has the error.
+    Successful attempts are not recorded: their events show them, with a model's tokens. Nor is the
+    last attempt of a tool that failed for good: its response or the invocation has the error.
     """
 
     event_id: str
-    """Id of the event for the result, whichever attempt eventually produces it."""
+    """Id of the result's event, whichever attempt eventually produces it."""
     attempt: int
     """Attempt number for that result: 1, 2, ..."""
     ended: AttemptEnd
@@ -41,13 +41,13 @@ class CallAttempt(JsonModel):
     seconds: float | None = None
     """Duration of the attempt in seconds; None if unknown."""
     worker: str | None = None
-    """Identity of its worker, as in Temporal; None if unknown, as of an attempt that was lost
+    """Identity of its worker, as in Temporal; None if unknown, for example if the attempt was lost
     before its first heartbeat."""
     error_type: str | None = None
     error_message: str | None = None
     usage_metadata: types.GenerateContentResponseUsageMetadata | None = None
-    """Token counts as far as reported: for a cut stream those of the last chunk, for an unusable
-    response all. None for a tool."""
+    """Token counts as far as reported: of the last chunk for an interrupted stream, of the whole
+    for an unusable response. None for a tool."""
 
     @property
     def tokens(self) -> int | None:

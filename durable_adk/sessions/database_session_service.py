@@ -40,13 +40,13 @@ class DatabaseSessionService(SessionLog):
             ``postgresql://user:password@host/name``; a driver named in it is ignored.
             PostgreSQL needs the extra ``postgres``. ``sqlite:///:memory:`` is a temporary file that
             is deleted with this object.
-        db_engine: Instead of the URL, an engine of SQLAlchemy, whose URL is used; the connections
-            are others.
+        db_engine: Instead of the URL, a SQLAlchemy engine; only its URL is used, not its
+            connections.
         **engine_options: Accepted for compatibility with ADK, and ignored.
 
     Raises:
         InvalidRequestError: The database is not supported, or not exactly one of `db_url` and
-            `db_engine` is given.
+            `db_engine` is passed.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Final, Self
 LOCAL_PREFIX: Final = "local:"
 """Prefix of a lease owner that is a process. Its lease expires unless it is renewed."""
 LOCAL_TTL: Final = 30.0
-"""Seconds without renewal after which such a lease expires."""
+"""Seconds without renewal after which a process's lease expires."""
 
 
 def ttl_of(lease_owner: str) -> float | None:
@@ -24,7 +24,7 @@ def ttl_of(lease_owner: str) -> float | None:
 class TemporalLeaseOwner:
     """A chain of workflow runs.
 
-    Has the first run's id, because the workflow id alone may be reused by a later run.
+    Contains the first run's id, because a later run may reuse the workflow id.
     """
 
     namespace: str

@@ -20,7 +20,7 @@ HEARD: Final = "heard"
 RESERVED: Final = "reserved"
 """Kind of notes that reserve an event for the loop; the name is the event's id."""
 SESSION_SIZE: Final = 1_000
-"""Characters that a session counts beside its events."""
+"""Characters that each session counts in addition to its events."""
 WITHDRAWN: Final = "withdrawn"
 """Kind of notes that record a withdrawn opening; the name is the lease owner that must not open."""
 
@@ -48,16 +48,16 @@ class StoredEvent(JsonModel):
 
 
 class ServedApp(JsonModel):
-    """An app that a worker serves, as it has announced it."""
+    """An app that a worker serves, as announced by the worker."""
 
     name: str
     root_agent_name: str
     description: str = ""
-    """The root agent's."""
+    """The root agent's description."""
     namespace: str
     task_queue: str
     update_time: float
-    """When it was announced last, in seconds since the epoch."""
+    """Time of the last announcement, in seconds since the epoch."""
 
 
 class Status(StrEnum):

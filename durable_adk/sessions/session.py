@@ -30,11 +30,11 @@ class SessionKey(NamedTuple):
         return self.session_id.startswith(CHILD_PREFIX)
 
     def child_prefix(self) -> str:
-        """Return what the ids of the child sessions of its calls begin with, and no others."""
+        """Return a prefix that the ids of its calls' child sessions have, and no others."""
         return f"{CHILD_PREFIX}{_digest(self.session_id)}:"
 
     def child(self, *call: Any) -> "SessionKey":
-        """Return the key of the child session of a call; the parts of `call` name it."""
+        """Return the key of the child session of a call; the parts of `call` identify it."""
         return self._replace(session_id=f"{self.child_prefix()}{_digest(*call)}")
 
     def ids(self) -> dict[str, str]:
@@ -43,7 +43,7 @@ class SessionKey(NamedTuple):
 
 
 def _digest(*parts: Any) -> str:
-    """Hash a list of ids, none of which can be taken for two others."""
+    """Hash a list of ids unambiguously: no id can be taken for two others."""
     return hashlib.sha256(canonical(parts).encode()).hexdigest()[:32]
 
 
@@ -73,7 +73,7 @@ class NamesSession(JsonModel):
         return SessionKey(self.app, self.user, self.session)
 
     def check_ids(self) -> None:
-        """Strip the ids, or raise InvalidRequestError naming the first bad one."""
+        """Strip the ids, or raise InvalidRequestError naming the first invalid one."""
         self.app = check_id(self.app, "app")
         self.user = check_id(self.user, "user")
         self.session = check_id(self.session, "session")
@@ -89,13 +89,13 @@ class Creation(NamedTuple):
 
     @classmethod
     def after_deletion(cls, lease_epoch: int) -> "Creation":
-        """Return what the next session of the name begins with, or a later one.
+        """Return the creation of the next session of this name, or a later one.
 
-        A store that was restored from a backup may know smaller epochs than the name has had. The
-        deletion must come after all of them, so it counts in milliseconds.
+        A store that was restored from a backup may know only smaller epochs of the name than it has
+        had. The deletion must come after all of them, so it counts in milliseconds.
 
         Args:
-            lease_epoch: The last epoch of the lease of the session that is deleted now.
+            lease_epoch: The last lease epoch of the session that is being deleted.
         """
         now = time.time()
         return cls(max(lease_epoch + 1, int(now * 1000)), now)

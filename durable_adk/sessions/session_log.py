@@ -50,26 +50,26 @@ from durable_adk.sessions.session import Creation, Session, SessionKey, checked_
 from durable_adk.sessions.state import USER_PREFIX, without_temp
 
 _LONGEST_WAIT = 0.5
-"""Longest wait in seconds. An invocation that is closed between a caller's read and its wait causes
+"""Maximum wait in seconds. An invocation that is closed between a caller's read and its wait causes
 no further change; the short wait makes the caller read again."""
 _TAIL = 64
 """Events in the first page, read from the end; each further page is twice as large."""
 _PAGE = 50
-"""Most events of `read_page`."""
+"""Maximum number of events of `read_page`."""
 _PAGE_SIZE = 128 * 1024
 """Characters of events with which a page ends; as objects they take several times as many bytes."""
 _OF_STORE = SessionKey("", "", "")
 """Owner of the state that belongs to the store itself; ids are never empty."""
 _SERVED = SessionKey("", "", "served")
-"""Owner of what workers announce, apart from what each opening reads of the store."""
+"""Owner of workers' announcements, separate from the data that each opening reads of the store."""
 SERVED_FOR = 24 * 3600.0
 """Seconds for which an app counts as served after a worker has announced it."""
 _SHORT = 200_000
-"""Most characters of events parsed in the caller's event loop; more would block it for too long."""
+"""Maximum characters of events parsed in the caller's event loop; more would block it too long."""
 
 
 class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
-    """The session service over a transactional storage: ADK's calls, and those of the runtime.
+    """The session service over a transactional storage: ADK's calls and the runtime's calls.
 
     All calls raise StoreUnavailableError while the storage does not respond.
     """
@@ -144,12 +144,12 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         Args:
             app_name: Name of the app.
             user_id: Restricts the list to one user.
-            limit: Largest number of sessions. If there are more, the response has a
+            limit: Maximum number of sessions. If there are more, the response has a
                 `next_page_token`.
             page_token: The token of the previous page.
             updated_since: Earliest update, in seconds since the epoch.
-            newest_first: The latest update first.
-            max_size: Characters of state with which a page ends, unless it has one session only.
+            newest_first: List the latest update first.
+            max_size: Characters of state after which a page ends, unless it has only one session.
 
         Raises:
             InvalidRequestError: An id is invalid, the limit is below 1, or the token was not
@@ -169,7 +169,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session and its events, if it exists; app and user state are kept (SSN-9).
 
-        The sessions of agents that its calls used as tools are deleted with it, in one transaction.
+        The same transaction deletes the sessions of agents that its calls used as tools.
         """
         key = checked_key(app_name, user_id, session_id)
         await self._change(key, lambda tables: sessions.remove(tables, key))
@@ -178,8 +178,8 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         """Append an event outside any invocation, and update the passed session (SSN-10).
 
         A partial event changes nothing. An event without an id gets a new uuid, one without a
-        timestamp the current time; the passed object has them from then on, so that appending it
-        again stores nothing. `temp:` keys are set in `session.state` only.
+        timestamp the current time; they are set on the passed object, so that appending it again
+        stores nothing. `temp:` keys are set in `session.state` only.
 
         Returns:
             The event as stored.
@@ -202,7 +202,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
             lambda tables: sessions.append(tables, session.key, entry, session.revision),
         )
         stored = decode_event(row.body)
-        # Leave a copy unchanged that has the event already or lacks earlier events.
+        # Do not change a copy that already has the event or lacks earlier events.
         if row.seq == session.revision + 1:
             session.events.append(stored)
             session.state.update(decode(encode(event.actions.state_delta)))  # `temp:` too (STA-6)
@@ -257,7 +257,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
     async def read_page(
         self, key: SessionKey, *, after: int, upto: int | None = None
     ) -> tuple[list[StoredEvent], bool]:
-        """Read events as `read_events` does, but no more than somebody slow may keep in memory.
+        """Read events like `read_events`, but only as many as a slow reader may keep in memory.
 
         Returns:
             At least one event, if there is one, and whether there may be more.
@@ -317,7 +317,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         return stored
 
     async def delivered_event(self, key: SessionKey, invocation_id: str) -> Event | None:
-        """Return the event as which another invocation received a message, or None."""
+        """Return the event under which another invocation stored a message, or None."""
         stored = await self.find_event(key, f"{invocation_id}.0")
         if stored is None or stored.event.invocation_id == invocation_id:
             return None
@@ -351,9 +351,9 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         return await self._store.read(lambda tables: sessions.creation(tables, key))
 
     async def read_horizon(self, name: str) -> float:
-        """Return until when the store is known to contain what a task queue has committed.
+        """Return the time until which the store contains everything that a task queue committed.
 
-        In seconds since the epoch; 0.0: that was never compared. See `StalenessCheck`.
+        In seconds since the epoch; 0.0 if it was never compared. See `StalenessCheck`.
         """
         states = await self._store.read(lambda tables: tables.state(_OF_STORE))
         return float(states.get(name) or 0.0)
@@ -416,7 +416,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         )
 
     async def announce_apps(self, apps: Collection[ServedApp]) -> None:
-        """Store that a worker serves apps, instead of what was stored of the same apps there."""
+        """Record that a worker serves apps, replacing earlier announcements of the same apps."""
         rows = {canonical([one.namespace, one.task_queue, one.name]): one.to_json() for one in apps}
         await self._store.write(lambda tables: tables.put_state(_SERVED, rows))
 
@@ -431,7 +431,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         """Restore events that sessions have lost at their ends, in one transaction (I21).
 
         For repair only; runs use `commit_event`. Events, invocations and the lease are stored
-        exactly as given, and the state is derived from the events.
+        unchanged, and the state is derived from the events.
 
         Raises:
             StaleSessionError: A session is not at `Rebuilt.after`.
@@ -446,12 +446,12 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         key: SessionKey,
         *,
         after: int,
-        timeout: float,  # noqa: ASYNC109  # the wait is what is asked for
+        timeout: float,  # noqa: ASYNC109  # waiting is its purpose
     ) -> None:
         """Wait for events after `after`, or until an invocation is paused or closed.
 
         A hint only: it may return early without a change, and returns after `timeout` seconds at
-        the latest, or half a second. Whoever follows a session for longer has a `watch`.
+        the latest, or half a second. To follow a session for longer, use a `watch`.
         """
         with self.watch(key) as watch:
             head = await self.look(watch)
@@ -465,8 +465,8 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
     async def look(self, watch: Watch) -> Head | None:
         """Read the row of a watched session; None for a missing one.
 
-        Whatever changes after this call ends the next wait, also while the caller still reads: a
-        caller that reads after it, and then waits, misses nothing.
+        Any change after this call ends the next wait, even while the caller still reads. So a
+        caller that reads after this call, and then waits, misses nothing.
         """
         watch.looks()
         head = await self._store.read(lambda tables: tables.head(watch.key))
@@ -481,8 +481,8 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
     ) -> None:
         """Wait until the session has changed since the last `look`.
 
-        Each event, and each change of an invocation's status, changes it, in whatever process. A
-        hint only: it may return without a change, and returns after `timeout` seconds.
+        Every event and every status change of an invocation counts, of any process. A hint only: it
+        may return without a change, and returns after `timeout` seconds.
         """
         await watch.wait(timeout)
 

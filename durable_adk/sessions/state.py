@@ -38,14 +38,14 @@ class State:
     other code are not recorded. Values are checked on write, so an invalid value raises where it is
     set (TRAP-21).
 
-    Of each key that was read before it was written, the value that was read is kept, so that writes
-    of code that runs at the same time can be merged (`sessions.state_merge`).
+    Of each key that was read before it was written, the value read is kept as the base, so that
+    concurrent writes can be merged (`sessions.state_merge`).
 
     Args:
         value: The values; changed in place.
         delta: The changes; changed in place.
-        read: The bases of the changes; changed in place. None: they are not kept.
-        stored: By key, the base of values that differ from the stored ones.
+        read: The bases of the changes; changed in place. None: bases are not kept.
+        stored: The base of each value that differs from the stored one, by key.
     """
 
     APP_PREFIX = APP_PREFIX
@@ -68,10 +68,10 @@ class State:
         self._shared: dict[str, tuple[Any, str]] = {}
         """Dicts and lists that callers may hold references to, each with its last known JSON."""
         self._seen: dict[str, str | None] = {}
-        """By key that was read before it was written, the JSON of the value; None: there was none.
-        A default that was given for it counts as its value."""
+        """JSON of each value that was read before it was written, by key; None: there was no value.
+        A default passed by the reader counts as the value."""
         self._written = set(delta)
-        """Keys whose values have been written: to read them is to read one's own write."""
+        """Keys whose values have been written: reading them returns this code's own write."""
 
     def __getitem__(self, key: str) -> Any:
         value = self._live(key)
@@ -145,7 +145,7 @@ class State:
         return self._delta
 
     def committed(self) -> None:
-        """Take all changes so far for stored with an event, on which later changes depend."""
+        """Treat all changes so far as stored with an event: they are the base of later changes."""
         for key, value in self.collect_delta().items():
             self._stored.pop(key, None)
             self._seen[key] = canonical(value)
@@ -158,14 +158,14 @@ class State:
         return {key: self[key] for key in self}
 
     def _saw(self, key: str, value: Any) -> None:
-        """Keep the value of a key, before anyone changes it, unless this code has written it."""
+        """Keep the value of a key before it is changed, unless this code has written it."""
         if key not in self._seen and key not in self._written and key not in self._delta:
             self._seen[key] = None if value is MISSING else canonical(value)
 
     def _saw_default(self, key: str, default: Any) -> None:
-        """Take a default for the value that was read: the code continues from it."""
+        """Treat a default as the value that was read: the code continues from it."""
         if key in self._seen and self._seen[key] is None and key not in self._written:
-            with suppress(StateValueError):  # no value that state can have
+            with suppress(StateValueError):  # not a valid state value
                 check_json(default, "a default")
                 self._seen[key] = None if default is None else canonical(default)
 
@@ -179,10 +179,10 @@ class State:
                 self._read[key] = base_of(before, self._delta[key])
 
     def merge(self, delta: Mapping[str, Any], bases: Mapping[str, Base]) -> None:
-        """Take changes that other code has made from the values `bases` on.
+        """Apply changes that other code has made, based on the values `bases`.
 
         Raises:
-            StateConflictError: A value cannot be merged with what this code has written.
+            StateConflictError: A value cannot be merged with this code's own write.
         """
         self.collect_delta()
         mine = {key: value for key, value in self._delta.items() if key in delta}

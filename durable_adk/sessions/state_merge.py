@@ -2,17 +2,17 @@
 
 Steps run side by side: the calls of one turn, the branches of a ParallelAgent, other sessions of
 the same user. Each reads the state and writes whole values, so the later write would undo the
-earlier one. A write therefore names the value that its code had read, the base, and is merged with
-the value that is stored by then:
+earlier one. A write therefore carries its base, the value that its code had read, and is merged
+with the value that is stored by then:
 
-- A value that nobody else has changed is replaced.
+- A value that has not changed since is replaced.
 - Numbers are counts: both differences to the base are added up.
-- Lists that both sides have extended get the items of both, those that are stored first.
+- Lists that both sides have extended get the items of both, the stored ones first.
 - Dicts are merged key by key.
 - A write whose code had not read the value depends on nothing, and replaces it.
 
 Anything else is a conflict. The merge is a function of its three values, so every replay and every
-attempt gives the same result.
+attempt produces the same result.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from durable_adk.errors import StateConflictError
 from durable_adk.json_values import canonical
 
 Base: TypeAlias = list[Any]
-"""A base as JSON: ``[]`` if there was no value, ``[value]``, or ``[None, digest, length]`` for a
-large value: a list that is the beginning of the written one has its length there, any other value
-has None, and can only be compared."""
+"""A base as JSON: ``[]`` if there was no value, ``[value]``, or for a large value ``[None, digest,
+length]``. A large list that is the beginning of the written one has its length there. Any other
+large value has None, and can only be compared."""
 
 MAX_BASE: Final = 16_000
-"""Characters of a base that is kept as a value."""
+"""Maximum characters of a base that is kept as a value."""
 MISSING: Final = object()
-"""Stands for the value of a key that does not exist."""
+"""Represents the value of a key that does not exist."""
 
 
 def base_of(before: Any, written: Any) -> Base:
@@ -59,7 +59,7 @@ def merged(
     Args:
         current: The values that are stored now, at least those of the delta's keys.
         delta: The values that were written.
-        bases: The bases of those whose code had read them; the others replace what is stored.
+        bases: The bases of values whose code had read them; other values replace the stored ones.
 
     Raises:
         StateConflictError: A value cannot be merged; the message names its key.
@@ -76,9 +76,9 @@ def together(
     second: Mapping[str, Any],
     second_bases: Mapping[str, Base],
 ) -> tuple[dict[str, Any], dict[str, Base]]:
-    """Return two deltas that were made side by side as one, with its bases.
+    """Return two concurrent deltas as one, with its bases.
 
-    Where neither side has read a value, dicts are laid over each other (FLW-45).
+    Where neither side has read a value, dicts are merged key by key; the second side wins (FLW-45).
 
     Raises:
         StateConflictError: A value cannot be merged; the message names its key.
@@ -102,7 +102,7 @@ def together(
 _Dict: TypeAlias = dict[str, Any]
 _List: TypeAlias = list[Any]
 _UNKNOWN: Final = object()
-"""Stands for a base of which only the digest is known."""
+"""Represents a base of which only the digest is known."""
 
 
 def _laid_over(below: _Dict, above: _Dict) -> _Dict:
@@ -165,7 +165,7 @@ def _merge(path: str, base: Any, current: Any, written: Any) -> Any:
     if _extends(current, list_before) and _extends(written, list_before):
         return current + written[len(list_before) :]
     if _same(current, written) and not _is_list(written):
-        return written  # equal changes of a list may be two, each of which is to count
+        return written  # equal changes of a list may be two that both count
     raise _conflict(path, "was changed in two ways that cannot be merged")
 
 
@@ -199,10 +199,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _sum(base: Any, current: Any, written: Any) -> float | None:
-    """Return the sum of two counts; None if these are none.
+    """Return the sum of two counts; None if these are not counts.
 
-    A whole number that did not exist counts from 0. Another number that did not exist may as well
-    be a time, so it is no count.
+    A whole number that did not exist counts from 0. Any other number that did not exist could also
+    be a time, so it is not a count.
     """
     if not (_is_number(current) and _is_number(written)):
         return None

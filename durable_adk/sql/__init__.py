@@ -1,1 +1,1 @@
-"""A SQL database that sessions, memories and credentials share: tables, connections, versions."""
+"""The SQL database that sessions, memories and credentials share: tables, connections, versions."""

@@ -214,7 +214,7 @@ class PostgresDatabase:
 def _run(url: URL) -> _Running:
     made = make_engine(url, _SETTINGS, pool_pre_ping=True, pool_timeout=_CONNECT)
     loop = asyncio.new_event_loop()
-    keep_running(loop, whoever=True)  # all callers would wait for one that has ended
+    keep_running(loop, whoever=True)  # all callers would wait for a loop that has ended
     thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
     thread.start()
     # Reads of several statements need one snapshot. Writers lock the session's row instead and,
@@ -231,7 +231,7 @@ def make_engine(
     Args:
         url: The database's URL; its driver is ignored.
         settings: Settings of the server for each connection.
-        patient: Whether a statement may take any time.
+        patient: Whether statements have no time limit.
         **options: SQLAlchemy's.
 
     Raises:

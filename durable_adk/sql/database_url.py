@@ -19,7 +19,7 @@ def parse(db_url: str | URL, *, only: str | None = None) -> URL:
     """Parse the URL of a SQLite file or a PostgreSQL database; `only` permits just one backend.
 
     Raises:
-        InvalidRequestError: The text is no URL, or the database is unsupported or in memory.
+        InvalidRequestError: The text is not a URL, or the database is unsupported or in memory.
     """
     try:
         url = make_url(db_url)

@@ -28,7 +28,7 @@ class SchemaVersion:
     """The tables' version and the version that this package needs; versions increase."""
 
     found: str | None
-    """None if there are no tables."""
+    """The found version; None if there are no tables."""
     needed: str
 
     @property

@@ -21,9 +21,9 @@ from durable_adk.log import get_logger
 _log = get_logger(__name__)
 
 MAX_BYTES = 7_500
-"""Largest size of a message's text in bytes of UTF-8; PostgreSQL's limit is 8,000."""
+"""Maximum size of a message's text in bytes of UTF-8; PostgreSQL's limit is 8,000."""
 BACKLOG = 2_000
-"""Largest number of unsent messages; beyond it the oldest are dropped."""
+"""Maximum number of unsent messages; beyond it the oldest are dropped."""
 _BATCH = 200
 """Messages sent in one statement."""
 _PING = 10.0
@@ -31,7 +31,7 @@ _PING = 10.0
 _TIMEOUT = 5.0
 """Timeout of a statement in seconds."""
 _DELAYS = (0.1, 5.0)
-"""First and longest delay in seconds before a reconnect."""
+"""First and maximum delay in seconds before a reconnect."""
 _TOLERATED = 10.0
 """Seconds without a connection before a warning is logged; a database restart is shorter."""
 _ARRIVAL = 10.0
@@ -119,7 +119,7 @@ class Notifications:
         self._outgoing: deque[Message] = deque(maxlen=BACKLOG)
         self._news = asyncio.Event()
         self._waking: asyncio.AbstractEventLoop | None = None
-        """The loop that is to `_look`; it may end before it does."""
+        """The loop in which `_look` is scheduled; it may end first."""
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
@@ -127,7 +127,7 @@ class Notifications:
 
     def send(self, channel: str, *texts: str) -> None:
         """Send messages of at most `MAX_BYTES` each; thread-safe, never blocks or raises."""
-        # As a list, so that those of another thread do not come between them.
+        # As one extension, so that another thread's messages do not come between them.
         self._outgoing.extend([Message(channel, text) for text in texts])
         self._wake()
 
@@ -167,7 +167,7 @@ class Notifications:
         loop = self._loop()
         if self._waking is not loop:  # once per iteration: a stuck loop accumulates no callbacks
             self._waking = loop
-            with suppress(RuntimeError):  # it is being closed; the next call starts another one
+            with suppress(RuntimeError):  # it is being closed; the next call starts another
                 loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
@@ -190,7 +190,7 @@ class Notifications:
                     finally:
                         self._probing.cancel()
                         await asyncio.gather(self._probing, return_exceptions=True)
-            except Exception as error:  # noqa: BLE001 - of the driver, which need not be installed
+            except Exception as error:  # noqa: BLE001 - the driver's, which need not be installed
                 _log.debug("The connection for notices is gone.", error=str(error))
                 self._arrival.unconnected(error)
                 await asyncio.sleep(delay)
@@ -212,7 +212,7 @@ class Notifications:
                 await other.execute(_SEND, [channel], ["probe"], timeout=_TIMEOUT)
             with suppress(TimeoutError):
                 await asyncio.wait_for(arrived.wait(), _ARRIVAL)
-        except Exception as error:  # noqa: BLE001 - of the driver; it says nothing of arrivals
+        except Exception as error:  # noqa: BLE001 - the driver's; it says nothing about arrivals
             _log.debug("Whether notices arrive is not known.", error=str(error))
         else:
             self._arrival.found(arrives=arrived.is_set())

@@ -1,7 +1,7 @@
 """Tables of the SQL session store.
 
 JSON is stored as text, exactly as it was written: a binary JSON type would reorder keys and reject
-some strings, and no query looks inside. Times are seconds since the epoch.
+some strings, and no query inspects it. Times are seconds since the epoch.
 """
 
 from sqlalchemy import (
@@ -44,7 +44,7 @@ SESSIONS = Table(
     Column("created_epoch", BigInteger, nullable=False),
     Column("retried", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
-    # For pages of listings of an app and of one user.
+    # For pages of an app's or a user's listing.
     Index("sessions_of_app", "app_name", "update_time", "user_id", "session_id"),
     Index("sessions_of_user", "app_name", "user_id", "update_time", "session_id"),
     sqlite_with_rowid=False,
@@ -59,8 +59,8 @@ TOMBSTONES = Table(
     Column("delete_time", Double, nullable=False),
     sqlite_with_rowid=False,
 )
-"""One row per deleted session, until a session of the same name is created: the epoch with
-which that one begins, so that the epochs of a name never decrease."""
+"""One row per deleted session, until a session of the same name is created: the epoch with which
+that session begins, so that the epochs of a name never decrease."""
 
 EVENTS = Table(
     "events",

@@ -36,7 +36,7 @@ def translated(store: str = "session store") -> Generator[None]:
     """Raise errors that retries or an operator can end as StoreUnavailableError; others pass.
 
     Args:
-        store: What the message says does not answer.
+        store: The store's name in the message.
     """
     try:
         yield
@@ -97,9 +97,9 @@ def _passes(error: DBAPIError) -> bool:
 
 
 def _is_damaged(error: object) -> bool:
-    """Return whether SQLite says that the file is damaged, or no database at all.
+    """Return whether SQLite reports that the file is damaged, or not a database at all.
 
-    Such an error has the class itself: every other one has a derived class.
+    Such an error is of the class itself; all others are of derived classes.
     """
     return type(error) is sqlite3.DatabaseError
 

@@ -1,4 +1,4 @@
-"""Blob stores, for payloads."""
+"""Blob stores for payloads."""
 
 import asyncio
 import re
@@ -32,7 +32,7 @@ class BlobStore(Protocol):
         ...
 
     async def get(self, name: str) -> bytes:
-        """The data with a name.
+        """Return the data of a blob.
 
         Raises:
             KeyError: There is no such blob.
@@ -42,7 +42,7 @@ class BlobStore(Protocol):
 
 
 class Blobs:
-    """A `BlobStore` in a folder or a bucket, with the key of its references, that can be swept.
+    """A `BlobStore` in a folder or a bucket, with the key of its references; it can be swept.
 
     Anyone who can read the store can read conversations. All calls raise StoreUnavailableError
     while it is unavailable, except `put` and `get`.
@@ -52,10 +52,10 @@ class Blobs:
         self._objects = objects
 
     def key(self) -> bytes:
-        """The secret that signs references, created by the first caller; blocks.
+        """Return the secret that signs references, created by the first caller; blocks.
 
         It is stored beside the blobs, so anyone who can read it can read them too. It protects
-        against those who have access to Temporal but not to the store.
+        against readers of Temporal without access to the store.
 
         Raises:
             InvalidRequestError: The store has no conditional puts, so there could be several keys.
@@ -89,9 +89,9 @@ class Blobs:
         raise KeyError(name)
 
     async def expired(self, older_than: float) -> list[str]:
-        """Owners, as in blob names, without a new blob in the last `older_than` seconds.
+        """Return the owners, as in blob names, without a new blob for `older_than` seconds.
 
-        Times are those of the store's clock.
+        Times are by the store's clock.
         """
         newest: dict[str, float] = {}
         for entry in await self._objects.list():
@@ -101,10 +101,10 @@ class Blobs:
         return [owner for owner, modified in newest.items() if modified < limit]
 
     async def of(self, owner: str) -> AsyncGenerator[bytes]:
-        """The blobs of an owner, in any order; another process may be deleting them."""
+        """Yield the blobs of an owner, in any order; another process may be deleting them."""
         for entry in await self._objects.list(owner):
             data = await self._objects.get(entry.path)
-            if data is not None:  # else another sweep has deleted it
+            if data is not None:  # otherwise another sweep has deleted it
                 yield data
 
     async def remove(self, owner: str) -> None:

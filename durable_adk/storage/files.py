@@ -1,6 +1,6 @@
-"""Files that survive a crash of the machine, and the folder that one user's processes share.
+"""Files that survive a crash of the machine, and a folder shared by one user's processes.
 
-Writing a file does not suffice: without `fsync` its content, and without one of its folder its
+Writing a file does not suffice: without `fsync` its content, and without `fsync` of its folder its
 name, may be lost with the operating system's cache.
 """
 

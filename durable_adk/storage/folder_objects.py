@@ -1,8 +1,9 @@
 """Objects as files in a folder.
 
-An object is written to a file in `.new`, which nobody lists, and flushed to the disk. Then a hard
-link gives it its name if there is none yet, or a rename in any case. Both are atomic, also among
-processes and on NFS. The files of killed processes stay in `.new` until a later write.
+An object is written to a file in `.new`, which no listing includes, and flushed to the disk. Then
+it gets its name: by a hard link, which fails if the name exists, or by a rename, which replaces.
+Both are atomic, also among processes and on NFS. The files of killed processes stay in `.new` until
+a later write.
 """
 
 import asyncio
@@ -24,24 +25,24 @@ from durable_adk.storage.objects import Objects, StoredObject
 T = TypeVar("T")
 
 LEFT_BEHIND = 3600.0
-"""Age in seconds of a file in `.new` that no process is writing any more."""
+"""Age in seconds after which no process is still writing a file in `.new`."""
 _NEW = ".new"
 _CHUNK = 1024 * 1024  # bytes per read
 _TRIES = 100
-"""Attempts to name a file; each failed one means that another process has removed its folder."""
+"""Maximum attempts to name a file; each failure means that another process removed its folder."""
 
 
 class FolderObjects(Objects):
     """Objects in a folder, which any number of processes may share.
 
-    Not through obstore, whose local store never calls fsync, so that a completed write could be
-    lost. The file system must have hard links and rename atomically, as local ones and NFS do.
+    Does not use obstore, whose local store never calls fsync, so that a completed write could be
+    lost. The file system must support hard links and atomic renames, as local ones and NFS do.
 
     Args:
         root: The folder. Nothing outside of it is read or written.
-        private: Whether only this user may read it. Then the folder is created here, and never
-            again: otherwise a file system that is not mounted would look like an empty store.
-            Without it, the first write creates the folder.
+        private: Whether only this user may read it. If so, the folder is only created here:
+            otherwise an unmounted file system would look like an empty store. Without it, the first
+            write creates the folder.
     """
 
     def __init__(self, root: Path, *, private: bool = False) -> None:
@@ -89,7 +90,7 @@ class FolderObjects(Objects):
         return await self._call(lambda: [*self._walk(self._root / prefix)])
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """See `Objects`; folders that are empty then are removed, as their names may be ids."""
+        """See `Objects`; also removes emptied folders, because their names may be ids."""
         await self._call(lambda: self._delete(paths))
 
     def _create(self, path: str, data: bytes) -> bool:
@@ -104,7 +105,7 @@ class FolderObjects(Objects):
         return True
 
     def _begin(self) -> BinaryIO:
-        """Open a new file in `.new`, and remove those that killed processes have left there."""
+        """Open a new file in `.new`, and remove files that killed processes have left there."""
         drafts = self._root / _NEW
         self._make(drafts)
         for draft in drafts.iterdir():
@@ -115,7 +116,7 @@ class FolderObjects(Objects):
         return open(drafts / uuid4().hex, "xb", opener=partial(os.open, mode=mode))
 
     def _publish(self, file: BinaryIO, path: str, name_it: Callable[[str, Path], None]) -> None:
-        """Name a written file, once its content is on the disk; returns when its name is too."""
+        """Name a written file once its content is on the disk; return when its name is too."""
         file.flush()
         os.fsync(file.fileno())
         target = self._root / path
@@ -150,11 +151,11 @@ class FolderObjects(Objects):
                 yield StoredObject(place, found.st_mtime, found.st_size)
 
     def _entries(self, folder: Path) -> dict[Path, os.stat_result]:
-        """What a folder has, with nothing missing that is older than what it misses.
+        """Return a folder's entries, complete as of some moment except for newer entries.
 
-        The system returns a large folder in pieces. If one were from before a deletion and another
-        one from after it, a second look would lack something of the first. New entries do not
-        matter, so the looks end while others write.
+        The system returns a large folder in pieces. If one piece were from before a deletion and
+        another from after it, a second read would lack an entry of the first. New entries do not
+        matter, so the reads end even while other processes write.
         """
         found: dict[Path, os.stat_result] | None = None
         while True:
@@ -190,7 +191,7 @@ class FolderObjects(Objects):
             sync_folder(folder)
 
     async def _call(self, work: Callable[[], T], *, passing: type[Exception] | tuple[()] = ()) -> T:
-        """Call in a thread, because file access blocks; translate errors but those `passing`."""
+        """Call in a thread, because file access blocks; translate all errors but `passing`."""
         try:
             return await asyncio.to_thread(work)
         except passing:

@@ -7,7 +7,7 @@ from durable_adk.storage.objects import Objects, StoredObject
 
 
 class MemoryObjects(Objects):
-    """Objects in a dict; usable from any thread, as each access is one operation of the dict."""
+    """Objects in a dict; usable from any thread, because each access is one dict operation."""
 
     uri = "memory:/"
 

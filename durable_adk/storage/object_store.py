@@ -30,7 +30,7 @@ except ImportError:
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 CHUNK = 4 * 1024 * 1024
-"""Bytes of a large object that one request reads."""
+"""Bytes of a large object per read request."""
 _PART = 8 * 1024 * 1024  # bytes per upload request; S3 accepts 10,000 of them: 78 GiB
 _PARTS_CONCURRENCY = 3  # times the part size: the memory of an upload
 _PROBE = "conditional-put"
@@ -41,17 +41,17 @@ B = TypeVar("B")
 
 
 def is_uri(location: Path | str) -> bool:
-    """Whether a setting is the URI of an object store; otherwise it is a folder."""
+    """Return whether a setting is the URI of an object store; otherwise it is a folder."""
     return "://" in str(location)
 
 
 def resolved(location: Path | str) -> Path | str:
-    """A setting with the same meaning in every process: a URI, or an absolute folder."""
+    """Return a setting with the same meaning in every process: a URI, or an absolute folder."""
     return str(location) if is_uri(location) else Path(location).expanduser().absolute()
 
 
 def objects_at(location: Path | str, *, private: bool = False, **options: Any) -> Objects:
-    """The objects in a folder, given as a path or as ``file:///folder``, or in a bucket.
+    """Return the objects in a folder, passed as a path or as ``file:///folder``, or in a bucket.
 
     Args:
         location: A folder, or the URI of a bucket; see `ObjectStore`.
@@ -153,7 +153,7 @@ class ObjectStore(Objects):
 
     async def list(self, prefix: str = "") -> list[StoredObject]:
         """See `Objects`."""
-        listing: Any = obstore  # its overloads refer to a library that is not installed
+        listing: Any = obstore  # overloads refer to a library that is not installed
         found = await self._call(lambda: listing.list(self._store, prefix or None).collect())
         return [
             StoredObject(entry["path"], entry["last_modified"].timestamp(), entry["size"])
@@ -172,7 +172,7 @@ class ObjectStore(Objects):
         """Call obstore in a thread; translate all errors but those of the class `passing`.
 
         obstore's own coroutines are not used: a process that exits soon after one is sometimes
-        aborted, by a thread of the library that still reports to Python.
+        aborted, by a thread of the library that still calls Python.
         """
         try:
             return await asyncio.to_thread(work)
@@ -195,5 +195,5 @@ def _require(uri: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The library's message, without the debug output that follows it."""
+    """Return the library's message, without the debug output that follows it."""
     return str(error).partition("\n\nDebug source")[0][:500]

@@ -25,26 +25,26 @@ class Objects(ABC):
     """Stores bytes by path, for any number of processes; bound to no thread or event loop.
 
     Paths are relative to the store, and made of letters, digits and few signs. Every call raises
-    StoreUnavailableError if the store does not respond, or denies access. What a completed call has
-    stored survives a crash of the machine, as far as the store survives it.
+    StoreUnavailableError if the store does not respond, or denies access. Data of a completed call
+    survives a crash of the machine, if the store does.
     """
 
     uri: str
     """The store's location, without a slash at its end."""
 
     async def check(self) -> None:  # noqa: B027  # optional
-        """Refuse a store in which `create` replaces objects: versions would be lost.
+        """Reject a store in which `create` replaces objects: versions would be lost.
 
         Raises:
-            InvalidRequestError: It does.
+            InvalidRequestError: The store does so.
         """
 
     @abstractmethod
     async def create(self, path: str, data: bytes) -> bool:
-        """Create an object atomically; False if there is one already.
+        """Create an object atomically; return False if there is one already.
 
-        False may also be returned to its creator, because a request is repeated if its response was
-        lost. A caller that has to know compares the stored object.
+        The creator may get False too, because a request is repeated if its response was lost. A
+        caller that must know compares the stored object.
         """
 
     @abstractmethod
@@ -57,11 +57,11 @@ class Objects(ABC):
 
     @abstractmethod
     async def get(self, path: str) -> bytes | None:
-        """An object's content; None if the object does not exist."""
+        """Return an object's content; None if the object does not exist."""
 
     @abstractmethod
     def read(self, path: str, size: int) -> AsyncGenerator[bytes]:
-        """The content of an object of `size` bytes, in chunks.
+        """Yield the content of an object of `size` bytes, in chunks.
 
         Raises:
             FileNotFoundError: The object has been deleted in the meantime.
@@ -69,10 +69,10 @@ class Objects(ABC):
 
     @abstractmethod
     async def list(self, prefix: str = "") -> list[StoredObject]:
-        """All objects below a folder.
+        """Return all objects below a folder.
 
-        If it lacks an object that another process has deleted meanwhile, it has all objects that
-        this process had created before, in the same folder.
+        If the list lacks an object that another process deleted meanwhile, it has all objects that
+        this process had created earlier in the same folder.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Objects(ABC):
 
 
 async def each(work: Callable[[A], Awaitable[B]], items: Iterable[A]) -> list[B]:
-    """The results for all items, in order; computed with limited concurrency."""
+    """Return the results for all items, in order; computed with limited concurrency."""
     gate = asyncio.Semaphore(_CONCURRENCY)
 
     async def one(item: A) -> B:

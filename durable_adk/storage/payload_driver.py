@@ -36,12 +36,12 @@ _MAX_RECENT = 10_000
 
 
 def owner_of(namespace: str, workflow_id: str) -> str:
-    """The owner of a payload: the workflow that reads or wrote it."""
+    """Return the owner of a payload: the workflow that reads or wrote it."""
     return f"{namespace}/{workflow_id}"
 
 
 def owner_folder(owner: str) -> str:
-    """The owner in a blob's name: 32 hexadecimal digits."""
+    """Return the owner as it is in a blob's name: 32 hexadecimal digits."""
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
@@ -49,8 +49,8 @@ def owner_folder(owner: str) -> str:
 class PayloadDriver(StorageDriver):
     """Stores payloads by the hash of their content, for one workflow.
 
-    Temporal has a claim in place of such a payload: owner, hash, and a code over both that requires
-    the key. `retrieve` refuses a claim that is forged or belongs to another workflow, and one whose
+    Temporal has a claim instead of such a payload: owner, hash, and a code over both that requires
+    the key. `retrieve` rejects a claim that is forged or belongs to another workflow, and one whose
     blob is lost or changed (S5, F32).
     """
 
@@ -78,7 +78,7 @@ class PayloadDriver(StorageDriver):
         Raises:
             OSError: The store is unavailable.
         """
-        del context  # unlike the context's target, the owner is the same for reader and writer
+        del context  # the owner, unlike the context's target, is the same for reader and writer
         return [await self._store(payload) for payload in payloads]
 
     async def retrieve(
@@ -136,7 +136,7 @@ def _parsed(data: bytes) -> Payload:
 
 @dataclass(frozen=True)
 class _Selector:
-    """Selects the payloads that are stored externally, of those that reach the threshold."""
+    """Selects the payloads to store externally, among those that reach the threshold."""
 
     driver: PayloadDriver
 
@@ -151,15 +151,15 @@ class _Selector:
 
 @dataclass(frozen=True)
 class OwnedStorage(ExternalStorage, WithSerializationContext):
-    """External storage whose driver knows the workflow it works for.
+    """External storage whose driver knows its workflow.
 
-    The serialization context names the same workflow where a payload is written and where it is
-    read. The store context does not: for a child's result it names the parent, and there is none
-    for reading.
+    The serialization context has the same workflow where a payload is written and where it is read.
+    The store context does not: for a child's result it has the parent, and for reading there is
+    none.
     """
 
     def with_context(self, context: SerializationContext) -> Self:
-        """The storage for the workflow in the context."""
+        """Return the storage for the workflow in the context."""
         if not isinstance(context, (WorkflowSerializationContext, ActivitySerializationContext)):
             return self
         (driver,) = self.drivers
@@ -168,25 +168,25 @@ class OwnedStorage(ExternalStorage, WithSerializationContext):
         return replace(self, drivers=[owned], driver_selector=_Selector(owned))
 
     def for_any_reader(self) -> PayloadDriver:
-        """A driver that follows the valid references of all workflows, for human readers."""
+        """Return a driver that follows the valid references of all workflows, for human readers."""
         (driver,) = self.drivers
         assert isinstance(driver, PayloadDriver)  # noqa: S101 - as above
         return replace(driver, any_owner=True)
 
     def driver_for(self, payload: Payload) -> StorageDriver | None:
-        """The driver that stores a payload; None if it stays in Temporal."""
+        """Return the driver that stores a payload; None if the payload stays in Temporal."""
         if payload.ByteSize() < self.payload_size_threshold or self.driver_selector is None:
             return None
         return self.driver_selector(StorageDriverSelectContext(), payload)
 
 
 def owned_storage(blobs: BlobStore, *, key: bytes, threshold: int) -> OwnedStorage:
-    """External storage over any blob store, for a data converter.
+    """Return external storage over any blob store, for a data converter.
 
     Args:
         blobs: The blob store, the same for all clients and workers of the namespace.
-        key: A secret that they share; it permits to create references.
-        threshold: Minimum bytes of an external payload; 0 for all that are not trivial.
+        key: A secret that they share; with it, references can be created.
+        threshold: Minimum bytes of an external payload; 0: all nontrivial payloads.
     """
     driver = PayloadDriver(blobs=blobs, key=key, recent={})
     selector = _Selector(driver)
@@ -194,7 +194,7 @@ def owned_storage(blobs: BlobStore, *, key: bytes, threshold: int) -> OwnedStora
 
 
 def blobs_at(location: Path | str) -> Blobs:
-    """The blob store in a folder, or in the object store of a URI.
+    """Return the blob store in a folder, or in the object store of a URI.
 
     Raises:
         InvalidRequestError: The URI cannot be used, or the extra ``objects`` is not installed.
@@ -203,7 +203,7 @@ def blobs_at(location: Path | str) -> Blobs:
 
 
 def blobs_of(converter: DataConverter) -> Blobs | None:
-    """The blob store of a client's converter; None if it has none of ours."""
+    """Return the blob store of a client's converter; None if it does not use ours."""
     storage = converter.external_storage
     if not isinstance(storage, OwnedStorage):
         return None
@@ -213,6 +213,6 @@ def blobs_of(converter: DataConverter) -> Blobs | None:
 
 
 def storage_at(location: Path | str, *, threshold: int) -> OwnedStorage:
-    """External storage in a folder or an object store, which also contains the key; blocks."""
+    """Return external storage in a folder or an object store, which also has the key; blocks."""
     blobs = blobs_at(location)
     return owned_storage(blobs, key=blobs.key(), threshold=threshold)

@@ -1,4 +1,4 @@
-"""Refusals: payloads in place of those that cannot be delivered."""
+"""Refusals: payloads that replace undeliverable ones."""
 
 from typing import Any, NoReturn
 
@@ -11,7 +11,7 @@ ENCODING = "durable-adk/refused"
 
 
 def refusal(reason: str) -> Payload:
-    """A payload that contains the reason for a refusal.
+    """Return a payload that contains the reason for a refusal.
 
     A driver that raised would fail the workflow task for ever: one forged signal would block an
     invocation. A refusal is read like any other payload, and fails the code that uses it.
@@ -43,7 +43,7 @@ class RefusalConverter(EncodingPayloadConverter):
         return None
 
     def from_payload(self, payload: Payload, type_hint: type[Any] | None = None) -> Any:
-        """A `Refused` in place of a value of a known class, whose reader handles errors.
+        """Return a `Refused` instead of a value of a known class, whose reader handles errors.
 
         Raises:
             PayloadLostError: No class is expected, so the value might never be examined.

@@ -21,7 +21,7 @@ from durable_adk.retrying import retrying
 from durable_adk.storage.payload_driver import OwnedStorage
 
 RESERVE = timedelta(seconds=5)
-"""How long before the activity's timeout its result is given up."""
+"""Time before the activity's timeout at which storing its result is given up."""
 _PAUSE = 0.5
 """Seconds between attempts."""
 

@@ -14,9 +14,9 @@ from durable_adk.storage.payload_driver import OWNER
 async def sweep(client: Client, blobs: Blobs, *, older_than: float) -> int:
     """Delete the payloads of closed workflows, and return the number of these workflows (I24).
 
-    Afterwards the history of such a workflow can no longer be read completely, nor be replayed, so
-    choose at least the namespace's retention. The session store has all events: nothing of a
-    conversation is lost.
+    Afterwards the history of such a workflow can neither be read completely nor replayed, so choose
+    at least the namespace's retention. The session store has all events: nothing of a conversation
+    is lost.
 
     Args:
         client: A client of the namespace; payloads of other namespaces are kept.
@@ -37,7 +37,7 @@ async def sweep(client: Client, blobs: Blobs, *, older_than: float) -> int:
 
 
 async def _name_of(owner: str, blobs: Blobs) -> str:
-    """The owner's name, which each of its payloads contains; empty if there is no payload."""
+    """Return the owner's name, which each of its payloads has; empty if there is no payload."""
     async with aclosing(blobs.of(owner)) as kept:
         async for data in kept:
             with suppress(DecodeError):  # a partial file

@@ -28,7 +28,7 @@ class ModelCallSpan:
         self._labels = labels
 
     def answered(self, response: LlmResponse) -> None:
-        """The response is complete: the call has ended."""
+        """Record that the response is complete and the call has ended."""
         usage = response.usage_metadata
         model = response.model_version or self._labels[names.REQUEST_MODEL]
         self._labels[names.RESPONSE_MODEL] = model
@@ -49,7 +49,7 @@ class ModelCallSpan:
                 metrics.token_usage.record(number, {**self._labels, names.TOKEN_TYPE: kind})
 
     def failed(self, error: BaseException) -> None:
-        """The call has ended without a response."""
+        """Record that the call has ended without a response."""
         self._running.failed(error)
         self._running.set_attributes(captured(names.EXCEPTION, text_of(error)))
         self._end()

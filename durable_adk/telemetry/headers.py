@@ -78,7 +78,7 @@ def _payload(carrier: Mapping[str, str]) -> Payload:
 
 
 def traced(client: Client) -> Client:
-    """A client that propagates the current span in the headers of what it starts."""
+    """Return a client that propagates the current span in the headers of started workflows."""
     if not get_current_span().get_span_context().is_valid:
         return client
     config = client.config()

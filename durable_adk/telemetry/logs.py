@@ -1,4 +1,4 @@
-"""Logs of Temporal's core, which would write them to standard error by itself."""
+"""Forwarding of Temporal core's logs to Python's logging; by default they go to standard error."""
 
 import logging
 
@@ -14,8 +14,8 @@ from temporalio.runtime import (
 def core_logging() -> LoggingConfig:
     """Forward the core's logs to the logger ``temporalio.core``, without their fields.
 
-    The fields hold errors of its transport, which tell a person nothing, and failures, which may
-    quote users' data (I19).
+    The fields hold transport errors, which do not help an operator, and failures, which may quote
+    users' data (I19).
     """
     forwarding = LogForwardingConfig(
         logger=logging.getLogger("temporalio.core"),
@@ -27,6 +27,6 @@ def core_logging() -> LoggingConfig:
 
 
 def forward_core_logs() -> None:
-    """Do so in this process, for the command line; before `setup.exporting`, which does it, too."""
+    """Forward the core's logs in this process; a command calls it before `setup.exporting`."""
     runtime = Runtime(telemetry=TelemetryConfig(logging=core_logging()))
     Runtime.set_default(runtime, error_if_already_set=False)

@@ -69,10 +69,10 @@ queue_wait = _meter.create_histogram(
 
 
 class WaitingMessages:
-    """The messages that wait for their sessions, as far as this process has seen them recently.
+    """The messages that wait for their sessions, as recently seen by this process.
 
-    Opening is attempted every 20 s at least, by any worker of the task queue. A message whose last
-    attempt here is older waits at another worker, or no longer waits.
+    Each waiting message is attempted at least every 20 s, by any worker of the task queue. A
+    message whose last attempt here is older waits at another worker, or no longer waits.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class WaitingMessages:
         """Record an attempt that found the session busy."""
         with self._lock:
             self._seen[name] = now = time.monotonic()
-            if len(self._seen) > MOST_SEEN:  # without an exporter nobody calls `count`
+            if len(self._seen) > MOST_SEEN:  # without an exporter, `count` is never called
                 self._seen = {one: at for one, at in self._seen.items() if at > now - SEEN_FOR}
 
     def forget(self, name: str) -> None:

@@ -39,7 +39,7 @@ from durable_adk.telemetry.logs import core_logging
 
 _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 SCHEDULE_DELAY = 1_000
-"""Milliseconds until a finished span is sent; the SDK's 5,000 is too long for an onlooker."""
+"""Milliseconds until a finished span is exported; the SDK's 5,000 is too long for live viewing."""
 FLUSH = 5.0
 """Seconds the final export may take, in case its receiver is unavailable."""
 
@@ -144,7 +144,7 @@ def core_telemetry(signal: Signal, resource: Resource) -> TelemetryConfig:
 
 
 def _shut_down(providers: list[TracerProvider | MeterProvider]) -> None:
-    """Export the rest; an unavailable receiver must not keep the process from exiting."""
+    """Export the remaining telemetry; an unavailable receiver must not block the exit."""
     threads = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
     for thread in threads:
         thread.start()

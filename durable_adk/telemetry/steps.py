@@ -32,15 +32,15 @@ _step: ContextVar[StepContext] = ContextVar("_step", default=_NO_STEP)
 
 
 def current_step() -> StepContext:
-    """The step that this code runs for."""
+    """Return the step that this code runs for."""
     return _step.get()
 
 
 @contextmanager
 def for_invocation(key: SessionKey, invocation_id: str, trace_of: TraceIdentity) -> Generator[None]:
-    """Make the body's telemetry the invocation's: spans by trace, log lines by ids.
+    """Attach the body's spans to the invocation's trace, and bind its ids to log lines.
 
-    The user's id is in none of them, because it is personal data.
+    Neither contains the user's id, because it is personal data.
     """
     with (
         bound_contextvars(app=key.app_name, session=key.session_id, invocation_id=invocation_id),
@@ -61,7 +61,7 @@ def for_step(
     run: int = 0,
     summary: str = "",
 ) -> Generator[Mapping[str, Any]]:
-    """Make the body's telemetry the step's, count the step, and yield its spans' attributes.
+    """Attach the body's telemetry to the step, count the step, and yield its spans' attributes.
 
     Args:
         kind: The effect's name.
@@ -99,7 +99,7 @@ def for_step(
 
 @contextmanager
 def _under(run: int) -> Generator[None]:
-    """Make an agent's run the parent of spans, unless it is the invocation's first."""
+    """Make an agent's run the parent of spans, unless it is the invocation's first run."""
     trace_of = identity()
     if trace_of is None or run == 0:
         yield

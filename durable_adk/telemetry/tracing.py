@@ -78,14 +78,14 @@ _emitted = _EmittedSpans()
 
 
 class _TracerCache:
-    """The last provider, and our tracer of it."""
+    """The most recent tracer provider, and this package's tracer from it."""
 
     provider: object = None
     tracer: Tracer | None = None
 
 
 def tracer() -> Tracer | None:
-    """Our tracer; None if the application has no tracer provider."""
+    """This package's tracer; None if the application has no tracer provider."""
     provider = trace.get_tracer_provider()
     if provider is not _TracerCache.provider:
         _TracerCache.tracer = _tracer_of(provider)
@@ -170,7 +170,7 @@ def emit(
     attributes: Attributes,
     error_type: str | None = None,
 ) -> None:
-    """Export a span at its end, under an id that other processes know already.
+    """Export a span at its end, under an id that other processes already use as a parent.
 
     Args:
         name: Name of the span.

@@ -103,5 +103,5 @@ class _Cleaner:
             return {"$ref": f"{_REF}{name}"}
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         inlined = self.clean({**self._definitions[name], **beside}, (*inside, name))
-        # Only now it is known whether the type is recursive; if so, all share one definition.
+        # After the recursion: if the type is recursive, all its uses share one definition.
         return {"$ref": f"{_REF}{name}"} if name in self._recursive else inlined

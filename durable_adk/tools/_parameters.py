@@ -32,7 +32,7 @@ class Parameter:
 
     name: str
     adapter: TypeAdapter[Any]
-    """Describes the annotated type to the model, and converts the model's value to it."""
+    """Describes the annotated type to the model, and converts the model's values to it."""
     default: Any = EMPTY
     optional: bool = False
     """Whether the annotation allows None."""
@@ -154,9 +154,10 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _resolve(annotation: Any, namespace: dict[str, Any]) -> Any:
-    """The annotation with everything written as a string evaluated.
+    """Return the annotation with all strings in it evaluated.
 
-    One at a time, so that one name which exists for the type checker only does not spoil the rest.
+    Each annotation is evaluated by itself, so that a name which exists only for the type checker
+    does not affect the others.
     """
     if annotation is EMPTY:
         return Any
@@ -174,10 +175,10 @@ def _field(parameter: inspect.Parameter, namespace: dict[str, Any], tool_name: s
         annotation = _resolve(parameter.annotation, namespace)
         optional = NoneType in _alternatives(annotation)
         if parameter.default is None and not (optional or annotation is Any):
-            # `x: str = None` means Optional in practice
+            # In practice `x: str = None` means Optional.
             annotation = Union[annotation, None]  # noqa: UP007 # `|` fails on what is no type
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        adapter.json_schema()  # some types convert but cannot be described, e.g. Callable
+        adapter.json_schema()  # e.g. Callable converts but cannot be described
     except (
         NameError,
         TypeError,

@@ -33,12 +33,12 @@ class _ProviderTool(BaseTool):
                 f"The tool {self.name} is not supported for model {model!r}; only Gemini models "
                 "support it."
             )
-        config: Any = llm_request.config  # google-genai's union type names libraries not installed
+        config: Any = llm_request.config  # its union types refer to missing libraries
         config.tools = [*(config.tools or []), self._tool.model_copy(deep=True)]
 
 
 class GoogleSearchTool(_ProviderTool):
-    """Lets a Gemini model search the web and ground its answer (TOL-27).
+    """Lets a Gemini model search the web and ground its response (TOL-27).
 
     Gemini rejects it together with functions. Give it to an agent with other tools as
     ``AgentTool(LlmAgent(name="searcher", tools=[google_search]))``.
@@ -48,7 +48,7 @@ class GoogleSearchTool(_ProviderTool):
         """Initialize the tool.
 
         Args:
-            bypass_multi_tools_limit: ADK's option to use it beside other tools; not supported.
+            bypass_multi_tools_limit: ADK's option to use it alongside other tools; not supported.
             model: Replaces the agent's model in requests with this tool; None: unchanged.
         """
         if bypass_multi_tools_limit:
@@ -78,7 +78,7 @@ class EnterpriseWebSearchTool(_ProviderTool):
 
 
 class GoogleMapsGroundingTool(_ProviderTool):
-    """Lets a Gemini model on Vertex AI answer from places and routes (TOL-27)."""
+    """Lets a Gemini model on Vertex AI use places and routes of Google Maps (TOL-27)."""
 
     def __init__(self) -> None:
         tool = types.Tool(google_maps=types.GoogleMaps())

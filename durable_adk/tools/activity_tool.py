@@ -1,4 +1,4 @@
-"""A tool that is backed by a third-party Temporal activity."""
+"""A tool that calls a third-party Temporal activity."""
 
 import functools
 import inspect
@@ -114,8 +114,8 @@ class ActivityTool(FunctionTool):
     def arguments(self, args: dict[str, Any]) -> list[Any]:
         """Return the activity's arguments for accepted tool arguments: JSON, by position.
 
-        All parameters are included, also those that the model omitted: if a default changed on one
-        side only, a call would mean two different things.
+        Parameters that the model omitted are included: if a default changed on one side only, the
+        same call would mean two different things.
 
         Raises:
             ToolError: An argument cannot be sent.
@@ -146,7 +146,7 @@ class ActivityTool(FunctionTool):
         return await self.call_here(self.arguments(args)) if given is None else given
 
     async def call_here(self, arguments: list[Any]) -> Any:
-        """Call the function in this process, for a runtime that has no engine.
+        """Call the function in this process, for a runtime without Temporal.
 
         Args:
             arguments: The result of `arguments`.
@@ -238,7 +238,7 @@ def _function(
 
 
 def _require_schedulable(options: ActivityOptions, name: str) -> None:
-    """Reject options that the SDK rejects: in the workflow they would fail its task forever."""
+    """Reject options that the SDK rejects: in a workflow they would fail its task forever."""
     try:
         policy = temporalio.common.RetryPolicy(**options.retry_policy.model_dump())
         policy.apply_to_proto(RetryPolicy())

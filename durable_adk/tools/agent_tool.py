@@ -33,7 +33,7 @@ class AgentTool(BaseTool):
         Args:
             agent: Its name, description and, for an LlmAgent, `input_schema` are the tool's.
             skip_summarization: Whether its output ends the caller's turn unchanged.
-            include_plugins: Whether the app's plugins see its run.
+            include_plugins: Whether the app's plugins run for it.
         """
         agent = from_google_adk(agent)
         super().__init__(name=agent.name, description=agent.description)
@@ -64,24 +64,24 @@ class AgentTool(BaseTool):
 
     @property
     def has_own_code(self) -> bool:
-        """Whether a subclass wraps the agent's run in code of its own."""
+        """Whether a subclass overrides `run_async`."""
         return type(self).run_async is not AgentTool.run_async
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         """Run the agent and return its output.
 
-        A subclass may override this, and call it as often as it likes. Each run is a child
-        invocation. The override does not wait for it: it is cancelled, and called again from its
-        first line when the run has ended, with the results of all runs so far. What it returned and
-        changed in state before is dropped then, also if it has caught the cancellation. So it must
-        ask for the same runs in the same order every time, and what else it does before a run is
-        done again.
+        A subclass may override this, and call it any number of times. Each run is a child
+        invocation. The override does not wait for the run: it is cancelled, even if it catches the
+        cancellation, and called again from its first line when the run has ended, with the results
+        of all runs so far. Its earlier return values and state changes are dropped. So it must
+        request the same runs in the same order every time, and its other effects before a run are
+        repeated.
 
-        With a context that a test has made, the agent runs at once and in memory.
+        With a context that a test has created, the agent runs immediately, in memory.
 
         Raises:
             DurableAdkError: The agent's run failed.
-            AgentError: It was not called for a tool call.
+            AgentError: It was called outside of a tool call.
         """
         message, problem = self.question(args)
         if problem is not None:

@@ -1,4 +1,4 @@
-"""`AGUIToolset`: the tools of the front end that the user looks at."""
+"""`AGUIToolset`: the tools of the user's AG-UI front end."""
 
 import re
 from datetime import timedelta
@@ -16,20 +16,20 @@ from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
 logger = get_logger(__name__)
 
 FRONT_END_TOOLS = "ag_ui_tools"
-"""Key of the state that holds the tools of the session's front end, as AG-UI declares them."""
+"""State key for the tools of the session's front end, as AG-UI declares them."""
 _NAME = re.compile(r"(?!adk_)[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _RUNTIMES = ("transfer_to_agent", "set_model_response", "exit_loop")
 
 
 def check_declared(tool: Any, place: str) -> None:
-    """Check a tool's declaration, from a front end or from another writer of the state.
+    """Check the declaration of a front-end tool, which any writer of the state may have set.
 
     Args:
         tool: The declaration, as JSON.
         place: Its name in the error message.
 
     Raises:
-        InvalidRequestError: It is no declaration, or its name is one of the runtime's tools.
+        InvalidRequestError: It is not a declaration, or the runtime has a tool of this name.
     """
     fields = cast("dict[str, Any]", tool if isinstance(tool, dict) else {})
     name, description = fields.get("name"), fields.get("description")
@@ -45,10 +45,10 @@ def check_declared(tool: Any, place: str) -> None:
 
 
 class AGUIToolset(BaseToolset):
-    """Tools that run in a front end of AG-UI, which sends them with each of its requests.
+    """Tools that run in an AG-UI front end, which sends their declarations with each request.
 
-    A call of one waits, durably, until the front end has sent its result. Name it before the
-    agent's own tools: of two tools of a name the last one is used.
+    A call waits durably until the front end sends its result. List this set before the agent's own
+    tools: among tools with the same name, the last one wins.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class AGUIToolset(BaseToolset):
         self._wait: dict[str, Any] = {"deadline": deadline, "on_deadline": on_deadline}
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the tools that the front end sent last; none without one.
+        """Return the tools that the front end sent last; none without a front end.
 
-        Any writer of the state may have set them, so a malformed one is left out with a warning.
+        Any writer of the state may have set them, so a malformed one is skipped with a warning.
         """
         declared: Any = readonly_context.state.get(FRONT_END_TOOLS) if readonly_context else None
         found = cast("list[Any]", declared if isinstance(declared, list) else [])
@@ -106,4 +106,4 @@ class _FrontEndTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> None:
-        """Do nothing: the front end has the call, and sends its result."""
+        """Do nothing: the front end receives the call, and sends its result."""

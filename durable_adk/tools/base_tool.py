@@ -21,7 +21,7 @@ from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 
 def only_runs_here(ours: object) -> AgentDefinitionError:
-    """Return the error of a tool or toolset that google-adk's own runner wants to run."""
+    """Return the error for using one of this package's tools in google-adk's own runner."""
     return AgentDefinitionError(
         f"{type(ours).__name__} is of durable_adk, so google-adk's own Runner cannot run it; use "
         "durable_adk's."
@@ -87,17 +87,17 @@ class BaseTool:
         self.custom_metadata = custom_metadata
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise; an agent of google-adk takes this tool because it takes all that can be called."""
+        """Raise; defined because agents of google-adk accept a callable as a tool."""
         raise only_runs_here(self)
 
     @property
     def reads_confirmation(self) -> bool:
-        """Whether its code reads `tool_context.tool_confirmation`; if not, a no is final (I16)."""
+        """Whether it reads `tool_context.tool_confirmation`; if not, a rejection is final (I16)."""
         return True
 
     def get_declaration(self) -> types.FunctionDeclaration | None:
         """Return the name, description and parameters for the model, if it can call the tool."""
-        # A copy: a before_model_callback may change this request, but not those of others.
+        # A copy: a before_model_callback may change this request, but must not change others.
         return own_copy(self._get_declaration())
 
     def _get_declaration(self) -> types.FunctionDeclaration | None:
@@ -122,8 +122,8 @@ class BaseTool:
     async def refused(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         """Return the response to a call that `run_async` would refuse, or None.
 
-        Called before an ``at_most_once`` tool runs, so that a call that is refused, or needs a
-        confirmation first, does not count as started.
+        Called before an ``at_most_once`` tool runs, so that a call that is refused, or must be
+        confirmed first, does not count as started.
         """
         del args, tool_context
 

@@ -20,9 +20,9 @@ from durable_adk.retrying import TOOLSET_TIMEOUT, retrying
 from durable_adk.tools.base_tool import BaseTool, only_runs_here
 
 LOAD_TIMEOUT = 30.0
-"""Seconds that a step waits for the tools of a set."""
+"""Seconds that a step waits for a set's tools."""
 PAUSE = 0.4
-"""Seconds between retries for a set that cannot be reached: its server may be starting."""
+"""Seconds between retries for an unreachable set: its server may be starting."""
 
 _HINT = (
     "start its server, or correct its address; until then the model is asked without its tools, "
@@ -65,7 +65,7 @@ class BaseToolset(ABC):
         self.tool_name_prefix = tool_name_prefix
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise; an agent of google-adk takes this set because it takes all that can be called."""
+        """Raise; defined because agents of google-adk accept a callable as a tool."""
         raise only_runs_here(self)
 
     @abstractmethod
@@ -75,7 +75,7 @@ class BaseToolset(ABC):
     async def get_tools_with_prefix(
         self, readonly_context: ReadonlyContext | None = None
     ) -> list[BaseTool]:
-        """Return the tools, named as the model calls them."""
+        """Return the tools, under their names for the model."""
         tools = await self.get_tools(readonly_context)
         if not self.tool_name_prefix:
             return tools
@@ -105,24 +105,24 @@ async def load_tools(
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - ends in a log line, not in an exception
 ) -> list[BaseTool] | None:
-    """Return the tools of a set, named as the model calls them; None if it is unavailable.
+    """Return a set's tools, under their names for the model; None if the set is unavailable.
 
     The failure is logged and the agent continues without the tools (AGT-24). A caller may collect
     unavailable sets with `missed_toolsets`.
     """
     try:
         async with asyncio.timeout(LOAD_TIMEOUT if timeout is None else timeout):
-            # OSError is of connections, too.
+            # Connection failures may be any OSError, not only ConnectionError.
             ask = retrying(_asked, TOOLSET_TIMEOUT, pause=PAUSE, on=OSError)
             return await ask(toolset, readonly_context)
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
-        # The texts of these two describe the infrastructure and quote no user content (I19).
+        # The texts of these errors describe the infrastructure and quote no user content (I19).
         ours = isinstance(error, DurableAdkError | ConnectionError)
         said: dict[str, Any] = {"error": str(error)} if ours else {}
         if places := places_of(error):
             said["error_at"] = places
         kind, (missed, waits) = type(error).__name__, _MISSED.get() or ([], False)
-        name = type(inspect.unwrap(cast("Any", toolset))).__name__  # google-adk's, if it is one
+        name = type(inspect.unwrap(cast("Any", toolset))).__name__  # google-adk's, if wrapped
         missed.append(ToolsetUnavailableError(f"{name} ({kind})", error_type=kind))
         news = "toolset.unavailable" if waits else "toolset.skipped"
         logger.warning(news, toolset=repr(toolset), error_type=kind, hint=_HINT, **said)
@@ -138,7 +138,7 @@ def missed_toolsets(*, waits: bool = True) -> Generator[_Missed]:
     """Collect the toolsets that were unavailable while the body ran, with the reason.
 
     Args:
-        waits: Whether the caller waits for them, rather than going on without; for the log.
+        waits: For the log: whether the caller waits for them or continues without them.
     """
     missed: _Missed = []
     token = _MISSED.set((missed, waits))
@@ -149,7 +149,7 @@ def missed_toolsets(*, waits: bool = True) -> Generator[_Missed]:
 
 
 def _renamed(tool: BaseTool, name: str) -> BaseTool:
-    """A copy of the tool that is declared under another name."""
+    """Return a copy of the tool that is declared under another name."""
 
     def declaration() -> types.FunctionDeclaration | None:
         original = tool.get_declaration()

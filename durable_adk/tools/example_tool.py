@@ -1,4 +1,4 @@
-"""The tool that adds examples to the instructions."""
+"""The tool that adds examples to the system instruction."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _INTRODUCTION = "These examples show how to answer a user, and how to use the to
 
 
 class ExampleTool(BaseTool):
-    """Adds examples to the instructions of each request; models do not call it (TOL-27)."""
+    """Adds examples to the system instruction of each request; models do not call it (TOL-27)."""
 
     def __init__(self, examples: list[Example] | BaseExampleProvider) -> None:
         """Initialize the tool.
@@ -31,7 +31,7 @@ class ExampleTool(BaseTool):
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Add the examples; a message without text has none (as in ADK)."""
+        """Add the examples; for a message without text there are none (as in ADK)."""
         parts = (tool_context.user_content and tool_context.user_content.parts) or []
         if not parts or not parts[0].text:
             return
@@ -57,7 +57,7 @@ def _turns(example: Example) -> Iterator[str]:
 
 
 def _text(part: types.Part) -> str | None:
-    """A part as text; arguments and responses as JSON, the form that models know."""
+    """Return a part as text; arguments and responses as JSON, which models understand."""
     if part.function_call:
         name, args = part.function_call.name, part.function_call.args or {}
         return f"calls {name} with {json.dumps(args, ensure_ascii=False)}"

@@ -5,6 +5,6 @@ from durable_adk.context.activity import ToolContext
 
 def exit_loop(tool_context: ToolContext) -> None:
     """Leave the loop. Call this only when your instruction says so."""
-    # The first ends the loop, the second the calling agent (TOL-22, FLW-53).
+    # `escalate` ends the loop, `skip_summarization` the calling agent (TOL-22, FLW-53).
     tool_context.actions.escalate = True
     tool_context.actions.skip_summarization = True

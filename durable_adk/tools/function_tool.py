@@ -128,7 +128,7 @@ class FunctionTool(BaseTool):
         return await is_required(self._require_confirmation, {**defaults, **values, **context})
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """Call the function with the model's arguments; its result or error is passed on unchanged.
+        """Call the function with the model's arguments; pass on its result or exception unchanged.
 
         Returns:
             The function's result. Or ``{"error": text}``, without a call, if a mandatory argument
@@ -162,7 +162,8 @@ class FunctionTool(BaseTool):
     async def _unconfirmed(self, args: dict[str, Any], tool_context: ToolContext) -> str | None:
         """See `confirmation_refusal`; a function that requests one reads the decision itself."""
         if self._require_confirmation is False:
-            # The function cannot read a rejection, whatever requested the confirmation.
+            # The function cannot read a rejection, so it is refused, whatever requested the
+            # confirmation.
             return None if self.reads_confirmation else rejection(tool_context)
         return await confirmation_refusal(self, args, tool_context)
 

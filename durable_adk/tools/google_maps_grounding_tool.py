@@ -1,4 +1,4 @@
-"""ADK's path of Google Maps."""
+"""`GoogleMapsGroundingTool` at ADK's import path."""
 
 from durable_adk.tools._provider_tools import GoogleMapsGroundingTool, google_maps_grounding
 

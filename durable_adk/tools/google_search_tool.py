@@ -1,4 +1,4 @@
-"""ADK's path of Google Search."""
+"""`GoogleSearchTool` at ADK's import path."""
 
 from durable_adk.tools._provider_tools import GoogleSearchTool, google_search
 

@@ -19,11 +19,11 @@ from durable_adk.tools.base_tool import BaseTool
 
 _NAME = "load_artifacts"
 _MAX_NAMES = 200
-"""Maximal number of names in the instructions."""
+"""Maximum number of names in the instructions."""
 _MAX_TEXT = 400_000
-"""Maximal characters of a text artifact, about 100,000 tokens."""
+"""Maximum characters of a text artifact, about 100,000 tokens."""
 _MAX_BYTES = 14 * 1024 * 1024
-"""Maximal size of the other artifacts of a request; below the providers' 20 MB as base64."""
+"""Maximum total bytes of the other artifacts of a request; below the providers' 20 MB as base64."""
 
 _SEEN = ("image/", "audio/", "video/", "application/pdf")
 _TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
@@ -39,14 +39,14 @@ _NAMESPACE = re.compile(
     r'xmlns:(\w+)="http://schemas\.openxmlformats\.org/wordprocessingml/2006/main"'
 )
 _MAX_DOCUMENT = 10 * 1024 * 1024
-"""Maximal bytes of a document's XML that are read; a small file may unpack to any size."""
+"""Maximum bytes to read of a document's XML; a small file may unpack to any size."""
 
 
 class LoadArtifactsTool(BaseTool):
-    """Lists the artifacts for the model and shows it the requested ones (TOL-25).
+    """Lists the artifacts for the model and sends it the requested ones (TOL-25).
 
-    The response to the call holds only names. The content is added to the next request and to no
-    later one: it is not stored in the session, and the model may call again.
+    The response to the call holds only names. The content is added to the next request only: it is
+    not stored in the session, and the model may call again.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class LoadArtifactsTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """Return the names.
+        """Return the names of the requested artifacts.
 
         Returns:
             ``{"artifact_names": [...], "status": text}``.
@@ -84,7 +84,7 @@ class LoadArtifactsTool(BaseTool):
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Declare the tool, list the artifacts, and append those just requested."""
+        """Declare the tool, list the artifacts, and append those that the last call requested."""
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
         there = await tool_context.list_artifacts()
         if there:
@@ -103,13 +103,13 @@ load_artifacts_tool = LoadArtifactsTool()
 
 
 def _names(given: Any) -> list[str]:
-    """The names from the model, which may send one without a list."""
+    """Return the model's names; a model may send one name without a list."""
     items = cast("Iterable[Any]", given) if isinstance(given, list) else [given]
     return [item for item in items if isinstance(item, str) and item]
 
 
 def _listing(names: list[str]) -> str:
-    """The names as JSON: a file name must not read as an instruction."""
+    """List the names as JSON, so that a file name does not read as an instruction."""
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return (
         f"There are these artifacts: {json.dumps(names[:_MAX_NAMES], ensure_ascii=False)}{more}. "
@@ -119,7 +119,7 @@ def _listing(names: list[str]) -> str:
 
 
 def _asked(llm_request: LlmRequest) -> list[str]:
-    """The names in the responses that the next request shows for the first time."""
+    """Return the names in the request's last content: the responses to the latest calls."""
     parts = llm_request.contents[-1].parts if llm_request.contents else None
     responses = [part.function_response for part in parts or [] if part.function_response]
     return [
@@ -131,7 +131,7 @@ def _asked(llm_request: LlmRequest) -> list[str]:
 
 
 async def _load(name: str, tool_context: ToolContext) -> types.Part | None:
-    """The artifact; models often omit the `user:` prefix, so it is tried second."""
+    """Load the artifact; models often omit the `user:` prefix, so it is also tried."""
     prefixes = [""] if name.startswith(USER_PREFIX) else ["", USER_PREFIX]
     for prefix in prefixes:
         try:
@@ -144,7 +144,7 @@ async def _load(name: str, tool_context: ToolContext) -> types.Part | None:
 
 
 def _shown(name: str, part: types.Part | None, room: int) -> types.Part:
-    """The artifact for the model, or a text with the reason why it is not shown."""
+    """Return the artifact for the model, or a text with the reason for omitting it."""
     if part is None:
         return types.Part(text=f"[There is no artifact {json.dumps(name)}.]")
     if part.text is not None:
@@ -155,7 +155,7 @@ def _shown(name: str, part: types.Part | None, room: int) -> types.Part:
 def _readable(name: str, blob: types.Blob, room: int) -> types.Part:
     kind = (blob.mime_type or "application/octet-stream").partition(";")[0].strip().lower()
     data = blob.data or b""
-    # Browsers send documents and tables as octet-stream, so the name and the content count too.
+    # Browsers send documents and tables as octet-stream, so name and content also count.
     if kind in _DOCUMENTS or name.lower().endswith(".docx"):
         document = _document_text(data)
         if document is not None:
@@ -172,9 +172,9 @@ def _readable(name: str, blob: types.Blob, room: int) -> types.Part:
 
 
 def _document_text(data: bytes) -> str | None:
-    """Return the paragraphs of a Word document; None if it is none.
+    """Return the paragraphs of a Word document; None for other data.
 
-    The XML is searched and not parsed, and read up to a limit: it may be made to exhaust a parser.
+    The XML is searched up to a limit, not parsed: it may be crafted to exhaust a parser.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as whole, whole.open(_DOCUMENT) as file:

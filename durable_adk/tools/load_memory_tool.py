@@ -9,7 +9,7 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.function_tool import FunctionTool
 
 _MAX_TEXT = 10_000
-"""Characters of one memory: the ten of a search fit into one event (messages.MAX_BYTES)."""
+"""Maximum characters of a memory: the ten of a search fit into one event (messages.MAX_BYTES)."""
 
 _INSTRUCTION = (
     "You have a memory of earlier conversations with this user. When an answer may depend on what "
@@ -19,7 +19,7 @@ _INSTRUCTION = (
 
 
 class LoadMemoryResponse(BaseModel):
-    """What a search has found, best first."""
+    """The memories that a search found, best first."""
 
     memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])
 
@@ -53,6 +53,6 @@ load_memory_tool = LoadMemoryTool()
 
 
 def _compact(memory: MemoryEntry) -> MemoryEntry:
-    """The entry with its text alone."""
+    """Return the entry with only its text."""
     said = types.Content(role=memory.content.role, parts=[types.Part(text=memory.text[:_MAX_TEXT])])
     return memory.model_copy(update={"content": said, "custom_metadata": {}})

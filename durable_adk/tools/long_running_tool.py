@@ -41,8 +41,8 @@ class LongRunningFunctionTool(FunctionTool):
             name: Name for the model; the function's own name by default.
             timeout: Seconds that the function itself may take; None for the worker's default.
             deadline: How long to wait for the result, in seconds or as a timedelta; None: no limit.
-            on_deadline: What happens at the deadline: the model is told that there is no result
-                (``tell``) or that the call was rejected, or the run fails.
+            on_deadline: Effect of the deadline: the model learns that there is no result (``tell``)
+                or that the call was rejected (``reject``), or the run fails (``fail``).
             reconcile: Finds out what a lost run of the function did; see `FunctionTool`.
             **contract: `contract`, `retry` and `task_queue` of the function; see `BaseTool`.
 

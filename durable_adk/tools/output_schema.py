@@ -27,7 +27,7 @@ def check_output_schema(schema: Any) -> None:
         "pydantic model, list[Model] or the like."
     )
     if isinstance(schema, str):
-        raise refused  # pydantic would look for a type of that name
+        raise refused  # pydantic would resolve it as the name of a type
     try:
         _adapter(schema)
     except Exception as error:
@@ -35,7 +35,7 @@ def check_output_schema(schema: Any) -> None:
 
 
 def parse_output(schema: Any, text: str) -> Any:
-    """Return the JSON value of output in the form of text, which may be in a Markdown code fence.
+    """Return the JSON value of output that is text, possibly inside a Markdown code fence.
 
     Raises:
         OutputSchemaError: It does not match the schema.
@@ -48,7 +48,7 @@ def parse_output(schema: Any, text: str) -> Any:
 
 
 def output_from_args(schema: Any, args: dict[str, Any]) -> Any:
-    """Return the JSON value of output in the form of call arguments; see `output_parameters`.
+    """Return the JSON value of output that is a call's arguments; see `output_parameters`.
 
     Raises:
         OutputSchemaError: It does not match the schema.
@@ -64,11 +64,11 @@ def output_from_args(schema: Any, args: dict[str, Any]) -> Any:
 
 
 def output_parameters(schema: Any) -> dict[str, Any]:
-    """Return the JSON schema of the arguments of a call that holds the output."""
+    """Return the JSON schema of the call arguments that hold the output."""
     key = _key(schema)
     whole = json_schema_of(schema)
     if key is None:
-        # As ADK: what the class says of itself is for its readers, not for the model.
+        # As in ADK: the class's docstring is for its readers, not for the model.
         return {name: value for name, value in whole.items() if name != "description"}
     inner = {name: value for name, value in whole.items() if name != "$defs"}
     definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
@@ -76,7 +76,7 @@ def output_parameters(schema: Any) -> dict[str, Any]:
 
 
 def _unfenced(text: str) -> str:
-    """The text without a Markdown code fence round all of it: models write one in spite of all."""
+    """Remove an enclosing Markdown code fence, which models write despite instructions."""
     stripped = text.strip()
     if len(stripped) < 2 * len(_FENCE) or stripped[:3] + stripped[-3:] != 2 * _FENCE:
         return text
@@ -103,7 +103,7 @@ def json_schema_of(schema: Any) -> dict[str, Any]:
 
 
 def _key(schema: Any) -> str | None:
-    """The argument that holds output that is not an object; None: the arguments are the output."""
+    """Return the argument that holds non-object output; None if the arguments are the output."""
     if _is_model(schema):
         return None
     items = get_args(schema)

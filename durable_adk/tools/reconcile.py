@@ -1,7 +1,7 @@
-"""What happens after a tool run whose result was lost, for example with its worker.
+"""Handling of a tool run whose result was lost, for example because its worker died.
 
 A tool with contract ``at_most_once`` is not run again. Its `reconcile` function may find out what
-the lost run did; without one, the model is told that the outcome is unknown.
+the lost run did; without one, the model learns that the outcome is unknown.
 """
 
 from collections.abc import Callable

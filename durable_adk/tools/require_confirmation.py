@@ -45,7 +45,7 @@ def check_requirement(rule: ConfirmationRule, tool_name: str, known: Iterable[st
 
 
 async def is_required(rule: ConfirmationRule, arguments: dict[str, Any]) -> bool:
-    """Return whether a call must be confirmed; a predicate gets the arguments it accepts."""
+    """Return whether a call must be confirmed; a predicate receives the arguments it declares."""
     if isinstance(rule, bool):
         return rule
     taken = inspect.signature(rule).parameters.values()
@@ -56,7 +56,7 @@ async def is_required(rule: ConfirmationRule, arguments: dict[str, Any]) -> bool
 
 
 def runtime_hint(tool_name: str) -> str:
-    """Return the hint of a confirmation that the runtime requests, which is ADK's."""
+    """Return ADK's hint text, used for confirmations that the runtime requests."""
     return (
         f"Please approve or reject the tool call {tool_name}() by responding with a "
         "FunctionResponse with an expected ToolConfirmation payload."
@@ -64,9 +64,9 @@ def runtime_hint(tool_name: str) -> str:
 
 
 def is_runtime_hint(hint: Any, tool_name: str) -> bool:
-    """Return whether a hint says that the runtime requested the confirmation.
+    """Return whether a hint shows that the runtime requested the confirmation.
 
-    Of use where the requester is not recorded: in google-adk's sessions.
+    For sessions of google-adk, which do not record the requester.
     """
     return hint == runtime_hint(tool_name)
 
@@ -83,7 +83,7 @@ async def confirmation_refusal(
     """Return the error for a call that may not run yet, after requesting its confirmation.
 
     None: the call may run (TOL-61, TOL-63). A decision is final: the predicate is not evaluated
-    again, because it may return something else by now.
+    again, because its result may have changed.
     """
     if tool_context.tool_confirmation is not None:
         return rejection(tool_context)

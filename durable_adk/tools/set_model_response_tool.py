@@ -1,4 +1,4 @@
-"""The tool by which a model that has tools returns structured output."""
+"""The tool through which a model that has tools returns structured output."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ class SetModelResponseTool(BaseTool):
         llm_request.append_instructions([_INSTRUCTION])
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """Record the output; output that does not match is returned to the model as an error."""
+        """Record the output; if it does not match the schema, return an error to the model."""
         try:
             answer = output_from_args(self.output_schema, args)
         except OutputSchemaError as error:

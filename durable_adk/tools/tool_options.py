@@ -7,11 +7,11 @@ from durable_adk.wire.manifest import OnDeadline
 from durable_adk.wire.tool_contract import REPEATABLE, RetryConfig, ToolContract
 
 MAX_NAME = 1_000
-"""Maximal length of a name in Temporal, in bytes; its `limit.maxIDLength`."""
+"""Maximum length of a name in Temporal, in bytes (`limit.maxIDLength`)."""
 
 
 class ContractOptions(TypedDict, total=False):
-    """Options of `BaseTool` that say how and where its calls run."""
+    """Options of `BaseTool` that determine how and where its calls run."""
 
     contract: ToolContract | str
     retry: RetryConfig | None
@@ -39,7 +39,7 @@ def checked_retry(
     """Return the retry policy of a tool.
 
     Raises:
-        AgentDefinitionError: The contract forbids running the tool again after it raised.
+        AgentDefinitionError: The contract forbids a retry after the tool raised.
     """
     if retry is not None and contract not in REPEATABLE:
         raise AgentDefinitionError(
@@ -67,7 +67,7 @@ def checked_task_queue(task_queue: str | None, name: str) -> str | None:
 
 
 def checked_on_deadline(policy: OnDeadline, name: str, *, is_long_running: bool) -> OnDeadline:
-    """Return what a tool does at its deadline.
+    """Return the effect of a tool's deadline.
 
     Raises:
         AgentDefinitionError: It is unknown, or does not fit the tool.

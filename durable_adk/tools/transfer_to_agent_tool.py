@@ -25,7 +25,7 @@ class TransferToAgentTool(BaseTool):
 
     Args:
         agent_names: The agents.
-        include_transfer_reason: Whether the model is to say why it transfers.
+        include_transfer_reason: Whether to ask the model for its reason.
     """
 
     def __init__(self, agent_names: Sequence[str], include_transfer_reason: bool = False) -> None:

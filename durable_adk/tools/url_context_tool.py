@@ -1,4 +1,4 @@
-"""ADK's path of the tool that reads links."""
+"""`UrlContextTool` at ADK's import path."""
 
 from durable_adk.tools._provider_tools import UrlContextTool, url_context
 

@@ -1,1 +1,1 @@
-"""What ADK calls utilities, and its pages tell applications to use."""
+"""ADK's utilities that its documentation tells applications to use."""

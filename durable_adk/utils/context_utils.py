@@ -1,4 +1,4 @@
-"""`Aclosing`, at the path ADK gives it: it closes a run that its reader leaves early."""
+"""`Aclosing`, at ADK's module path: it closes a run whose reader stops early."""
 
 from contextlib import aclosing as Aclosing  # noqa: N812 - ADK's name
 

@@ -1,4 +1,4 @@
-"""Fills an instruction template in an instruction provider of one's own."""
+"""Fills an instruction template in a custom instruction provider."""
 
 from durable_adk.agents.instructions import render
 from durable_adk.agents.llm_agent import InstructionProvider
@@ -8,7 +8,7 @@ __all__ = ["InstructionProvider", "ReadonlyContext", "inject_session_state"]
 
 
 async def inject_session_state(template: str, readonly_context: ReadonlyContext) -> str:
-    """Fill ``{key}`` and ``{artifact.name}`` as in an instruction that is no function (AGT-13).
+    """Fill ``{key}`` and ``{artifact.name}`` as in an instruction that is not a function (AGT-13).
 
     Raises:
         InstructionError: A name has no value.

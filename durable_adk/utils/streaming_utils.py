@@ -1,4 +1,4 @@
-"""Puts the chunks of a streamed answer together, for a `BaseLlm` over google-genai."""
+"""Aggregates the chunks of a streamed response, for a `BaseLlm` over google-genai."""
 
 from collections.abc import AsyncGenerator
 
@@ -10,7 +10,7 @@ from durable_adk.models.llm_response import LlmResponse
 
 
 class StreamingResponseAggregator:
-    """Gives each chunk of a stream as a partial response, and at the end the whole one (FLW-72)."""
+    """Yields each chunk of a stream as a partial response, then returns the whole (FLW-72)."""
 
     def __init__(self) -> None:
         self._chunks: list[types.GenerateContentResponse] = []
@@ -18,7 +18,7 @@ class StreamingResponseAggregator:
     async def process_response(
         self, response: types.GenerateContentResponse
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield a chunk as a partial response, if it adds something.
+        """Yield a chunk as a partial response, if it adds anything.
 
         Raises:
             InvalidRequestError: It has a piece of a call's arguments. Half a call is never run, so
@@ -37,5 +37,5 @@ class StreamingResponseAggregator:
             yield partial
 
     def close(self) -> LlmResponse | None:
-        """Return the whole response; None if there was no chunk."""
+        """Return the complete response; None if there was no chunk."""
         return to_llm_response(merge(self._chunks)) if self._chunks else None

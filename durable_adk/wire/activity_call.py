@@ -17,7 +17,7 @@ Duration = Annotated[timedelta, Field(gt=timedelta(0))]
 
 
 class ActivityRetry(JsonModel):
-    """Temporal's `RetryPolicy` with its defaults, which set no maximum of attempts."""
+    """Temporal's `RetryPolicy` with its defaults, which allow unlimited attempts."""
 
     initial_interval: Duration = timedelta(seconds=1)
     backoff_coefficient: float = Field(default=2.0, ge=1, allow_inf_nan=False)
@@ -30,7 +30,7 @@ class ActivityOptions(JsonModel):
     """Scheduling options of the activity, under Temporal's names."""
 
     task_queue: str | None = None
-    """None: the invocation's task queue."""
+    """The activity's task queue; None: the invocation's."""
     schedule_to_close_timeout: Duration | None = None
     schedule_to_start_timeout: Duration | None = None
     start_to_close_timeout: Duration | None = None
@@ -46,7 +46,7 @@ class _Before(JsonModel):
     """The call's arguments, if a callback changed them."""
     actions: EventActions = Field(default_factory=EventActions)
     end_invocation: bool = False
-    """Whether a callback asked to end the agent."""
+    """Whether a callback requested the end of the agent."""
 
 
 class ActivityCall(_Before):
@@ -73,7 +73,7 @@ class ActivityEnd(_Before):
 
 
 def failed(activity: str, kind: str, message: str) -> DurableAdkError:
-    """Return the error of a call whose activity finally failed with an error of this name."""
+    """Return the error of a call whose activity failed for good with an error of this name."""
     return raised(ToolError, kind, f"Activity {activity!r} failed: {kind}: {message}")
 
 

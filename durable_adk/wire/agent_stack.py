@@ -1,7 +1,7 @@
 """The stack of running agents of an invocation, outermost first, as values that can be stored.
 
-The code that drives an agent keeps its position in a `StackPosition` and changes that value in
-place. So the stack is always up to date, and continue-as-new has nothing to collect (D10).
+The code that runs an agent keeps its position in a `StackPosition` and changes that value in place.
+So the stack is always up to date, and continue-as-new has nothing to collect (D10).
 """
 
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from durable_adk.wire.manifest import AgentNode, HandOver, Wait
 
 
 class StackPosition(BaseModel):
-    """Position of the code that drives one level of the stack."""
+    """Position of the code that runs one level of the stack."""
 
 
 P = TypeVar("P", bound=StackPosition)
@@ -24,7 +24,7 @@ class StackFrame(BaseModel):
     """One level of the agent stack: a position, and the levels below it by name.
 
     After continue-as-new the same code runs again from the top. It finds the frames of the previous
-    workflow run with `enter`, and takes over each position once with `resumed`.
+    workflow run with `enter`, and takes each position once with `resumed`.
     """
 
     told: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -68,7 +68,7 @@ class StackFrame(BaseModel):
 
 
 class HandedOver(BaseModel):
-    """An agent that has transferred to another one; its after callbacks still have to run."""
+    """An agent that has transferred to another one; its after callbacks are yet to run."""
 
     agent: str
     start: int
@@ -89,7 +89,7 @@ class RunPosition(StackPosition):
     run: int | None = None
     """Number of the run, for telemetry; None: it has not begun."""
     transfer: HandOver | None = None
-    """The agent that its code has handed over to, which runs next."""
+    """The agent to which its code has handed over, which runs next."""
     unfinished: list[HandedOver] = Field(default_factory=list[HandedOver])
 
 
@@ -136,21 +136,21 @@ class TurnPosition(BaseModel):
 
     event: Event
     transfer: HandOver | None = None
-    """The agent that a callback of the model hands over to: the calls do not run then."""
+    """The agent to which a callback of the model hands over: the calls do not run then."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
-    """Deadline and its effect, by the id of a long-running call."""
+    """Deadlines and their effects, by the ids of long-running calls."""
     requests: dict[str, str] = Field(default_factory=dict[str, str])
-    """The id of the call that a request to the user is about, by the id of the request."""
+    """Ids of the calls that requests to the user are about, by the ids of the requests."""
     interim: set[str] = Field(default_factory=set[str])
     """Long-running calls with an interim result but no final one."""
     waiting: list[str] | None = None
-    """The calls and requests that the turn waits for; None: its calls have not run yet."""
+    """The calls and requests for which the turn waits; None: its calls have not run yet."""
     responded: bool = False
     """Whether any call has a response."""
     final: bool = False
     """Whether the last response ends the agent's run."""
     answer: Any = None
-    """The model's final output, if it was given by `set_model_response`."""
+    """The model's final output, if it came by `set_model_response`."""
 
     @field_serializer("event")
     def _event(self, event: Event) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class LlmPosition(StackPosition):
     more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
     """Further responses of the last model call, whose turns have not begun."""
     error: ErrorDetail | None = None
-    """`errors.as_detail` of what the model raised after these responses."""
+    """`errors.as_detail` of the error that the model raised after these responses."""
 
     @field_serializer("unsettled")
     def _sorted(self, names: set[str]) -> list[str]:

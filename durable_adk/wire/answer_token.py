@@ -1,4 +1,4 @@
-"""Tokens that let another system answer one pending call, and authenticate nobody (S28)."""
+"""Tokens that let another system answer one pending call; they authenticate no user (S28)."""
 
 import base64
 import binascii
@@ -20,14 +20,14 @@ _PURPOSE = b"durable-adk answer token 1"
 class AnswerToken(NamesSession):
     """One pending call, and until when it may be answered.
 
-    It is signed and not encrypted: its holder may answer the call, so may know which one it is. It
+    It is signed but not encrypted: its holder may answer the call, so may know which call it is. It
     is used up when the call is answered.
     """
 
     invocation_id: str
     call_id: str
     message_id: str
-    """Id of the webhook with which it was sent."""
+    """Id of the webhook that contained it."""
     expires: float
     """In seconds since the epoch."""
 

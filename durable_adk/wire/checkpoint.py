@@ -43,7 +43,7 @@ class Cursor(NamesSession):
 
     @classmethod
     def is_one(cls, raw: Any) -> bool:
-        """Whether a workflow's argument is a cursor and not a request."""
+        """Return whether a workflow's argument is a cursor and not a request."""
         return isinstance(raw, dict) and "checkpoint" in raw and "message" not in raw
 
     @classmethod
@@ -75,7 +75,7 @@ class PendingState(JsonModel):
     waiting: list[OpenCall] = Field(default_factory=list[OpenCall])
     """Oldest first."""
     answered: list[str] = Field(default_factory=list[str])
-    """Ids of answered calls whose agents have not requested the answer yet."""
+    """Ids of answered calls whose answers the agents have not requested yet."""
     delivered: set[str] = Field(default_factory=set[str])
     """Ids of all calls that were answered from outside."""
     unread: list[InvocationAnswer] = Field(default_factory=list[InvocationAnswer])
@@ -86,9 +86,9 @@ class PendingState(JsonModel):
     answers: int = 0
     """Number of answers that have arrived, in all workflow runs."""
     heard: set[str] = Field(default_factory=set[str])
-    """Ids of messages that were delivered, or were found to be withdrawn."""
+    """Ids of messages that were delivered, or turned out to be withdrawn."""
     digests: dict[str, str] = Field(default_factory=dict[str, str])
-    """Digest of the first answer with an id, by answer id."""
+    """Digest of the first answer of each id, by answer id."""
 
     @field_serializer("delivered", "heard")
     def _sorted(self, names: set[str]) -> list[str]:
@@ -114,11 +114,11 @@ class Checkpoint(JsonModel):
     number: int = 0
     """Number of workflow runs that ended before this checkpoint was written."""
     request: InvocationRequest
-    """Without its message and state changes, which are in the session."""
+    """The request, without its message and state changes, which are in the session."""
     opened: Opened
-    """As recorded at the opening, without the session's state and the invocation's record."""
+    """The opening's result, without the session's state and the invocation's record."""
     record: InvocationRecord
-    """The record as it was at the opening."""
+    """The record at the opening."""
     epoch: int
     revision: int
     opened_at: float = 0.0
@@ -195,7 +195,7 @@ class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
 
 
 class LoadedCheckpoint(JsonModel):
-    """Everything the loop needs to continue."""
+    """Everything that the loop needs to continue."""
 
     ending: Ending | None = None
     """How the invocation ended, if another one has taken over its session meanwhile."""
@@ -242,5 +242,5 @@ def packed(text: str) -> str:
 
 
 def unpacked(text: str) -> str:
-    """Return the JSON text that was given to `packed`."""
+    """Return the JSON text that was passed to `packed`."""
     return zlib.decompress(base64.b64decode(text)).decode()

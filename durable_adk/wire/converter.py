@@ -32,12 +32,12 @@ MAX_CAUSES = 5
 """Maximum number of chained exceptions that are sent to Temporal."""
 MAX_WAITING = 4096
 """Maximum size, in bytes, of a failure that the server keeps while an activity waits for its next
-attempt; of a larger one it shows only that it was larger
+attempt; of a larger one it only shows that it was larger
 (`limit.mutableStateActivityFailureSize.error`)."""
 
 
 class WireJsonConverter(PydanticJSONPlainPayloadConverter):
-    """Writes `JsonModel` values as ADK's JSON, other values as the SDK's pydantic converter does.
+    """Writes `JsonModel` values as ADK's JSON, and other values like the SDK's pydantic converter.
 
     Without nulls an event takes about a third of the bytes. Reading ignores unknown fields, so that
     workers of two versions can share a task queue.
@@ -64,7 +64,7 @@ _CONVERTERS = tuple(
 
 
 class WirePayloadConverter(CompositePayloadConverter):
-    """The SDK's converters with `WireJsonConverter` in place of its JSON converter.
+    """The SDK's converters with `WireJsonConverter` instead of its JSON converter.
 
     The SDK creates a new instance for every command; sharing the parts keeps their caches.
     """
@@ -123,7 +123,7 @@ def _without_details(failure: Failure) -> Failure:
 
 @dataclass(frozen=True)
 class _Room:
-    """How much of an exception and of its causes is sent to Temporal."""
+    """Limits on the part of an exception and its causes that is sent to Temporal."""
 
     causes: int = MAX_CAUSES
     text: int = MAX_MESSAGE
@@ -132,15 +132,15 @@ class _Room:
 
 _FINAL: Final = _Room()
 _WAITING: Final = _Room(causes=2, text=300, frames=2)
-"""Together with the shortened error from `activities.attempt` this stays below `MAX_WAITING`, so
-that the server shows why a run is waiting."""
+"""With the shortened error of `activities.attempt` this stays below `MAX_WAITING`, so that the
+server shows why a run is waiting."""
 
 
 def shortened(error: BaseException, room: _Room = _FINAL) -> FailureError:
     """Return the error, or a substitute for a user exception, with its causes up to the limit.
 
-    The substitutes have no code of the user's. The SDK logs and converts them in its own loop,
-    which that code could end.
+    The substitutes run no user code. The SDK logs and converts them in its own loop, which user
+    code could end.
     """
     context = None if kept(error, "__suppress_context__") else kept(error, "__context__")
     cause = kept(error, "__cause__") or context

@@ -17,7 +17,7 @@ def _kept(value: Any, validated: Callable[[Any], dict[str, Any]]) -> dict[str, A
 
 
 ErrorDetail: TypeAlias = Annotated[dict[str, Any], WrapValidator(_kept)]
-"""`errors.as_detail` of an error; not copied, as in process it has the error itself."""
+"""`errors.as_detail` of an error; not copied, because in process it contains the error itself."""
 
 
 class Effect(Generic[R]):

@@ -12,7 +12,7 @@ from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import parsed
 
 MAX_PAGE_BYTES = 1_900_000
-"""Maximum size of a page in bytes; with what else a payload has, it is below Temporal's 2 MiB."""
+"""Maximum size of a page in bytes; with the rest of its payload, it is below Temporal's 2 MiB."""
 MAX_WAIT = 20.0
 """Maximum seconds for which a page waits for events."""
 
@@ -49,7 +49,7 @@ class PagedEvent(JsonModel):
 
     seq: int
     event: Event | None = None
-    """None: it is larger than the whole page may be."""
+    """The event; None: it is larger than a whole page may be."""
     id: str | None = None
     size: int | None = None
     """Id and size in bytes of an event that is too large."""
@@ -59,12 +59,12 @@ class EventPage(JsonModel):
     """The result of workflow type ``SessionEvents``."""
 
     events: list[PagedEvent] = Field(default_factory=list[PagedEvent])
-    """In order."""
+    """The events, in order."""
     next: int
     """`after` of the next page."""
     more: bool = False
     """Whether there are more events already."""
     status: Status | None = None
-    """State of the invocation that was asked for; None: it is not open yet."""
+    """Status of the requested invocation; None: it is not open yet."""
     complete: bool = False
     """Whether that invocation has ended, and this page has its last event."""

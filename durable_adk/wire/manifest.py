@@ -1,7 +1,7 @@
 """The manifest: agents and tools as recorded when an invocation opens (D6).
 
-The loop drives agents by this record and not by the objects that a worker has now, so a deploy
-does not disturb open invocations.
+The loop runs agents by this record, not by the objects that a worker has now, so a deploy does not
+disturb open invocations.
 """
 
 from typing import Literal
@@ -34,14 +34,14 @@ class ToolSpec(JsonModel):
     timeout: float | None = None
     """Seconds; None: the worker's default."""
     contract: ToolContract | None = None
-    """None: at least once."""
+    """The contract; None: at least once."""
     retry: RetryConfig | None = None
     task_queue: str | None = None
-    """None: the invocation's task queue."""
+    """The tool's task queue; None: the invocation's."""
 
 
 NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
-"""The kind of body an agent has; ``custom``: its own code, which runs in the loop."""
+"""The kind of an agent's body; ``custom``: its own code, which runs in the loop."""
 
 
 class AgentNode(JsonModel):
@@ -56,7 +56,7 @@ class AgentNode(JsonModel):
     max_iterations: int | None = None
     """Maximum iterations of a LoopAgent."""
     runs_code: bool = False
-    """Whether a worker runs the code that the model writes, and not the provider (FLW-90)."""
+    """Whether a worker, and not the provider, runs the code that the model writes (FLW-90)."""
     code_timeout: float | None = None
     """Seconds one execution may take; None: the timeout of a tool."""
     model: str | None = None
@@ -77,14 +77,14 @@ class AgentNode(JsonModel):
         return [self.name, *(name for child in self.children for name in child.names())]
 
     def any_custom(self) -> bool:
-        """Whether any agent is custom: its code runs in the loop and needs the state there."""
+        """Return whether any agent is custom: its code runs in the loop and needs the state."""
         return self.kind == "custom" or any(child.any_custom() for child in self.children)
 
 
 class HandOver(JsonModel):
-    """The agent that a step's code hands over to by `EventActions.transfer_to_agent` (AGT-50)."""
+    """The agent to which a step's code hands over by `EventActions.transfer_to_agent` (AGT-50)."""
 
     name: str
     node: AgentNode | None = None
-    """The agent as the step's worker has it: one that a deploy has added since the opening is in
-    no manifest (D6). None: it does not exist, or the agent may not hand over to it."""
+    """The agent on the step's worker: one that a deploy added after the opening is in no manifest
+    (D6). None: it does not exist, or the agent may not hand over to it."""

@@ -27,7 +27,7 @@ from durable_adk.wire.run_config import RunConfig
 W = TypeVar("W", bound=JsonModel)
 
 MAX_RESULT_TEXT = 65_536
-"""Maximum characters of the final text in an invocation's result; the store has all of it."""
+"""Maximum characters of the final text in an invocation's result; the store has the whole text."""
 
 
 class WhenBusy(StrEnum):
@@ -38,9 +38,9 @@ class WhenBusy(StrEnum):
     REJECT = "reject"
     """Fail at once with SessionBusyError."""
     INTERRUPT = "interrupt"
-    """Cancel the active one, as `Runner.cancel` does, then run before waiting messages."""
+    """Cancel the active invocation like `Runner.cancel`, then run before waiting messages."""
     STEER = "steer"
-    """Deliver it to the active one before its next model call; without an active one, `ENQUEUE`."""
+    """Deliver it to the active invocation before its next model call; without one, `ENQUEUE`."""
 
 
 class ToolRun(JsonModel):
@@ -51,7 +51,7 @@ class ToolRun(JsonModel):
     caller: SessionKey
     """The calling session: its state is the initial state."""
     root: SessionKey
-    """The session that the outermost call was made in: its artifacts are shared."""
+    """The session of the outermost call: its artifacts are shared."""
     include_plugins: bool = True
 
 
@@ -68,14 +68,14 @@ class InvocationRequest(JsonModel):
     message: str | types.Content
     """The user's message, as text or as ADK's Content."""
     continues: bool = False
-    """Whether there is no message: the agents continue on what the session holds."""
+    """Whether there is no message: the agents continue with the session as it is."""
     invocation_id: str | None = None
     """A second start with the same id attaches to the first one; None: a new id."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes, committed with the user's event (TRAP-17)."""
     run_config: RunConfig = Field(default_factory=RunConfig)
     create_session: bool = True
-    """Whether a missing session is created; by default, Runner sends False (RUN-16)."""
+    """Whether a missing session is created; `Runner` sends False by default (RUN-16)."""
     when_busy: WhenBusy = WhenBusy.ENQUEUE
     tool_run: ToolRun | None = None
     """Set by the runtime if the agent runs as a tool."""
@@ -110,7 +110,7 @@ class InvocationRequest(JsonModel):
         check_json(self.run_config.custom_metadata, "custom_metadata")
         metadata = canonical(self.run_config.custom_metadata)
         check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)
-        if self.tool_run is None:  # else the runtime's, as the opening checks
+        if self.tool_run is None:  # otherwise the runtime set it, which the opening checks
             check_marks(self.run_config.custom_metadata)
         self.message = self.user_content()
         if self.state_delta:  # both are in the message's event
@@ -145,10 +145,10 @@ def check_marks(metadata: dict[str, Any] | None) -> None:
 
 
 def check_follows(state_delta: dict[str, Any] | None, config: RunConfig | None) -> None:
-    """Check what is given with an invocation's id and no message: nothing of it could be kept.
+    """Reject options and state changes for an invocation id without a message: none would be kept.
 
     Raises:
-        InvalidRequestError: There are changes of the state, or options other than streaming.
+        InvalidRequestError: There are state changes, or options other than streaming.
     """
     options = config.model_dump(exclude_defaults=True, exclude={"streaming_mode"}) if config else {}
     given = [*(["state_delta"] if state_delta else []), *(f"run_config.{name}" for name in options)]
@@ -165,7 +165,7 @@ _RESERVED = re.compile(r"(unnamed|malformed)-\d+$|.*" + re.escape(EXPIRED) + "$"
 
 
 def is_reserved(answer_id: str) -> bool:
-    """Whether an answer id is reserved for the loop."""
+    """Return whether an answer id is reserved for the loop."""
     return _RESERVED.match(answer_id) is not None
 
 
@@ -180,7 +180,7 @@ class InvocationAnswer(JsonModel):
     call_id: str | None = None
     response: dict[str, Any] | None = None
     confirmed: StrictBool | None = None
-    """Only JSON's true is a yes: neither "yes" nor 1."""
+    """Only JSON's true confirms: neither "yes" nor 1 does."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes, committed with the answer's event (TRAP-17)."""
     steers: str | None = None
@@ -188,10 +188,10 @@ class InvocationAnswer(JsonModel):
     answer_id: str | None = None
     """A second answer with the same id is ignored; None: numbered in order of arrival."""
     answered_by: dict[str, str] | None = None
-    """The sender, as a server knows it: ``{"user": ID}``, or ``{"answerUrl": WEBHOOK ID}``; in the
-    `custom_metadata` of the answer's event."""
+    """The sender, as a server identified it: ``{"user": ID}``, or ``{"answerUrl": WEBHOOK ID}``; in
+    the `custom_metadata` of the answer's event."""
     run_config: RunConfig | None = None
-    """Options that take the place of the invocation's from here on; others stay as they are."""
+    """Options that replace the invocation's from here on; others are unchanged."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -214,7 +214,7 @@ class InvocationAnswer(JsonModel):
         return answer
 
     def check_options(self) -> None:
-        """Raise InvalidRequestError if there are options that an open invocation cannot change."""
+        """Raise InvalidRequestError for options that an open invocation cannot change."""
         options = self.options()
         if fixed := sorted({"budget", "priority"} & options.keys()):
             raise InvalidRequestError(
@@ -238,7 +238,7 @@ class InvocationAnswer(JsonModel):
         return types.Content(role="user", parts=[types.Part(function_response=answer)])
 
     def digest(self) -> str:
-        """Return a hash of what the answer says, without its id and who says it."""
+        """Return a hash of the answer's contents, without its id and its sender."""
         unsaid = {"answer_id", "answered_by"}
         said = self.model_dump(mode="json", exclude_none=True, exclude=unsaid)
         return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
@@ -254,7 +254,7 @@ def parsed(
         raw: A JSON object.
         what: Its name in the error message.
         extra: Whether unknown fields are an error. In user input they are probably typos; in
-            payloads of our own processes they come from a newer release.
+            payloads of our own processes they are from a newer release.
     """
     try:
         return validated(cls, raw, lambda value: cls.model_validate(value, extra=extra))
@@ -288,7 +288,7 @@ def user_content(message: str | types.Content) -> types.Content:
 
 
 def check_parts(content: types.Content, path: str) -> None:
-    """Raise StateValueError unless what the parts have of any type is JSON that every store keeps.
+    """Raise StateValueError unless untyped values in the parts are JSON that every store keeps.
 
     Args:
         content: Content, as it was received.
@@ -306,12 +306,12 @@ def check_parts(content: types.Content, path: str) -> None:
 
 
 MAX_BYTES = 1_000_000
-"""Maximum bytes of an event, message, state or tool result; the engine's limit is 2 MiB (1c)."""
+"""Maximum bytes of an event, message, state or tool result; Temporal's limit is 2 MiB (1c)."""
 MAX_METADATA_BYTES = 100_000
 
 
 def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
-    """Raise PayloadTooLargeError when `text` is more than `limit` bytes of UTF-8."""
+    """Raise PayloadTooLargeError if `text` has more than `limit` bytes of UTF-8."""
     size = len(text.encode())
     if size > limit:
         raise PayloadTooLargeError(
@@ -321,7 +321,7 @@ def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
 
 
 def check_event(event: Event, what: str) -> None:
-    """Check that an event fits into a message, and that its reader can read it.
+    """Check that an event fits into a message, and that readers can parse it.
 
     Raises:
         PayloadTooLargeError: It is too large.
@@ -341,7 +341,7 @@ def workflow_id(key: SessionKey, invocation_id: str) -> str:
 
 
 def answer_event(invocation_id: str, answer_id: str = "") -> str:
-    """Return the id of an answer's event, or without an answer id the prefix of all such ids."""
+    """Return the id of an answer's event; without an answer id, the prefix of all such ids."""
     return f"{invocation_id}.answer.{answer_id}"
 
 
@@ -369,7 +369,7 @@ class InvocationResult(JsonModel):
     """The text of the last final response that has text (EVT-10), at most 64 KiB."""
     last_event_id: str | None = None
     steered: str | None = None
-    """The active invocation that the message was delivered to; no new invocation ran then."""
+    """The active invocation to which the message was delivered; no new invocation ran then."""
     events: int
     """Number of committed events, including the user's."""
     model_calls: int

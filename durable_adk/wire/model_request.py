@@ -1,4 +1,4 @@
-"""The requests of model calls, rebuilt for somebody who looks at them."""
+"""The requests of model calls, rebuilt for inspection."""
 
 from typing import Any, Self
 
@@ -12,23 +12,24 @@ from durable_adk.wire.messages import parsed
 from durable_adk.wire.run_config import RunConfig
 
 MAX_CALLS = 10
-"""Maximum number of model calls of one step."""
+"""Maximum number of model calls per step."""
 
 
 class ReadModelRequestsStep(NamesSession, Effect["ModelRequests"]):
     """The argument of workflow type ``ModelRequests``: plain JSON."""
 
     event_ids: list[str] = Field(min_length=1, max_length=MAX_CALLS)
-    """Events that model calls have made, most wanted first."""
+    """Events that model calls produced, most wanted first."""
     run_configs: dict[str, RunConfig] = Field(default_factory=dict[str, RunConfig])
-    """By invocation id, the options of a run, as far as they are still known."""
+    """The options of each run, as far as they are still known, by invocation id."""
     skips: bool = False
-    """Whether those are left out that cannot be rebuilt, have no room or time left, or are the
-    answer of a callback perhaps; otherwise they are an error, or have a sentence on it."""
+    """Whether to leave out requests that cannot be rebuilt, do not fit in size or time, or whose
+    event may be the answer of a callback. Otherwise these are an error, or have a sentence on
+    it."""
     max_bytes: int = Field(default=MAX_PAGE_BYTES, ge=1_000, le=MAX_PAGE_BYTES)
     """Maximum size of the requests as JSON."""
     attempt_timeout: float = Field(default=20.0, gt=0, le=60)
-    """Seconds that all of it may take."""
+    """Maximum seconds for all requests together."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -39,30 +40,30 @@ class ReadModelRequestsStep(NamesSession, Effect["ModelRequests"]):
 
 
 class ModelRequest(JsonModel):
-    """What the agents' present code would ask a model in place of a call that was made.
+    """The request that the agents' current code would send instead of an actual model call.
 
-    There are no credentials in it, and none of the bytes of files.
+    It contains no credentials, and no bytes of files.
     """
 
     rebuilt: bool = True
-    """Always: it is not stored, but built of the committed events when somebody looks."""
+    """Always true: the request is not stored, but built from committed events on demand."""
     event_id: str
-    """The event that was asked about."""
+    """The event whose request this is."""
     agent: str
     model: str | None = None
     system_instruction: str | None = None
     contents: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     """The messages, as google-genai's Content."""
     tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
-    """Function declarations as google-genai's Tool, and of other tools only their kind."""
+    """Function declarations as google-genai's Tool; of other tools only their kind."""
     config: dict[str, Any] = Field(default_factory=dict[str, Any])
     """The rest of google-genai's GenerateContentConfig, without `http_options`."""
     differences: list[str] = Field(default_factory=list[str])
-    """Why the model may have got another request, in sentences."""
+    """Why the actual request may have been different, in sentences."""
 
 
 class ModelRequests(JsonModel):
     """The result of workflow type ``ModelRequests``."""
 
     requests: list[ModelRequest] = Field(default_factory=list[ModelRequest])
-    """In the order of `event_ids`; as many as fit."""
+    """The requests in the order of `event_ids`; as many as fit."""

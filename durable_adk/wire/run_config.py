@@ -24,7 +24,7 @@ class StreamingMode(Enum):
 
 
 class ToolThreadPoolConfig(JsonModel):
-    """ADK's option to run sync tools in threads; here they always do (OPEN-7)."""
+    """ADK's option to run sync tools in threads, which is always on here (OPEN-7)."""
 
     max_workers: int = Field(default=4, ge=1)
 
@@ -32,11 +32,11 @@ class ToolThreadPoolConfig(JsonModel):
 class Budget(JsonModel):
     """Limits of an invocation, including the agents that it uses as tools. None: no limit.
 
-    Exceeding one ends the invocation with an error event that names it.
+    Exceeding a limit ends the invocation with an error event that names it.
     """
 
     model_calls: int | None = Field(default=None, ge=0)
-    """Logical calls: retries after a crash and responses of callbacks are not counted."""
+    """Logical calls, without retries after a crash and responses of callbacks."""
     tool_calls: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
     """Tokens as reported by the models. No further call is made once they are used up."""
@@ -75,7 +75,7 @@ class RunConfig(JsonModel):
     """Options of one invocation."""
 
     max_llm_calls: int = 500
-    """Model calls allowed per invocation; 0 or less: any number (CTX-3)."""
+    """Model calls allowed per invocation; 0 or less: unlimited (CTX-3)."""
     budget: Budget | None = None
     """Limits of the invocation; the app's limits also apply (`App.budget`)."""
     streaming_mode: StreamingMode = StreamingMode.NONE
@@ -83,8 +83,8 @@ class RunConfig(JsonModel):
     save_input_blobs_as_artifacts: bool = False
     """Whether files in the message are saved as artifacts and replaced by their names (RUN-22)."""
     custom_metadata: dict[str, Any] | None = Field(default=None)
-    """Merged into every event's `custom_metadata` (RUN-27). Keys that begin with ``adk_`` are the
-    runtime's; a request with one is refused."""
+    """Merged into every event's `custom_metadata` (RUN-27). Keys that begin with ``adk_`` are
+    reserved for the runtime; a request with one is refused."""
     model_input_context: list[types.Content] | None = None
     """Shown to the model before the history, at every call; never stored (FLW-29)."""
     get_session_config: GetSessionConfig | None = None
@@ -120,7 +120,7 @@ class RunConfig(JsonModel):
         given = {name for name, option in value if option is not None} if value else set[str]()
         others = sorted(given - _PER_CALL)
         if others:
-            # A message must not choose the host that the model's key is sent to.
+            # A message must not choose the host to which the model's key is sent.
             raise ValueError(
                 f"http_options.{others[0]} is a setting of the model's client; set it there"
             )

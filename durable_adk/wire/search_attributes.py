@@ -22,7 +22,7 @@ MARKS = (APP, USER, SESSION, INVOCATION, STATUS, AGENT, WAITING_SINCE)
 def attributes_of(
     request: InvocationRequest, *, settable: Callable[[SearchAttributeKey[str]], bool]
 ) -> TypedSearchAttributes | None:
-    """The search attributes of an invocation that starts; None if none can be set."""
+    """Return the search attributes of an invocation that starts; None if none can be set."""
     values = {
         APP: request.app,
         USER: request.user,

@@ -1,7 +1,7 @@
 """The values that cross client, workflow and activity.
 
-Steps name things and never carry the conversation (D3): the activity loads the session from
-the store by key and revision, so a step takes a few hundred bytes of history at every turn.
+Steps name things and never carry the conversation (D3): the activity loads the session from the
+store by key and revision, so a step takes a few hundred bytes of history at every turn.
 
 Histories of open invocations contain these values: docs/releasing.md says how they may change.
 """
@@ -40,10 +40,10 @@ class OpenStep(JsonModel, Effect["Opened"]):
     prepared: bool = False
     """Whether the plugins' message hooks have run."""
     run_config: RunConfig | None = None
-    """None: the default one."""
+    """The run's options; None: the default ones."""
     tool_run: ToolRun | None = None
     parent: str | None = None
-    """Id of the parent workflow, if there is a `tool_run`; empty, or left out: there is none."""
+    """Id of the parent workflow, if there is a `tool_run`; empty or omitted: there is none."""
     create_session: bool = False
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 
@@ -51,7 +51,7 @@ class OpenStep(JsonModel, Effect["Opened"]):
     def steers(self) -> bool:
         """Whether the message may be delivered to the active invocation.
 
-        A late update of a call (TOL-41) may not: it is addressed to the agent that made the call.
+        Not so a late update of a call (TOL-41): it is addressed to the agent that made the call.
         """
         updates = any(part.function_response for part in self.message.parts or [])
         return self.when_busy is WhenBusy.STEER and not updates
@@ -69,30 +69,31 @@ class Ending(JsonModel):
     tool_calls: int = 0
     tokens: int = 0
     heard_by: str | None = None
-    """The invocation that the message was delivered to before it could be withdrawn."""
+    """The invocation to which the message was delivered before it could be withdrawn."""
 
 
 LOOP_RULES = 1
-"""Version of the rules by which the loop decides what comes next, as an opening records it.
+"""Version of the loop's decision rules, as recorded by an opening.
 
-An open invocation keeps the rules that it began with, or its history could not be replayed. A
-change of what the loop schedules raises the version, and asks `LoopState.rules` where it decides.
+An open invocation keeps the rules under which it began, or its history could not be replayed. A
+change of what the loop schedules raises the version, and checks `LoopState.rules` where it decides.
 """
 
 
 class Opened(JsonModel):
-    """An open invocation: everything the loop needs to start."""
+    """An open invocation: everything that the loop needs to start."""
 
     record: InvocationRecord | None = None
-    """None: nothing is stored yet, because the plugins' message hooks have to run first. They
-    run in their own activity, because an opening is retried while the session is busy."""
+    """The invocation; None: nothing is stored yet, because the plugins' message hooks have to run
+    first. They run in their own activity, because an opening is retried while the session is
+    busy."""
     ending: Ending | None = None
     """Set if the same invocation was started before and has ended."""
     steered: str | None = None
-    """The active invocation that the message was delivered to; nothing is opened then."""
+    """The active invocation to which the message was delivered; nothing is opened then."""
     manifest: AgentNode
     agent: str
-    """Name of the agent the run starts with."""
+    """Name of the agent with which the run starts."""
     limits: Limits
     resumable: bool = False
     """Whether a long-running call's first result already pauses the invocation (TOL-42)."""
@@ -103,18 +104,18 @@ class Opened(JsonModel):
     budget: Budget | None = None
     """The app's budget."""
     rules: int
-    """Version of the loop's rules by which the invocation runs; see `LOOP_RULES`."""
+    """Version of the loop rules under which the invocation runs; see `LOOP_RULES`."""
     compacts: bool = False
-    """Whether the session's events may have to be summarised after the end (CMP-1)."""
+    """Whether the session's events may have to be summarized after the end (CMP-1)."""
     model_task_queues: dict[str, str] | None = None
-    """Task queue by model name; recorded, so that a deploy does not move open invocations."""
+    """Task queues by model name; recorded, so that a deploy does not move open invocations."""
     hooks: list[str] = Field(default_factory=list[str])
     """The hooks that the app's plugins define (PLG-2). The loop schedules hooks by this list, so a
     deploy that adds or removes a plugin does not disturb open invocations (D6)."""
 
 
 class AgentRun(JsonModel):
-    """One run of one agent, for telemetry: nothing that the loop does depends on it."""
+    """One run of one agent, for telemetry: none of the loop's decisions depends on it."""
 
     number: int
     """1, 2, ... in the order in which runs start; run 0 is the invocation itself."""
@@ -125,16 +126,16 @@ class AgentRun(JsonModel):
     """Seconds since the epoch, in workflow time."""
     ended: float | None = None
     error: str | None = None
-    """Name of the error that the run ended with."""
+    """Name of the error with which the run ended."""
 
 
 class EarlyCommit(JsonModel):
     """Permission for a step to commit its event in its own activity.
 
     Granted if the loop would commit the event unchanged and immediately: there is no custom agent
-    in between, and no response of another call to merge in. It saves a workflow task. It also lets
-    an attempt after a crash find the event of the first attempt, instead of calling the model or
-    the tool again.
+    in between, and no response of another call to merge in. This saves a workflow task. An attempt
+    after a crash also finds the event of the first attempt, instead of calling the model or the
+    tool again.
     """
 
     epoch: int
@@ -164,18 +165,18 @@ class Step(JsonModel, Effect["StepResult"]):
     event_id: str
     """Id of the event that the step will produce: the same for every attempt (D5)."""
     attempt_timeout: float
-    """Seconds one attempt may take."""
+    """Maximum seconds of one attempt."""
     grant: EarlyCommit | None = None
     epoch: int | None = None
-    """Epoch of the lease, unless `grant` has it."""
+    """The lease's epoch, unless `grant` contains it."""
     run_config: RunConfig | None = None
-    """None: the default options, which take no space in the history."""
+    """The run's options; None: the default ones, which then take no space in the history."""
     plugins: bool | None = None
     """False: the app's plugins do not run (`ToolRun.include_plugins`)."""
     artifact_owner: SessionKey | None = None
     """The session whose artifacts the step uses, for an agent used as a tool (ART-12)."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """`temp:` keys, and what a custom agent has written but not committed (STA-14, TRAP-7)."""
+    """`temp:` keys, and state that a custom agent wrote but did not commit (STA-14, TRAP-7)."""
     run: int | None = None
     """Number of the agent's run, for telemetry; None: the invocation's first."""
     ended: list[AgentRun] | None = None
@@ -193,13 +194,13 @@ class ModelStep(Step):
     model: str | None = None
     """The model's name in the manifest, for display and for `Opened.model_task_queues`."""
     calls_left: int | None = None
-    """Model calls the invocation may still make; None: no limit (CTX-3)."""
+    """Model calls that the invocation may still make; None: no limit (CTX-3)."""
     max_llm_calls: int = 0
     """The limit, for the error message when it is reached."""
 
 
 class ChildRun(JsonModel):
-    """An agent that a tool call asks the loop to run (OPEN-6)."""
+    """An agent that a tool call requests the loop to run (OPEN-6)."""
 
     agent: str
     message: str
@@ -209,7 +210,7 @@ class ChildRun(JsonModel):
     changed: dict[str, Any] | None = None
     """The arguments as those callbacks left them, if they changed them."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What the call has changed of its session's own state, which the agent is to see."""
+    """The call's changes to its session's own state, for the agent to see."""
 
 
 class ChildEnd(JsonModel):
@@ -236,7 +237,7 @@ class ToolStep(Step):
     child: ChildEnd | None = None
     """The end of the agent's run, if the tool is an agent; of several runs, the last one's."""
     children: list[ChildEnd] = Field(default_factory=list[ChildEnd])
-    """The ends of the runs before `child`, if the tool's own code asks for several."""
+    """The ends of the runs before `child`, if the tool's own code requests several."""
     activity: ActivityEnd | None = None
     """The end of the activity, if an external activity backs the tool."""
     request_id: str | None = None
@@ -253,7 +254,7 @@ class FunctionStep(Step):
     """One function of a custom agent."""
 
     function: str
-    """See `agents.step_function`."""
+    """The function's name; see `agents.step_function`."""
     args: list[Any] = Field(default_factory=list[Any])
     kwargs: dict[str, Any] = Field(default_factory=dict[str, Any])
 
@@ -301,9 +302,9 @@ class StepResult(JsonModel):
     model_called: bool = False
     """Whether a model was called; a callback may provide the response instead (CB-7)."""
     end_invocation: bool = False
-    """Whether the step's code asks the agent to end (CTX-11)."""
+    """Whether the step's code requests the end of the agent (CTX-11)."""
     transfer: HandOver | None = None
-    """The agent that the step's code hands over to, whatever plugins make of its event."""
+    """The agent to which the step's code hands over, however plugins change its event."""
     value: Any = None
     """The return value of a custom agent's function."""
     child: ChildRun | None = None
@@ -316,12 +317,12 @@ class StepResult(JsonModel):
     """Pending calls by id; for a model step, its long-running calls."""
     error: ErrorDetail | None = None
     """`errors.as_detail` of a tool's exception: other results are committed first (FLW-46). For a
-    model step, what the model raised after the responses that the result has."""
+    model step, of the error that the model raised after the responses in the result."""
     more: list["StepResult"] = Field(default_factory=list["StepResult"])
-    """The events of the model's further whole responses; the loop gives them their ids."""
+    """The events of the model's further complete responses; the loop assigns their ids."""
 
     def to_json(self) -> str:
-        """Omit defaults, which make up most of a result: all of it goes into the history."""
+        """Omit defaults, which make up most of a result: the whole result goes into the history."""
         return self.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
@@ -358,7 +359,7 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     epoch: int
     start_seq: int
     event_id: str
-    """Empty: there is no answer, and only the lease is acquired again."""
+    """Id of the answer's event; empty: there is no answer, and only the lease is taken again."""
     timestamp: float
     answer: InvocationAnswer
     named: bool | None = None
@@ -368,7 +369,7 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     author: str = "user"
     """Author of the answer; the agent, if a deadline decided the call."""
     changed: Event | None = None
-    """The answer's event as the plugins changed it, in place of `answer`; None: they did not."""
+    """The answer's event as changed by plugins, replacing `answer`; None: unchanged."""
     wants_state: bool = False
     """Whether the loop needs the state: other invocations may have changed it in the pause."""
     revision: int | None = None
@@ -391,7 +392,7 @@ class AnswerTaken(JsonModel):
 
 
 class CompactStep(JsonModel, Effect[None]):
-    """Summarise a session's events, if a summary is due at the end of an invocation."""
+    """Summarize a session's events, if a summary is due at the end of an invocation."""
 
     key: SessionKey
     invocation_id: str
@@ -400,7 +401,7 @@ class CompactStep(JsonModel, Effect[None]):
     timestamp: float
     """Timestamp of the summary's event."""
     attempt_timeout: float
-    """Seconds one attempt may take."""
+    """Maximum seconds of one attempt."""
 
 
 UNKNOWN_EPOCH = 0
@@ -415,7 +416,7 @@ class CloseStep(JsonModel, Effect[Ending]):
     epoch: int
     status: Status
     author: str
-    """Author of the error event, if one is needed: the agent the run started with (RUN-8)."""
+    """Author of the error event, if one is needed: the agent with which the run started (RUN-8)."""
     timestamp: float
     """Timestamp of the closing events."""
     lease_owner: str = ""
@@ -425,9 +426,9 @@ class CloseStep(JsonModel, Effect[Ending]):
     seals: bool = False
     """Whether a completed invocation may have open calls, because an agent's run was abandoned."""
     error: ErrorDetail | None = None
-    """`errors.as_detail` of the reason it failed or was cancelled."""
+    """`errors.as_detail` of the reason for the failure or cancellation."""
     event: Event | None = None
-    """The error's event as the plugins left it; None: the closing makes it."""
+    """The error's event as the plugins changed it; None: closing creates it."""
     revision: int | None = None
     """See `CommitStep.revision`."""
     ended: list[AgentRun] | None = None

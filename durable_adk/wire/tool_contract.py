@@ -41,12 +41,12 @@ class RetryConfig(JsonModel):
     max_delay: FiniteSeconds = Field(default=60.0, ge=0)
     """Maximum delay in seconds."""
     exceptions: tuple[str, ...] | None = None
-    """Exception classes, or their names; subclasses match too. None: all exceptions."""
+    """Exception classes or their names; subclasses match too. None: all exceptions."""
 
     @field_validator("exceptions", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
-        """Convert classes to names: what is recorded when an invocation opens is data."""
+        """Convert classes to names: the record of an invocation's opening is data."""
         if not isinstance(value, Iterable) or isinstance(value, str):
             return value
         items = cast("Iterable[Any]", value)

@@ -1,4 +1,4 @@
-"""Webhooks on their way: the receivers in the store, and workflow type ``DeliverWebhook``."""
+"""Webhooks in transit: their receivers in the store, and workflow type ``DeliverWebhook``."""
 
 import hashlib
 
@@ -12,34 +12,34 @@ from durable_adk.wire.effect import Effect
 DELIVER_WEBHOOK = "DeliverWebhook"
 """The type name of the workflow."""
 PUSH_PREFIX = "push-"
-"""Start of the ids that receivers of push notifications have in a `DeliverStep`."""
+"""Prefix of the ids of push notification receivers in a `DeliverStep`."""
 
 
 class Delivered(JsonModel):
-    """What came of a webhook."""
+    """The outcome of a webhook."""
 
     status: int | None = None
-    """The receiver's status code; None: there was nothing to say any more."""
+    """The receiver's status code; None: the webhook was obsolete."""
 
 
 class DeliverStep(NamesSession, Effect[Delivered]):
-    """One webhook to one endpoint. It names the invocation; the message is made from the store."""
+    """One webhook to one endpoint. It names the invocation; the message is built from the store."""
 
     invocation_id: str
     status: Status
-    """What the invocation has become."""
+    """The invocation's new status."""
     revision: int | None = None
-    """Of a pause: the sequence number of the last event before it."""
+    """For a pause, the sequence number of the last event before it."""
     endpoint: str
     """Id of the endpoint; its URL and secret are in the workers' settings only."""
     timestamp: float
-    """When it happened, in seconds since the epoch."""
+    """When the status changed, in seconds since the epoch."""
     created_epoch: int = 0
     """Distinguishes the session from deleted ones of its name; see `Creation`."""
 
     @property
     def message_id(self) -> str:
-        """The webhook's id: the same however often it is started, and at each endpoint.
+        """The webhook's id, the same for repeated starts and for all endpoints.
 
         An invocation ends once, and pauses once with the same last event.
         """
@@ -50,29 +50,29 @@ class DeliverStep(NamesSession, Effect[Delivered]):
 
     @property
     def workflow_id(self) -> str:
-        """The id of the workflow that delivers it."""
+        """Id of the workflow that delivers it."""
         return f"webhook/{self.message_id}/{self.endpoint}"
 
 
 class PushConfig(JsonModel):
-    """A receiver of A2A's push notifications of one invocation; in the session store only."""
+    """A receiver of A2A push notifications for one invocation; only in the session store."""
 
     id: str
     url: str = Field(repr=False)
     token: str | None = Field(default=None, repr=False)
-    """What the receiver recognizes the notifications by."""
+    """Token by which the receiver recognizes the notifications."""
     scheme: str | None = None
-    """Scheme of HTTP authentication, such as ``Bearer``; None: without it."""
+    """Scheme of HTTP authentication, such as ``Bearer``; None: no authentication."""
     credentials: str | None = Field(default=None, repr=False)
 
     @property
     def endpoint(self) -> str:
-        """Its id in a `DeliverStep`, which says nothing of it."""
+        """Its id in a `DeliverStep`, which does not reveal it."""
         return f"{PUSH_PREFIX}{hashlib.sha256(self.id.encode()).hexdigest()[:16]}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that prove the sender to the receiver."""
+        """The headers that authenticate the sender to the receiver."""
         headers = {"x-a2a-notification-token": self.token} if self.token else {}
         if self.scheme:
             headers["authorization"] = f"{self.scheme} {self.credentials}"

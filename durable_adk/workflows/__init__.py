@@ -1,1 +1,1 @@
-"""The workflow: the event loop on Temporal. The only modules inside the workflow sandbox."""
+"""The event loop as a Temporal workflow; the only modules inside the workflow sandbox."""

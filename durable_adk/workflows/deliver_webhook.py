@@ -1,4 +1,4 @@
-"""Workflow type ``DeliverWebhook``: one webhook to one endpoint, sent until it is delivered."""
+"""Workflow type ``DeliverWebhook``: one webhook to one endpoint, retried until delivered."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.workflows.temporal_runtime import reason
 
 GIVEN_UP = timedelta(days=3)
-"""After this time a webhook is not sent any more."""
+"""Time after which a webhook is no longer retried."""
 RETRY = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=4.0,
@@ -29,7 +29,7 @@ class DeliverWebhookWorkflow:
 
     @workflow.run
     async def run(self, request: RawValue) -> RawValue:
-        """Deliver what a `DeliverStep` describes; returns a `Delivered`.
+        """Deliver the webhook of a `DeliverStep`; returns a `Delivered`.
 
         Raises:
             ApplicationError: It was refused, or not delivered in time.
@@ -40,7 +40,7 @@ class DeliverWebhookWorkflow:
             return await workflow.execute_activity(
                 row.name,
                 step,
-                result_type=RawValue,  # it is passed on as it is
+                result_type=RawValue,  # passed on undecoded
                 start_to_close_timeout=timedelta(seconds=STORE_TIMEOUT),
                 schedule_to_close_timeout=GIVEN_UP,
                 retry_policy=RETRY,

@@ -18,17 +18,18 @@ from durable_adk.errors import DurableAdkError, ToolResultError, text_of
 from durable_adk.wire.activity_call import ActivityCall, ActivityOptions, failed, overdue
 
 TOO_LARGE = ["PayloadsTooLarge", "PayloadSizeError"]
-"""By default, Temporal retries an activity with a result that is too large for ever (1c)."""
+"""Failures that are not retried. By default Temporal retries an activity for ever if its result is
+too large (1c)."""
 
 
 async def run(call: ActivityCall, *, summary: str) -> Any:
     """Run an external activity; its activity id is the call's idempotency key.
 
-    A cancellation does not wait for it to end: without heartbeats it would never be notified.
+    A cancellation does not wait for its end: without heartbeats it would never be notified.
 
     Raises:
-        ToolError: It failed, and is not retried any more.
-        ToolTimeoutError: It was not done in time.
+        ToolError: It failed, and is not retried again.
+        ToolTimeoutError: It did not finish in time.
         ToolResultError: Its result is not JSON.
         CancelledError: The invocation was cancelled.
     """
@@ -76,7 +77,7 @@ def _decoded(activity: str, result: RawValue | None) -> Any:
 
 
 def _reason(activity: str, error: FailureError) -> DurableAdkError | asyncio.CancelledError:
-    """The tool's error. An external error is never taken for ours, whatever its details say."""
+    """Return the tool's error; an external error never becomes ours, whatever its details."""
     if is_cancelled_exception(error):
         return asyncio.CancelledError()
     cause = error.cause if isinstance(error, ActivityError) else error

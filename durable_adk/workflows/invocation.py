@@ -25,18 +25,18 @@ with workflow.unsafe.imports_passed_through():
 
 TYPE_NAME = "Invocation"
 PENDING = "durable_adk.pending"
-"""The memo with the pending calls, for a workflow run that has not read its checkpoint yet."""
+"""Memo key of the pending calls, for a workflow run that has not read its checkpoint yet."""
 MAX_PENDING = 100
 IN_MEMO = ("callId", "name", "agent", "due")
-"""How many calls the memo holds, and what of each: it is small."""
+"""Maximum number of calls in the memo, and their fields in it: the memo is kept small."""
 ENDED = "The invocation has ended without it."
-"""Why an answer that came too late was refused."""
+"""Why a late answer was refused."""
 ARGUMENT_ERRORS: list[type[Exception]] = [TypeError, ValueError, KeyError, RuntimeError]
 """Errors of a start with no argument, with two, or with an unknown encoding.
 
-They come before our code is reached, and fail the workflow. By default they would fail the workflow
-task, again and again. A history that does not fit the code (NondeterminismError) is none of these:
-it waits for the right code.
+They are raised before this package's code runs, and fail the workflow. By default they would fail
+the workflow task, again and again. A history that does not match the code (NondeterminismError) is
+none of these: it waits for the right code.
 """
 
 
@@ -49,16 +49,16 @@ class InvocationWorkflow:
         self._invocation: Invocation | None = None
         self._runtime: TemporalRuntime | None = None
         self._over = False
-        """Whether the invocation takes no more answers."""
+        """Whether the invocation accepts no more answers."""
         self._ignored_early = False
-        """Whether an ignored signal has come before the invocation was open."""
+        """Whether an ignored signal arrived before the invocation was open."""
 
     @workflow.signal(name="answer")
     def answer(self, answer: RawValue) -> None:
         """Answer pending calls: an `InvocationAnswer` in plain JSON (D9).
 
-        A signal and not an update, because the server never refuses it, whatever else is going on.
-        Query ``answers`` has the outcome.
+        A signal and not an update, because the server never refuses it, whatever else is in
+        progress. Query ``answers`` has the outcome.
         """
         raw: Any = None
         if self._runtime is not None:
@@ -76,8 +76,8 @@ class InvocationWorkflow:
     async def answer_update(self, answer: RawValue) -> dict[str, Any]:
         """Answer pending calls as signal ``answer`` does, and wait for the outcome.
 
-        A workflow that continues as new leaves the caller without one. Sending the answer again
-        with the same `answerId` is safe.
+        If the workflow continues as new, the caller gets none. Sending the answer again with the
+        same `answerId` is safe.
 
         Returns:
             `answerId`, `accepted`, and `reason`: why it was refused, else None.
@@ -96,7 +96,7 @@ class InvocationWorkflow:
 
     @answer_update.validator
     def _check_answer(self, answer: RawValue) -> None:
-        """Reject what is no answer; that leaves nothing in the history."""
+        """Reject malformed answers; a rejection adds nothing to the history."""
         try:
             _check_update(InvocationAnswer.parse(decoded(answer)))
         except DurableAdkError as error:
@@ -113,8 +113,8 @@ class InvocationWorkflow:
     def _continue_if_full(self) -> None:
         """After an ignored signal, let a waiting workflow run continue as new if it is full (F27).
 
-        The server accepts a limited number of messages per run, answers included. An answer that is
-        taken counts as progress by itself.
+        The server accepts a limited number of messages per run, answers included. An accepted
+        answer counts as progress by itself.
         """
         runtime, invocation = self._runtime, self._invocation
         if runtime is None or invocation is None:
@@ -125,17 +125,17 @@ class InvocationWorkflow:
 
     @workflow.query(name="answers")
     def answers(self) -> dict[str, str | None]:
-        """By answer id, why an answer was refused; None: it was accepted."""
+        """Return why each answer was refused, by answer id; None: it was accepted."""
         return self._inbox.outcomes
 
     @workflow.query(name="taken")
     def taken(self) -> dict[str, str]:
-        """By answer id, the digest of the accepted answer (`InvocationAnswer.digest`)."""
+        """Return the digest of each accepted answer (`InvocationAnswer.digest`), by answer id."""
         return self._inbox.taken()
 
     @workflow.query(name="pending")
     def pending(self) -> list[dict[str, Any]]:
-        """The pending calls; see `PendingCalls.listed`."""
+        """Return the pending calls; see `PendingCalls.listed`."""
         if self._invocation is None:
             return workflow.memo_value(PENDING, [])
         return self._invocation.pending.listed()
@@ -173,13 +173,13 @@ class InvocationWorkflow:
         return outcome
 
     async def _end_updates(self) -> None:
-        """Let the updates that still wait return, as the workflow ends with this task."""
+        """Let the remaining updates return, because the workflow ends with this task."""
         self._over = True
         if not workflow.all_handlers_finished():
             await workflow.wait_condition(workflow.all_handlers_finished)
 
     def _memo(self) -> dict[str, Any] | None:
-        """The memo of the next workflow run; None: unchanged.
+        """Return the memo of the next workflow run; None: unchanged.
 
         Other programs' entries are passed on undecoded: this worker may be unable to read them.
         """
@@ -197,20 +197,20 @@ class InvocationWorkflow:
 
 
 def _check_update(answer: InvocationAnswer) -> None:
-    """Raise InvalidRequestError if an answer cannot be accepted, or is the news of a message."""
+    """Raise InvalidRequestError if an answer is unacceptable, or notifies of a steering message."""
     if answer.steers is not None:
         raise InvalidRequestError("steers is sent by signal only.")
 
 
 def failure(error: DurableAdkError) -> ApplicationError:
-    """The failure of a workflow that ends with an error of ours."""
+    """Return the failure of a workflow that ends with an error of this package."""
     return ApplicationError(
         error.message, as_detail(error), type=class_name(error), non_retryable=True
     )
 
 
 def _answer_id(raw: Any) -> str | None:
-    """The id of an answer that is refused, unless the id itself is invalid."""
+    """Return the id of a refused answer, unless the id itself is invalid."""
     match raw:
         case {"answerId": str(name)} | {"answer_id": str(name)} if len(name) <= MAX_ID:
             return name
@@ -226,7 +226,7 @@ def _parsed(argument: RawValue) -> InvocationRequest | Cursor:
 def _named(request: InvocationRequest) -> InvocationRequest:
     """Give the request an id that survives a reset of the workflow, so that it finds its opening.
 
-    Each run and each retry of a cron workflow is an invocation of its own, whose id is drawn.
+    Each run and each retry of a cron workflow is an invocation of its own, whose id is random.
     """
     info = workflow.info()
     if request.invocation_id or info.cron_schedule or info.attempt > 1:
@@ -235,10 +235,10 @@ def _named(request: InvocationRequest) -> InvocationRequest:
 
 
 def decoded(request: RawValue) -> Any:
-    """The argument of a workflow, an update or a signal.
+    """Return the argument of a workflow, an update or a signal.
 
     Raises:
-        InvalidRequestError: It is no JSON.
+        InvalidRequestError: It is not JSON.
     """
     try:
         return workflow.payload_converter().from_payload(request.payload)

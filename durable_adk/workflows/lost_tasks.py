@@ -1,7 +1,7 @@
-"""Counts the workers that were lost in a workflow task, and gives up its invocation after too many.
+"""Counts workers lost in a workflow task, and ends the invocation after too many.
 
-The user code that runs in workflow tasks is the bodies of custom agents. Temporal gives the task of
-a worker that has died to the next one, for ever, and counts it as one that has failed.
+The user code that runs in workflow tasks is the bodies of custom agents. When a worker dies,
+Temporal gives its task to the next one, for ever, and counts a failed attempt.
 """
 
 import asyncio
@@ -30,11 +30,12 @@ from durable_adk.wire.messages import InvocationRequest
 from durable_adk.workflows.invocation import TYPE_NAME
 
 NOTED_FROM = 2
-"""The first attempt of a task that is noted, so that an ordinary one costs nothing."""
+"""The first attempt of a task that is recorded, so that an ordinary task costs nothing."""
 TIMEOUT = 1.5
-"""Seconds to count in: the SDK fails a workflow task that takes 2 s."""
+"""Seconds for counting: the SDK fails a workflow task that takes 2 s."""
 ASKING = timedelta(seconds=0.5)
-"""For which Temporal is asked; one that is slower is busy, and the attempt is not counted."""
+"""Timeout of the request to Temporal. If it is exceeded, Temporal is busy, and the attempt is not
+counted."""
 TASKS: Final = "lostTasks"
 """Kind of the notes on the workflow tasks of an invocation; the name is the workflow run's id."""
 _INIT: Final = "initialize_workflow"
@@ -44,47 +45,47 @@ logger = get_logger(__name__)
 
 class _Note(JsonModel):
     attempt: int = 0
-    """The newest attempt of a task that was noted."""
+    """The latest recorded attempt of a task."""
     lost: list[int] = Field(default_factory=list[int])
-    """Those that have not ended, unless they still run."""
+    """Recorded attempts that have not ended; they are lost unless they still run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskAttempt:
-    """An attempt of a workflow task whose earlier ones have failed, or lost their workers."""
+    """An attempt of a workflow task whose earlier attempts failed, or lost their workers."""
 
     key: SessionKey
     invocation_id: str
     owner: TemporalLeaseOwner
     handle: WorkflowHandle[Any, Any]
-    """Of the workflow run."""
+    """Handle of the workflow run."""
     number: int
     lost: list[int]
-    """The earlier attempts that have lost their workers since the run's last progress."""
+    """The earlier attempts that lost their workers since the run's last progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LostTasks:
-    """Notes in the session store, written before a body runs again that may have ended its worker.
+    """Notes in the session store, written before a body runs again that may have killed its worker.
 
-    Only a worker that loads a workflow with a history asks Temporal for the number of the attempt,
-    and only from the second one on it writes. Progress begins the count anew, as does the run that
-    a reset creates. A task that fails does not count, nor does one that ends too late.
+    Only a worker that loads a workflow with a history reads the attempt's number from Temporal, and
+    it writes only from the second attempt on. Progress restarts the count, as does the run that a
+    reset creates. A task that fails does not count, nor does one that ends too late.
     """
 
     client: Client
     effects: EffectPerformer
     loop: asyncio.AbstractEventLoop
-    """The worker's; all methods are called in other threads."""
+    """The worker's loop; all methods are called in other threads."""
     _ending: set["asyncio.Task[None]"] = field(default_factory=set["asyncio.Task[None]"])
 
     def begin(self, act: WorkflowActivation) -> TaskAttempt | None:
-        """Note that a task is about to run; `act` is the first activation of a loaded workflow.
+        """Record that a task is about to run; `act` is the first activation of a loaded workflow.
 
-        An error fails the task, which Temporal retries: what is not noted must not run.
+        An error fails the task, which Temporal retries: an attempt without a note must not run.
 
         Returns:
-            What to `end` once the task is over; None if it is not counted.
+            The attempt, for `end` once the task is over; None if it is not counted.
 
         Raises:
             RunError: Too many workers were lost; the invocation is being closed.
@@ -102,7 +103,7 @@ class LostTasks:
             raise
 
     def end(self, this: TaskAttempt) -> None:
-        """Take the note back: the task is over, and the worker lives."""
+        """Remove the attempt from the note: the task is over, and the worker lives."""
         asyncio.run_coroutine_threadsafe(self._end(this), self.loop)
 
     def _end_unused(self, noted: "Future[TaskAttempt | None]") -> None:
@@ -112,7 +113,7 @@ class LostTasks:
     async def _begin(self, act: WorkflowActivation) -> TaskAttempt | None:
         try:
             this = await self._attempt(act)
-        except RPCError as error:  # such as one that denies it
+        except RPCError as error:  # for example, permission denied
             logger.warning("workflow_task.not_counted", error_type=type(error).__name__)
             return None
         if this is None:
@@ -156,7 +157,7 @@ class LostTasks:
             ),
             handle=handle,
             number=number,
-            lost=note.lost if number > note.attempt else [],  # Temporal counts them per task
+            lost=note.lost if number > note.attempt else [],  # Temporal counts attempts per task
         )
 
     async def _noted(
@@ -168,7 +169,7 @@ class LostTasks:
         return _Note.from_json(found[0].body) if found else _Note()
 
     async def _note(self, this: TaskAttempt, note: _Note) -> None:
-        with suppress(InvocationNotFoundError):  # it is not open yet, so no body has run
+        with suppress(InvocationNotFoundError):  # not open yet, so no body has run
             await self.effects.deps.sessions.note(
                 this.key,
                 invocation_id=this.invocation_id,
@@ -179,9 +180,9 @@ class LostTasks:
             )
 
     async def _give_up(self, this: TaskAttempt, error: RunError) -> None:
-        """Close the invocation, and then its workflow, which could end itself only by its body.
+        """Close the invocation, and then its workflow, which otherwise only its body could end.
 
-        Another attempt does it again if that fails, or if this worker dies.
+        If that fails, or this worker dies, another attempt repeats it.
         """
         owner = str(this.owner)
         step = closing_unknown(this.key, this.invocation_id, owner, time.time(), error)
@@ -197,7 +198,7 @@ class LostTasks:
 def _place_of(init: InitializeWorkflow) -> tuple[SessionKey, str] | None:
     """Return session and id of an invocation as `begin` names them; None: it cannot begin.
 
-    A cron workflow draws the id, so the store has no invocation of this one.
+    A cron workflow's id is random, so the store has no invocation by this one.
     """
     try:
         raw = json.loads(init.arguments[0].data)

@@ -1,4 +1,4 @@
-"""How a worker runs workflow code: in the sandbox, and by workflow tasks only."""
+"""How a worker runs workflow code: in the sandbox, and only in workflow tasks."""
 
 import pkgutil
 from dataclasses import dataclass, field, replace
@@ -18,16 +18,16 @@ import durable_adk
 from durable_adk.workflows.lost_tasks import LostTasks, TaskAttempt
 
 NEW = 3
-"""Events of the history of a workflow that has just started."""
+"""Number of history events of a workflow that has just started."""
 
 
 def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
-    """The sandbox guards only `durable_adk.workflows`, and passes the other modules (D15)."""
+    """Return the workflow runner; a sandbox isolates only `durable_adk.workflows` (D15)."""
     return guarded(SandboxedWorkflowRunner() if sandboxed else UnsandboxedWorkflowRunner())
 
 
 def guarded(runner: WorkflowRunner) -> WorkflowRunner:
-    """Return a runner of the SDK as ours; of somebody else's, a sandbox passes our modules."""
+    """Return our variant of an SDK runner; a custom sandbox only passes our modules."""
     if isinstance(runner, SandboxedWorkflowRunner):
         runner = replace(runner, restrictions=_with_our_modules(runner.restrictions))
         if type(runner) is not SandboxedWorkflowRunner:
@@ -37,7 +37,7 @@ def guarded(runner: WorkflowRunner) -> WorkflowRunner:
 
 
 def _with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
-    """Restrictions that pass the package's modules except `workflows`, and their dependencies."""
+    """Return restrictions that pass our modules except `workflows`, and their dependencies."""
     ours = [
         f"durable_adk.{module.name}"
         for module in pkgutil.iter_modules(durable_adk.__path__)
@@ -50,23 +50,24 @@ def _with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
 
 @dataclass(eq=False)
 class Cache:
-    """The cached workflows of a worker, of which it can drop one."""
+    """The cached workflows of a worker, any of which it can evict."""
 
     worker: Worker | None = None
-    """None: there is none yet; or a replayer has the runner, and no query ever comes."""
+    """The worker; None: not created yet, or a replayer has the runner and gets no queries."""
     lost_tasks: LostTasks | None = None
-    """Counts the workers that are lost in workflow tasks; None: they are not counted."""
+    """Counts workers lost in workflow tasks; None: they are not counted."""
 
     def drop(self, run_id: str) -> None:
-        """Have the worker drop a workflow as soon as its activation is over."""
+        """Make the worker evict a workflow as soon as its activation is over."""
         if self.worker:
-            # The SDK has no other way. If an SDK lacks this one, the query fails, which drops, too.
+            # The SDK has no other way. If an SDK lacks this one, the query fails, which also evicts
+            # the workflow.
             bridge = self.worker._bridge_worker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             bridge.request_workflow_eviction(run_id)
 
 
 def bind(runner: object, worker: Worker, lost_tasks: LostTasks | None = None) -> None:
-    """Tell a runner of ours which worker runs it, and who counts the workers that are lost."""
+    """Set the worker and the lost-task counter of one of this package's runners."""
     if isinstance(runner, (_Sandboxed, _Unsandboxed)):
         runner.cache.worker, runner.cache.lost_tasks = worker, lost_tasks
 
@@ -88,32 +89,33 @@ class _Unsandboxed(UnsandboxedWorkflowRunner):
 
 
 def guarded_instance(instance: WorkflowInstance, cache: Cache) -> WorkflowInstance:
-    """Return a workflow that no query moves on; see `_Activations`."""
+    """Return a workflow that no query advances; see `_Activations`."""
     instance.activate = _Activations(instance, cache).activate
     return instance
 
 
 class _Activations:
-    """Filters activations, so that a query never advances a workflow: it could not be replayed.
+    """Filters activations so that a query never advances a workflow: it could not be replayed.
 
-    A query that the worker with the workflow in its cache does not answer goes to another one,
-    with the whole history. That worker applies all of it, also news behind the last workflow task,
-    and would keep the workflow. But a replay applies that news with the next task: at another time,
-    with a longer history, and after the signals of that task. The workflow could decide otherwise
-    there, and would never replay. The task cannot be refused for it: if it brings no further news,
-    it is completed with the commands that came of the query, and nobody asks the workflow.
+    If the worker with the cached workflow does not answer a query, another worker gets it, with the
+    whole history. That worker applies all events, also those after the last workflow task, and
+    would keep the workflow. But a replay applies these events with the next task: at another time,
+    with a longer history, and after the signals of that task. The workflow could decide differently
+    there, and its history could never be replayed. That task cannot be failed to prevent this: if
+    it brings no further events, it is completed with the commands that resulted from the query, and
+    the workflow is not activated.
 
-    So the workflow does not get that event. The query is answered as of the last task, and the
-    worker drops the workflow (tests/chaos/test_queries.py).
+    So these events are withheld from the workflow. The query is answered as of the last task, and
+    the worker evicts the workflow (tests/chaos/test_queries.py).
 
-    A query that comes with a task ends it, also while a local activity runs. The workflow would
-    have that end behind the news of the next task, and in a replay before: in the task that the
-    query has ended. So the worker drops it, too, and loads it again in the order of a replay
-    (tests/integration/test_workflow_queries.py).
+    A query that comes with a task ends that task, even while a local activity runs. The workflow
+    would then see the activity's end after the events of the next task, but a replay sees it
+    before: in the task that the query ended. So the worker evicts it as well, and loads it again in
+    the order of a replay (tests/integration/test_workflow_queries.py).
 
-    Before the first activation of a workflow that the worker has to load, `LostTasks` notes the
-    attempt. It takes the note back when the task is over: when no local activity runs any more, or
-    when the worker drops the workflow.
+    Before the first activation of a workflow that the worker has to load, `LostTasks` records the
+    attempt. It removes the record when the task is over: when no local activity runs any more, or
+    when the worker evicts the workflow.
     """
 
     def __init__(self, instance: WorkflowInstance, cache: Cache) -> None:
@@ -121,13 +123,13 @@ class _Activations:
         self._cache = cache
         self._length: int = 0
         self._task: tuple[int, int] = (0, 0)
-        """Of the last task: when it began, and the bytes of the history by then."""
+        """Start time of the last task, and the history's size in bytes at that time."""
         self._is_behind: bool = False
         """Whether history events beyond the last task were withheld."""
         self._locals = set[int]()
-        """The local activities that run."""
+        """Sequence numbers of the running local activities."""
         self._counted: TaskAttempt | None = None
-        """The attempt of the task under way, if that is counted."""
+        """The current task's attempt, if it is counted."""
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """See the base class."""
@@ -140,14 +142,14 @@ class _Activations:
                 self._cache.drop(act.run_id)
             return self._activate(act)
         task = (act.timestamp.ToNanoseconds(), act.history_size_bytes)
-        # Some servers for tests tell no sizes, and have several tasks at the same time.
+        # Some test servers report no sizes, and have several tasks at the same time.
         if self._cache.worker and act.history_size_bytes > 0 and task == self._task:
             self._is_behind |= act.history_length > self._length
         completion = WorkflowActivationCompletion(run_id=act.run_id)
         if self._is_behind and task == self._task:
             completion.successful.SetInParent()
             return completion
-        if self._is_behind:  # it should be dropped by now
+        if self._is_behind:  # it should have been evicted by now
             completion.failed.failure.message = "A workflow with less than its history is dropped."
             return completion
         self._length, self._task = act.history_length, task

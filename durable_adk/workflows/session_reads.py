@@ -1,8 +1,8 @@
 """Workflow types ``SessionEvents`` and ``ModelRequests``, which read a session in one activity.
 
-What they read is in the session store, and agents' code is only where workers are: only an activity
-reaches both. So a read has a history of its own, of a dozen events, and the invocation's history
-does not grow.
+The data is in the session store, and agents' code only on workers: only an activity reaches both.
+So each read has a history of its own, of a dozen events, and the invocation's history does not
+grow.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class SessionEventsWorkflow:
 
     @workflow.run
     async def run(self, request: RawValue) -> RawValue:
-        """Read the page that a `ReadSessionEventsStep` in plain JSON describes, an `EventPage`.
+        """Return the `EventPage` that a `ReadSessionEventsStep` in plain JSON requests.
 
         Raises:
             ApplicationError: Its type is the name of an error in `durable_adk.errors`.
@@ -48,7 +48,7 @@ class ModelRequestsWorkflow:
 
     @workflow.run
     async def run(self, request: RawValue) -> RawValue:
-        """Rebuild what a `ReadModelRequestsStep` in plain JSON names, as `ModelRequests`.
+        """Return the `ModelRequests` that a `ReadModelRequestsStep` in plain JSON names.
 
         Raises:
             ApplicationError: Its type is the name of an error in `durable_adk.errors`.
@@ -62,12 +62,12 @@ S = TypeVar("S", bound=Effect[Any])
 async def _read(
     request: RawValue, parse: Callable[[Any], S], seconds: Callable[[S], float]
 ) -> RawValue:
-    """Return what the activity of the step that a workflow is given reads.
+    """Return the result of the activity for a workflow's step.
 
     Args:
         request: The workflow's argument.
-        parse: Makes the step of it.
-        seconds: How long one attempt may take beside its access to the store.
+        parse: Parses it to a step.
+        seconds: Time of one attempt beside its access to the store.
 
     Raises:
         ApplicationError: Its type is the name of an error in `durable_adk.errors`.
@@ -79,7 +79,7 @@ async def _read(
         return await workflow.execute_activity(
             row.name,
             step,
-            result_type=RawValue,  # it is passed on as it is
+            result_type=RawValue,  # passed on undecoded
             start_to_close_timeout=longest,
             schedule_to_close_timeout=2 * longest,
             heartbeat_timeout=timedelta(seconds=Limits().heartbeat_timeout),

@@ -1,4 +1,4 @@
-"""The status of an invocation in Temporal's UI and search: where it is, and no content."""
+"""The status of an invocation in Temporal's UI and search, without content."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -25,9 +25,8 @@ class StatusDisplay:
     """The status among the search attributes, and the current details.
 
     Replay-safe: a search attribute is changed only if the workflow was started with a status, which
-    its history records. So a namespace without the attributes is never asked to set them, which
-    would block the workflow. A turn that does not wait changes none; details and summaries are no
-    events.
+    its history records. So the workflow never sets them in a namespace without them, which would
+    block it. A turn that does not wait changes none; details and summaries add no history events.
     """
 
     def __init__(self, pending: Pending) -> None:
@@ -58,7 +57,7 @@ class StatusDisplay:
         _mark(STATUS.value_set("waiting"), agent, WAITING_SINCE.value_set(since))
 
     def running(self) -> None:
-        """Show that the invocation does not wait (any more)."""
+        """Show that the invocation does not wait any more, if it did."""
         if _status() == "waiting":
             _mark(STATUS.value_set("running"), AGENT.value_unset(), WAITING_SINCE.value_unset())
 
@@ -69,7 +68,7 @@ class StatusDisplay:
 
 
 def for_child(request: InvocationRequest) -> TypedSearchAttributes | None:
-    """The search attributes of a child workflow: those of its parent, with the child's values."""
+    """Return a child workflow's search attributes: its parent's set, with the child's values."""
     mine = workflow.info().typed_search_attributes
     return attributes_of(request, settable=lambda key: mine.get(key) is not None)
 

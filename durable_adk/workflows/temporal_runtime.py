@@ -38,15 +38,16 @@ from durable_adk.workflows.status import StatusDisplay, for_child
 
 R = TypeVar("R")
 UNSEEN = 100
-"""After so many local activities in a row, a timer begins a task, to measure the history."""
+"""Number of consecutive local activities after which a timer starts a new task, in order to measure
+the history."""
 CHILD_TASK_TIMEOUT = timedelta(seconds=3)
 MARGIN = timedelta(seconds=30)
-"""Steps end themselves at their timeout; Temporal's own timeout is this much later."""
+"""Steps end themselves at their timeout; Temporal's timeout is this much later."""
 RETRY = RetryPolicy(
     # Only for lost workers; an unavailable model sets its own delay.
     initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2.0,
-    # So a step that has lost many workers continues soon after the last one (I11).
+    # So a step that lost many workers continues soon after the last one (I11).
     maximum_interval=timedelta(seconds=10),
     non_retryable_error_types=external_activity.TOO_LARGE,
 )
@@ -71,24 +72,24 @@ class TemporalRuntime:
         self.look()
 
     def now(self) -> float:
-        """Workflow time, seconds since the epoch: recorded, so the same at every replay."""
+        """Return workflow time, seconds since the epoch: recorded, so the same at every replay."""
         return workflow.time()
 
     def new_id(self) -> str:
-        """A uuid seeded by the run's id: the same at every replay."""
+        """Return a uuid seeded by the run's id: the same at every replay."""
         return str(workflow.uuid4())
 
     def cancelled(self) -> bool:
-        """Whether the workflow was asked to cancel; recorded, so the same at every replay."""
+        """Return whether a cancellation was requested: recorded, so the same at every replay."""
         return workflow.cancellation_reason() is not None
 
     def look(self) -> None:
-        """Measure the history. Allowed only at news that begins a workflow task.
+        """Measure the history. Allowed only at an event that begins a workflow task.
 
-        What follows a local activity may run in the task that began before it or, if that task had
-        to be completed meanwhile, in the next one; a replay always has it in the first. So the
+        Code after a local activity may run in the task that began before it or, if that task had to
+        be completed meanwhile, in the next one; a replay always runs it in the first. So the
         history's length *there* differs between replays, and so would every decision based on it.
-        At the news that a task brings (a signal, a timer, the end of an activity) it is the same.
+        At an event that a task brings (a signal, a timer, the end of an activity) it is the same.
         """
         info = workflow.info()
         self._suggested = info.is_continue_as_new_suggested()
@@ -97,7 +98,7 @@ class TemporalRuntime:
         self._unseen = 0
 
     def fullness(self) -> float:
-        """By the history's size at the last `look`: the same at every replay."""
+        """Compute it from the history's size at the last `look`: the same at every replay."""
         limits = self._limits
         return max(
             float(self._suggested),
@@ -106,11 +107,11 @@ class TemporalRuntime:
         )
 
     async def leave(self, agents: asyncio.Task[None]) -> None:
-        """Do nothing: the worker drops the workflow run, and what they do then has no effect."""
+        """Do nothing: the worker evicts the workflow run, so later actions have no effect."""
         del agents
 
     def agent(self, app: str, name: str) -> BaseAgent:
-        """The agent whose own code the loop is to run."""
+        """Return the agent whose own code the loop is to run."""
         return serving(self._registry).agent(app, name)
 
     async def perform(self, step: Effect[R]) -> R:
@@ -123,7 +124,7 @@ class TemporalRuntime:
         return done
 
     async def _after(self, step: object, done: object) -> None:
-        """Use a result where this runtime depends on it, and have it recorded where needed."""
+        """Apply a result to this runtime's own state, and have it recorded where needed."""
         if isinstance(step, PauseStep):
             self._status.waiting()
         match done:
@@ -135,11 +136,11 @@ class TemporalRuntime:
                 if done.refused is None:
                     self._status.running()
                 if done.state is not None or done.heard is not None:
-                    await self._recorded()  # messages add up: a task reports 4 MB (1c)
+                    await self._recorded()  # messages add up: one task reports at most 4 MB (1c)
             case LoadedCheckpoint(ending=None):
                 self._configure(Checkpoint.from_json(unpacked(done.checkpoint)).opened)
             case JournalPage() if done.next is not None:
-                await self._recorded()  # pages add up: a task reports 4 MB (1c)
+                await self._recorded()  # pages add up: one task reports at most 4 MB (1c)
             case _:
                 pass
 
@@ -207,17 +208,17 @@ class TemporalRuntime:
         return done
 
     async def _recorded(self) -> None:
-        """Get a local activity's result into the history before a custom agent's body sees it.
+        """Record a local activity's result in the history before a custom agent's body sees it.
 
         A timer ends the workflow task. Otherwise the activity could be repeated after a crash, and
         its new result would show the body its own changes.
         """
-        with suppress(asyncio.CancelledError):  # the caller must know what was done, to close it
+        with suppress(asyncio.CancelledError):  # the caller closes it, and must know the result
             await workflow.sleep(timedelta(milliseconds=1))
             self.look()
 
     async def _store(self, row: StoreEffect[Any, R], step: Any) -> R:
-        """As `_stored`; now and then measure the history afterwards."""
+        """Run `_stored`; now and then measure the history afterwards."""
         done = await self._stored(row, step)
         self._unseen += 1
         if self._unseen >= UNSEEN:
@@ -227,8 +228,8 @@ class TemporalRuntime:
     async def _stored(self, row: StoreEffect[Any, R], step: Any) -> R:
         """Write to the store without blocking the workflow for longer than a second (D4).
 
-        A local activity costs no extra workflow task, but signals and cancellations wait for it.
-        So it has one attempt and little time. Then a normal activity continues with the same ids,
+        A local activity costs no extra workflow task, but signals and cancellations wait for it. So
+        it has a single attempt and little time. Then a normal activity continues with the same ids,
         which is safe because the store checks the id first. The marker in the history records
         whether the local attempt timed out, so a replay takes the same path.
 
@@ -279,7 +280,7 @@ def _with_parent(step: object) -> object:
 
 
 def _cause(error: FailureError) -> BaseException:
-    """Why an activity failed; only failures of normal activities are wrapped."""
+    """Return why an activity failed; only failures of normal activities are wrapped."""
     wrapped = isinstance(error, (ActivityError, ChildWorkflowError))
     return (error.cause or error) if wrapped else error
 
@@ -290,7 +291,7 @@ def _is_final(error: FailureError) -> bool:
 
 
 def reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
-    """The error of ours for an activity's failure."""
+    """Return this package's error for an activity's failure."""
     if is_cancelled_exception(error):
         return asyncio.CancelledError()
     cause = _cause(error)
@@ -298,6 +299,6 @@ def reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
         detail = next(iter(cause.details), None)
         if isinstance(detail, dict):
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
-        # It had details, but they could not be decoded.
+        # Its details could not be decoded.
         return rebuild(cause.type or "ApplicationError", cause.message)
     return raised(RunError, type(cause).__name__, str(error))

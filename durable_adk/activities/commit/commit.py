@@ -18,7 +18,7 @@ async def commit_event(deps: Dependencies, step: CommitStep, *, by_step: bool = 
         by_step: Whether the event's own step commits it, instead of the loop.
 
     Raises:
-        EventConflictError: The id is taken, or reserved for the loop.
+        EventConflictError: The event id is taken, or reserved for the loop.
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
     failpoint("commit.before")

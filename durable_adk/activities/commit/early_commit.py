@@ -31,7 +31,7 @@ class CommittedStep(NamedTuple):
 
     result: StepResult
     closed: Literal["now", "before"] | None = None
-    """Whether this attempt, or an earlier one, closed the invocation with the step's event."""
+    """Whether the step's event closed the invocation, in this attempt or before."""
 
 
 class AlreadyStoredError(Exception):
@@ -47,12 +47,12 @@ class AlreadyStoredError(Exception):
 
 
 async def require_new(deps: Dependencies, step: Step, scope: StepScope) -> None:
-    """Keep a first attempt from repeating work that the store has recorded already (F38).
+    """Keep a first attempt from repeating work that the store has already recorded (F38).
 
     A Temporal server that was restored from a backup schedules steps again that it has lost. The
-    log is then longer than the loop knows. It may be longer for other reasons, so length alone is
-    no proof; if it is not longer, this check costs nothing. Length says nothing for parallel
-    branches, because one may be ahead of the other.
+    log is then longer than the loop expects. Other causes can lengthen it, so length alone proves
+    nothing. If the log is not longer, this check costs nothing. For parallel branches length is
+    meaningless, because one may be ahead of the other.
 
     Raises:
         AlreadyStoredError: The step's event is stored.
@@ -88,11 +88,11 @@ async def require_not_stored(deps: Dependencies, step: Step, scope: StepScope) -
 async def prefer_stored(
     deps: Dependencies, step: Step, scope: StepScope, result: StepResult
 ) -> StepResult:
-    """Return a step's noted result, unless the loop has stored a different event.
+    """Return the result in a step's note, unless the loop has stored a different event.
 
-    Of two concurrent attempts, one may have been reported and the other noted. If user code changes
-    events before they are stored, the stored event differs from the reported one anyway, and the
-    note is used.
+    Of two concurrent attempts, one may have reported its result and the other stored its note. If
+    user code changes events before they are stored, the stored event differs from the reported one
+    anyway, and the note is used.
     """
     if deps.changes_events(step):
         return result
@@ -104,7 +104,7 @@ async def prefer_stored(
 
 
 async def _of_loop(deps: Dependencies, step: Step, scope: StepScope) -> StepResult | None:
-    """Return the result of a step without a grant if the loop has stored its event, or None."""
+    """Return a step's result if the step may not commit and the loop stored its event, or None."""
     if not scope.ahead or step.grant is not None:
         return None
     found = await _earlier(deps, step)
@@ -128,8 +128,8 @@ async def run_and_commit(
     """Return a step's result, with its event committed if the step may commit it.
 
     The work is skipped if an earlier attempt has committed the event and its worker died before
-    reporting it. The result is then taken from the stored event, so the model is not called and the
-    tool not run again (I10).
+    reporting it. The result is then taken from the stored event, so neither the model nor the tool
+    runs again (I10).
     """
     try:
         found = (
@@ -157,7 +157,7 @@ async def run_and_commit(
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not _complete_without_loop(step, result, event):
         return CommittedStep(await _left_to_loop(deps, step, step.grant, result, attempt))
-    # Must not be interrupted: the loop has to learn what is stored.
+    # Must not be interrupted: the result must tell the loop what is stored.
     return await uninterrupted(_commit(deps, step, step.grant, result, event, attempt=attempt))
 
 
@@ -188,8 +188,8 @@ async def _found(deps: Dependencies, step: Step, found: StepResult) -> Committed
 async def _failed(deps: Dependencies, step: Step, found: StepResult) -> StepResult | None:
     """Return a tool's failure if the stored event is the response that the loop made of it.
 
-    The invocation ends with the failure, which cannot be seen in the response: a tool may return
-    the same value. An attempt whose worker died may have noted a failure although a later one
+    The failure ends the invocation but does not show in the response: a tool may return the same
+    value. An attempt whose worker died may have stored a note of a failure although a later attempt
     succeeded, so the note alone does not count.
     """
     if not isinstance(step, ToolStep) or found.event is None:
@@ -211,8 +211,9 @@ def _completed(event: Event, grant: EarlyCommit) -> Event:
 def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool:
     """Return whether the stored event contains the whole result of the step.
 
-    These are in the result only: `temp:` keys, a request to end the invocation, a response made by
-    a callback, pending calls, the agent to transfer to, and what followed a model's first response.
+    Only the result has these: `temp:` keys, a request to end the invocation, a response made by a
+    callback, pending calls, the agent to transfer to, and whatever followed a model's first
+    response.
     """
     if result.transfer is not None or result.waits or result.more or result.error:
         return False
@@ -222,7 +223,7 @@ def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool
 
 
 def _says_it_all(event: Event) -> bool:
-    """Return whether a stored event implies that its step reported nothing beyond it."""
+    """Return whether a stored event implies that its step reported nothing else."""
     actions = event.actions
     return not (
         event.long_running_tool_ids
@@ -261,8 +262,8 @@ async def _commit(
         # The loop retries for longer, and commits under the same id.
         return CommittedStep(await _left_to_loop(deps, step, grant, result, attempt))
     except EventConflictError:
-        # A slower attempt of this step was still alive: the event that it committed counts. Or a
-        # later attempt has left its result to the loop, and only the loop may commit now.
+        # A slower attempt of this step was still alive, and its event counts. Or a later attempt
+        # has left its result to the loop, and now only the loop may commit.
         return CommittedStep(await _earlier(deps, step) or result)
     stored = result.model_copy(update={"seq": seq, "closed": closes})
     return CommittedStep(stored, "now" if closes else None)
@@ -271,8 +272,7 @@ async def _commit(
 def _ends_the_run(step: Step, event: Event) -> bool:
     """Return whether the agent ends after this event: a model's final response, no calls or code.
 
-    An event of a callback is final too if it has no content (EVT-11), but then the agent has yet to
-    run.
+    A callback's event without content is final too (EVT-11), but the agent has not run yet then.
     """
     return (
         isinstance(step, ModelStep)
@@ -292,9 +292,9 @@ async def _left_to_loop(
 ) -> StepResult:
     """Return a result for the loop to commit, or the one that a live earlier attempt committed.
 
-    The loop could not accept that attempt's event for this result, and the run would fail. So the
-    event's id is reserved first: an attempt that was presumed dead has committed by now, or never
-    can.
+    The loop could not accept the earlier attempt's event for this result, and the run would fail.
+    So the event's id is reserved first: after that, an attempt that was presumed dead either has
+    committed or never can.
 
     Raises:
         StoreUnavailableError: The reservation is uncertain, and an earlier attempt may be alive.

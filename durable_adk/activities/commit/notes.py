@@ -1,7 +1,7 @@
-"""Notes: what a step stores before its event is committed, for the use of a later attempt.
+"""Notes: what a step stores before its event is committed, for use by a later attempt.
 
-Notes are kept in the session store, beside the log. The first body stored under a name is never
-replaced, so concurrent attempts agree regardless of which was faster.
+Notes are in the session store, beside the log. The first body stored under a name is never
+replaced, so concurrent attempts agree whichever was faster.
 """
 
 from collections.abc import Coroutine
@@ -58,7 +58,7 @@ class ReceivedResponse(_Arrived):
     more: list[LlmResponse] = Field(default_factory=list[LlmResponse])
     """Further whole responses of the same call."""
     error: ErrorDetail | None = None
-    """`errors.as_detail` of what the model raised after these responses."""
+    """`errors.as_detail` of the error that the model raised after these responses."""
     long_running: dict[str, Wait] = Field(default_factory=dict[str, Wait])
     """The long-running tools that the request offered, by name."""
 
@@ -70,11 +70,11 @@ class ReceivedResult(_Arrived):
     media: list[types.FunctionResponsePart] = Field(
         default_factory=list[types.FunctionResponsePart]
     )
-    """The files in the response, which it is noted without."""
+    """The files in the response, whose note is without them."""
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
     """The arguments as the before-tool callbacks left them."""
     asked_by: ConfirmationRequester | None = None
-    """Which code requested a confirmation."""
+    """The code that requested a confirmation."""
 
 
 async def arrived_response(deps: Dependencies, step: ModelStep) -> ReceivedResponse | None:
@@ -84,7 +84,7 @@ async def arrived_response(deps: Dependencies, step: ModelStep) -> ReceivedRespo
 
 
 async def more_arrived(deps: Dependencies, step: ModelStep) -> bool:
-    """Return whether the step's model gave more than one response, or failed after the first."""
+    """Return whether the step's model sent more than one response, or failed after the first."""
     arrived = await arrived_response(deps, step)
     return arrived is not None and bool(arrived.more or arrived.error)
 
@@ -98,10 +98,10 @@ async def find_note(deps: Dependencies, step: Step, kind: str, name: str) -> str
 
 
 async def write_note(deps: Dependencies, step: Step, kind: str, name: str, body: str) -> str:
-    """Store a note and return the body that is stored under its name now.
+    """Store a note, and return the body that is stored under its name now.
 
     Raises:
-        StoreUnavailableError: The note may or may not be stored.
+        StoreUnavailableError: It is unknown whether the note was stored.
     """
     return await deps.sessions.note(
         step.key, invocation_id=step.invocation_id, kind=kind, name=name, body=body
@@ -111,7 +111,7 @@ async def write_note(deps: Dependencies, step: Step, kind: str, name: str, body:
 async def offer_note(
     deps: Dependencies, step: Step, kind: str, name: str, body: str, *, retried_for: float = 0.0
 ) -> str:
-    """Store a note if the store is available; the run continues without it otherwise.
+    """Store a note if the store is available; otherwise the run continues without it.
 
     Args:
         deps: The stores.
@@ -139,10 +139,10 @@ async def keep_outcome(
 ) -> StepResult:
     """Return the stored result of the step's first finished attempt, or do the work (I10).
 
-    The result of a step that commits its event is in the log. Otherwise the body of a custom agent,
-    a parallel branch or another call comes between the step and the log, and the loop relies on
-    what the step reported. A workflow that was reset has lost that report. Repeating functions or
-    callbacks that are not deterministic would lead to events other than the stored ones.
+    If a step commits its event, the log has its result. Otherwise a custom agent's body, a parallel
+    branch or another call comes between the step and the log, and the loop relies on the step's
+    report. A workflow that was reset has lost that report. Repeating functions or callbacks that
+    are not deterministic would then lead to events other than the stored ones.
     """
     try:
         found = await retrying(find_outcome, STORE_TIMEOUT)(deps, step)
@@ -176,7 +176,7 @@ async def _kept(deps: Dependencies, step: Step, result: StepResult) -> StepResul
 def _outcome_name(step: Step) -> str:
     """Build a note's name from the step and its input.
 
-    Both are needed, because after a reset a body may reach its steps in another order.
+    Both are needed: after a reset a body may reach its steps in another order.
     """
     asked: list[Any] = [type(step).__name__, step.agent]
     match step:
@@ -188,7 +188,7 @@ def _outcome_name(step: Step) -> str:
             event = step.event and step.event.model_dump(mode="json", exclude={"timestamp"})
             asked += [step.hook, event]
         case ToolStep():
-            # A call that is run by an agent or an external activity has two steps.
+            # A call that an agent or an external activity runs has two steps.
             ended = [step.child is not None, step.activity is not None]
             asked += [step.call_id, step.request_id, *ended]
         case _:

@@ -66,7 +66,8 @@ class KnownEvents(NamedTuple):
     revision: int
     """The number of events."""
     created_epoch: int = 0
-    """The lease's epoch when the session was created: 0 unless one of its name was deleted."""
+    """The lease's epoch when the session was created: 0 unless an earlier one of its name was
+    deleted."""
 
     @classmethod
     def of(cls, events: list[Event], invocation_id: str) -> "KnownEvents":
@@ -74,7 +75,7 @@ class KnownEvents(NamedTuple):
         return _Entry.of(events, sized=False).known(len(events), invocation_id)
 
     def has_call(self, call_id: str) -> bool:
-        """Whether one of the invocation's calls has this id."""
+        """Return whether one of the invocation's calls has this id."""
         return self.calls.get(call_id, self.revision) < self.revision
 
 
@@ -83,7 +84,7 @@ class SessionCache:
 
     Committed events never change and are only appended, so an entry can be stale but not wrong,
     unless the session was deleted and created again. An invocation's first step on this worker
-    checks for that; for later steps the epoch does.
+    checks for that; for later steps the epoch rules it out.
 
     The least recently used sessions are evicted. A session that exceeds `max_bytes` by itself is
     not cached, and each of its steps reads it in full.
@@ -112,7 +113,7 @@ class SessionCache:
 
         Args:
             sessions: The store, for events that are not cached.
-            key: The session.
+            key: The session's key.
             revision: The number of events.
             invocation_id: The invocation of the step that reads.
         """
@@ -132,7 +133,7 @@ class SessionCache:
         """Cache the first event of a new session, replacing any entry under the same key.
 
         Args:
-            key: The session.
+            key: The session's key.
             event: The event.
             epoch: The epoch of its invocation, whose lease is the session's first.
         """
@@ -143,15 +144,15 @@ class SessionCache:
     def add(self, key: SessionKey, seq: int, event: Event) -> None:
         """Cache an event that was just committed, if it is the next one.
 
-        Skipped while the event's invocation has yet to verify the entry, because the verification
-        compares the last event.
+        Skipped while the event's invocation has yet to verify the entry: the verification compares
+        the last event.
         """
         entry = self._entries.get(key)
         if entry is None or entry.seen_by != event.invocation_id or entry.revision != seq - 1:
             return
         with self._lock:
             entry.extend(seq - 1, [_stored(key, event)])
-            if self._entries.get(key) is entry:  # otherwise it has been evicted
+            if self._entries.get(key) is entry:  # otherwise it was evicted
                 self._put(key, entry)
 
     def _copy(self, entry: "_Entry | None") -> "_Entry":
@@ -167,7 +168,7 @@ class SessionCache:
         if entry.bytes > self._max_bytes:
             return
         self._entries[key] = entry  # at the end: the most recently used
-        # Summed anew instead of tracked, because steps that share an entry make it grow.
+        # Summed anew instead of tracked, because steps that share an entry extend it.
         total = sum(one.bytes for one in self._entries.values())
         while len(self._entries) > self._size or total > self._max_bytes:
             _, oldest = self._entries.popitem(last=False)
@@ -178,8 +179,7 @@ class SessionCache:
 class _Entry:
     """A session's first events. Append-only, because several steps may use the entry at once.
 
-    A copy for each addition would make every step of a long session more expensive than the one
-    before.
+    Copying it for each addition would make every step of a session more expensive than the last.
     """
 
     seen_by: str
@@ -188,7 +188,7 @@ class _Entry:
     starts: dict[str, int] = field(default_factory=dict[str, int])
     """Position of the first event of each invocation."""
     calls: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    """By invocation: position of the event of each call; the first event of an id counts."""
+    """Positions of each invocation's calls by call id; the first event of an id counts."""
     creation: Creation | None = None
     """The session's creation; None: not read yet."""
     bytes: int = 0
@@ -209,7 +209,7 @@ class _Entry:
         """Append those events that the entry lacks.
 
         Args:
-            after: How many events of the session precede `events`.
+            after: The number of events of the session that precede `events`.
             events: The events.
             sized: Whether to count the memory that they take.
         """
@@ -251,10 +251,10 @@ async def _verified(entry: _Entry, sessions: SessionLog, key: SessionKey, revisi
     Args:
         entry: An entry that is not shared; it is extended.
         sessions: The store.
-        key: The session.
+        key: The session's key.
         revision: The number of events wanted.
     """
-    # Read before the events: if the session is created again in between, the next check shows it.
+    # Read before the events: if the session is created anew in between, the next check detects it.
     creation = await sessions.read_creation(key)
     if entry.creation != creation:
         entry = _Entry("", creation=creation)  # regardless of the events' ids and times

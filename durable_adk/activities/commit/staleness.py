@@ -1,8 +1,8 @@
 """Staleness checks: detect that the session store is older than what was committed to it (I21).
 
-A running invocation knows how long its session was, and `require_known` compares that to the store.
-A new invocation has no such knowledge, but Temporal does: the store must contain every invocation
-that a workflow has stored (`StalenessCheck`).
+A running invocation knows the length of its session, and `require_known` compares it to the store.
+A new invocation does not, but Temporal does: the store must contain every invocation that a
+workflow has stored (`StalenessCheck`).
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from durable_adk.sessions.session_log import SessionLog
 MAX_AGE = 5.0
 """Seconds for which Temporal's answer is reused."""
 RETRY_AGE = 1.0
-"""Seconds after which Temporal is queried again if the store went back, or if it did not answer."""
+"""Seconds until Temporal is queried again if the store went back, or if Temporal did not answer."""
 GAP = 60.0
 """Seconds without a check after which the store may have been replaced unnoticed."""
 LATE = 10.0
-"""Seconds by which Temporal may list a workflow late."""
+"""Maximum delay, in seconds, with which Temporal lists a workflow."""
 CLOCK_DIFFERENCE = 600.0
 """Tolerated difference in seconds between a worker's clock and Temporal's, for a session that is
 known to have been deleted and created again."""
@@ -47,9 +47,9 @@ WorkflowRecords = dict[SessionKey, list[WorkflowRecord]]
 class StalenessCheck:
     """Looks for invocations that Temporal knows and the store does not contain.
 
-    The store has a horizon, a time of Temporal's: it contains everything that had been committed to
-    it by then. The horizon advances while nothing is lacking. A restored store has an earlier one,
-    so every worker finds there what has to be compared, whatever was committed meanwhile.
+    The store has a horizon, a Temporal timestamp up to which it contains everything that was
+    committed. The horizon advances while nothing is missing. A restored store has an earlier one,
+    so every worker reads there which workflows to compare, whatever was committed meanwhile.
     """
 
     client: Client
@@ -57,38 +57,38 @@ class StalenessCheck:
     task_queue: str
     """The task queue whose workers share the store; others may use another store."""
     apps: Collection[str] = ()
-    """Apps whose records are compared with the list of workflows, so that no history is read of
-    what the store contains."""
+    """Apps whose records are compared with the list of workflows first, so that histories of stored
+    invocations are not read."""
     _horizon: float | None = None
-    """The store's horizon when it was read last; None: it was not compared yet."""
+    """The store's horizon when last read; None: not compared yet."""
     _read: float = float("-inf")
-    """When the horizon was read."""
+    """When the horizon was last read."""
     _looked: float = float("-inf")
     """When the last query that Temporal answered was started."""
     _tried: float = float("-inf")
     """When the last query was started."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _lacking: WorkflowRecords = field(default_factory=WorkflowRecords)
-    """What the store lacks of sessions that it has."""
+    """Records that the store lacks, of sessions that it has."""
     _missing: WorkflowRecords = field(default_factory=WorkflowRecords)
-    """What it lacks of sessions that it does not have. They count as deleted unless others lack
-    something."""
+    """Records that it lacks, of sessions that it does not have. These sessions count as deleted
+    unless a session in `_lacking` lacks something."""
     _unread: dict[SessionKey, list[WorkflowExecution]] = field(
         default_factory=dict[SessionKey, list[WorkflowExecution]]
     )
     """Open workflows whose invocations are open in the store. How much they have stored is compared
-    once somebody writes to the session."""
+    at the next write to the session."""
     _closed: dict[str, WorkflowRecord | None] = field(
         default_factory=dict[str, WorkflowRecord | None]
     )
-    """The last list's closed runs by run id; what a closed run proves never changes."""
+    """Closed runs of the last list, by run id; the record of a closed run never changes."""
 
     async def check(self, key: SessionKey) -> None:
         """Check that a session is complete, as far as Temporal can tell.
 
         A session that lacks something is closed to new openings and answers (I22), until the store
-        has it or the session is deleted. All sessions are closed while those of several users lack
-        something: then the store was restored from a backup. Sessions that are missing, or were
+        has it or the session is deleted. If sessions of several users lack something, the store was
+        restored from a backup, and all sessions are closed. Sessions that are missing, or were
         created later, count as deleted. If Temporal does not respond, the next opening queries it
         again.
 
@@ -110,7 +110,7 @@ class StalenessCheck:
             raise _refusal(key, own)
 
     async def _renew(self) -> None:
-        """Compare the store with Temporal if it may have been replaced since it was compared."""
+        """Compare the store with Temporal if it may have been replaced since last time."""
         called = time.monotonic()
         async with self._turn:
             if self._tried >= called:
@@ -137,13 +137,13 @@ class StalenessCheck:
         return canonical([self.client.namespace, self.task_queue])
 
     async def _look(self, horizon: float, *, whole: bool) -> float:
-        """Compare the store with the workflows that have closed since its horizon, or are open.
+        """Compare the store with the workflows that are open or have closed since its horizon.
 
         Returns its new horizon.
 
         Args:
             horizon: The store's.
-            whole: Whether all open workflows count, or only those that were started since.
+            whole: Whether all open workflows count, or only those started since.
         """
         since = datetime.fromtimestamp(max(horizon - LATE, 0.0), UTC).isoformat()
         new = "" if whole else f" AND StartTime >= '{since}'"
@@ -178,9 +178,9 @@ class StalenessCheck:
         """Return stored invocations by the first runs of their workflows: the newest and all open.
 
         Args:
-            count: How many workflows were listed. Of each app twice as many of the invocations that
-                were updated last are returned; the others are compared by their histories.
-            whole: Whether all that are open count.
+            count: The number of workflows listed. Per app, twice as many of the most recently
+                updated invocations are returned; the others are compared by their histories.
+            whole: Whether all open invocations count.
         """
         found: list[tuple[SessionKey, InvocationRecord]] = []
         for app in self.apps:
@@ -194,7 +194,7 @@ class StalenessCheck:
     async def _read_all(
         self, executions: Sequence[WorkflowExecution]
     ) -> list[WorkflowRecord | None]:
-        """Read what workflow runs prove; of a closed one only once."""
+        """Read the records of workflow runs, and that of a closed run only once."""
         turns = asyncio.Semaphore(READERS)
 
         async def read(one: WorkflowExecution) -> WorkflowRecord | None:
@@ -223,7 +223,7 @@ class StalenessCheck:
             self._unread.pop(key, None)
 
     async def _compare(self, records: Iterable[WorkflowRecord | None]) -> None:
-        """Remember what the store lacks."""
+        """Record what the store lacks."""
         lacking: list[tuple[str, str]] = []
         for one in records:
             lacks = False if one is None else await self._lacks(one)
@@ -240,10 +240,10 @@ class StalenessCheck:
     async def _still(
         self, records: WorkflowRecords, key: SessionKey, *verdicts: bool | None
     ) -> WorkflowRecord | None:
-        """Return a record of what a session still lacks, and forget the others.
+        """Return a record that the store still lacks of a session, and drop the others.
 
         Args:
-            records: What was found to be lacking.
+            records: Records that were lacking.
             key: The session.
             verdicts: The results of `_lacks` that count, besides True.
         """
@@ -251,13 +251,13 @@ class StalenessCheck:
             first = known[0]
             if await self._lacks(first) in (True, *verdicts):
                 return first
-            if first in known:  # else another check has forgotten it meanwhile
+            if first in known:  # another check may have dropped it
                 known.remove(first)
         records.pop(key, None)
         return None
 
     async def _lacks(self, one: WorkflowRecord) -> bool | None:
-        """Return whether the store lacks what a workflow proves; None if it lacks the session.
+        """Return whether the store lacks an invocation of a workflow; None if it lacks the session.
 
         Whether a session is another one of the same name is decided by its creation record, not by
         timestamps of events, which user code can set.
@@ -272,14 +272,14 @@ class StalenessCheck:
         creation = await self.sessions.read_creation(one.key)
         if creation is not None:
             return _predates(creation, one)
-        # The session of an agent that ran as a tool is not deleted without its caller's.
+        # The session of an agent that ran as a tool is only deleted together with its caller's.
         caller = one.caller and await self.sessions.read_creation(one.caller)
         if one.caller and caller and await self._length(one.caller) and _predates(caller, one):
             return True
         return None
 
     async def _contains(self, one: WorkflowRecord, record: InvocationRecord) -> bool:
-        """Return whether the store contains all that a workflow proves of a stored invocation."""
+        """Return whether the store contains all that a workflow's record has of an invocation."""
         if one.closed and not record.status.closed:
             return False
         if one.heard and await self.sessions.find_event(one.key, one.heard) is None:
@@ -294,7 +294,7 @@ class StalenessCheck:
 
 
 def _predates(creation: Creation, one: WorkflowRecord) -> bool:
-    """Return whether a session was created before an invocation was stored in one of its name."""
+    """Return whether a session existed before an invocation in a session of its name was stored."""
     recreated = creation.epoch > 0
     if recreated and one.epoch is not None:
         return creation.epoch <= one.epoch
@@ -332,20 +332,20 @@ async def require_known(
     missing altogether counts as deleted, unless the store is known to be older.
 
     Args:
-        deps: Gives access to the store.
+        deps: The stores.
         key: The session.
         invocation_id: An invocation that was opened.
         epoch: The epoch of the invocation's lease; 0: unknown.
-        revision: Number of an event that was stored; None: none is known.
+        revision: Number of an event that was stored; None: unknown.
 
     Raises:
-        LeaseLostError: The session was deleted, and the present one is another of the same name.
+        LeaseLostError: The session was deleted, and a new one has its name.
         SessionRegressedError: The session is older now than when the invocation was opened.
     """
     try:
         present = await deps.sessions.read_revision(key, epoch=epoch or None)
     except SessionNotFoundError:
-        await deps.check_store(key)  # it was lost if others lack something
+        await deps.check_store(key)  # if others lack something, it was lost
         return
     record = await deps.sessions.get_invocation(key, invocation_id)
     if record is None or present < (revision or 0):

@@ -1,4 +1,4 @@
-"""What Temporal knows of an invocation that a session store must contain (I21)."""
+"""Records of invocations, read from Temporal, that a session store must contain (I21)."""
 
 import json
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -28,7 +28,7 @@ _TELLING = STEPS | {
     "close_invocation",
     "read_checkpoint",
 }
-"""Activities whose results say what was stored."""
+"""Activities whose results show what was stored."""
 
 logger = get_logger(__name__)
 
@@ -40,7 +40,7 @@ class WorkflowRecord:
     key: SessionKey
     invocation_id: str
     first_run_id: str
-    """Of its workflow; if that was continued as new, this may be a later run's."""
+    """Run id of its workflow's first run; a later run's if the workflow continued as new."""
     started: float
     """Earliest possible start of the workflow run, in seconds since the epoch."""
     revision: int = 0
@@ -50,13 +50,13 @@ class WorkflowRecord:
     epoch: int | None = None
     """An epoch under which it held the session's lease; None: unknown."""
     heard: str | None = None
-    """The id of a message's event that was delivered to this invocation."""
+    """Id of the event of a message that was delivered to this invocation."""
     caller: SessionKey | None = None
     """The calling session, if an agent ran as a tool."""
 
 
 async def read_record(client: Client, execution: WorkflowExecution) -> WorkflowRecord | None:
-    """Return what a workflow run proves; None if it stored nothing, or cannot be read.
+    """Return the record of a workflow run; None if it stored nothing, or cannot be read.
 
     Raises:
         RPCError: Temporal does not respond.
@@ -75,7 +75,7 @@ async def read_record(client: Client, execution: WorkflowExecution) -> WorkflowR
                     started=started,
                     heard=f"{result.invocation_id}.0",
                 )
-            if not key.is_child:  # whose caller only the history has
+            if not key.is_child:  # only the history has its caller
                 return WorkflowRecord(
                     key=key,
                     invocation_id=result.invocation_id,
@@ -91,7 +91,7 @@ async def read_record(client: Client, execution: WorkflowExecution) -> WorkflowR
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
-    except Exception as error:  # noqa: BLE001 - a lost payload, a missing key, another's value
+    except Exception as error:  # noqa: BLE001 - a lost payload, a missing key, a foreign value
         logger.debug("staleness.unreadable", error_type=type(error).__name__)
     return None
 
@@ -130,7 +130,7 @@ async def _of_history(
 
 
 def _facts(activity: str, value: Any) -> Iterator[InvocationRecord | int]:
-    """Yield the records of the invocation, and the numbers of its events, that a result has."""
+    """Yield the invocation records and the event numbers in an activity's result."""
     match activity, value:
         case "commit_event", int() | float():
             yield int(value)
@@ -151,7 +151,7 @@ def _facts(activity: str, value: Any) -> Iterator[InvocationRecord | int]:
 async def _results(
     events: Iterable[HistoryEvent], converter: DataConverter
 ) -> AsyncGenerator[tuple[str, Any]]:
-    """Yield name and result of each activity that has completed; the result is plain JSON."""
+    """Yield name and result of each completed activity; the result is plain JSON."""
     names = dict[int, str]()
     for event in events:
         marker = event.marker_recorded_event_attributes.details

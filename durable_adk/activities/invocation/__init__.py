@@ -1,1 +1,1 @@
-"""The life of an invocation in the store: open, wait, steer, take over, pause, answer, close."""
+"""An invocation's life cycle in the store: open, wait, steer, take over, pause, answer, close."""

@@ -1,4 +1,4 @@
-"""Stores and loads what a loop continues with: checkpoint, journals, state for its bodies."""
+"""Stores and loads the state with which a loop continues: checkpoint, journals, bodies' state."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def _entries(body: str) -> int:
 
 
 async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> LoadedCheckpoint:
-    """Load everything the loop needs to continue.
+    """Load everything that the loop needs to continue.
 
     Raises:
         LeaseLostError: The session was deleted in the meantime.
@@ -123,9 +123,9 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
 
 
 async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
-    """Return the error that explains why the store lacks an invocation that was opened.
+    """Return the error that explains why the store lacks an opened invocation.
 
-    A missing session was either deleted, or the store is older than the session. The two cases
+    If the session is missing, either it was deleted or the store is older than it. These cases
     cannot be distinguished, so the session counts as deleted.
     """
     creation = await deps.sessions.read_creation(cursor.key)
@@ -144,9 +144,9 @@ async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
 async def read_journals(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
     """Load as many parts of the journals as fit into one result.
 
-    A closed invocation returns its ending instead, because its journals are deleted. An earlier
-    workflow task may have closed the invocation and lost its worker before Temporal recorded that;
-    a body must not be started again then.
+    For a closed invocation the result is its ending instead, because its journals are deleted. An
+    earlier workflow task may have closed the invocation and lost its worker before Temporal
+    recorded that; then a body must not be started again.
     """
     page = await _page(deps, step)
     # Read the record after the notes: closing the invocation deletes them.
@@ -198,13 +198,13 @@ async def state_as_of(
 
     A workflow that was reset, or whose task is replayed, runs the bodies of custom agents again. A
     body that saw its own later changes would produce events that differ from the stored ones. The
-    earlier value of a key that sessions share is known only if an event of this session holds it.
+    earlier value of a key that sessions share is known only if an event of this session has it.
 
     Args:
-        deps: Gives access to the store.
+        deps: The stores.
         key: The session.
         revision: Sequence number of the last event that counts.
-        invocation_id: Only later events of this invocation do not count; None: none of them.
+        invocation_id: Only later events of this invocation are left out; None: all later events.
     """
     _, state = await deps.sessions.read_state(key)
     later = await deps.sessions.read_events(key, after=revision)
@@ -223,7 +223,7 @@ def without_later(
     revision: int,
     invocation_id: str | None = None,
 ) -> dict[str, Any]:
-    """Return `state_as_of` from the state, what it began with, and the events read after both."""
+    """Return `state_as_of` from the state, its initial value, and the events read after both."""
     undone = {
         one.seq
         for one in log

@@ -1,8 +1,8 @@
 """Closes an invocation and leaves its session usable, however the run ended (CAN-2, I9).
 
 Open calls are read from the store, not from the loop's memory: a step may have committed an event
-that the loop never learned of because its worker died. The same applies to an invocation that was
-taken over, which is closed by the one that takes over.
+whose result never reached the loop because its worker died. The same applies to an invocation that
+another one takes over and closes.
 """
 
 from durable_adk.activities.commit.staleness import require_known
@@ -25,8 +25,8 @@ from durable_adk.wire.messages import MAX_RESULT_TEXT
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending
 
 MAX_TRIES = 100
-"""Limit on attempts to close. It exceeds the number of events that an invocation's running steps
-can commit in between."""
+"""Maximum attempts to close. It exceeds the number of events that an invocation's running steps can
+commit in between."""
 ENDED = "The run ended before this call was answered, it may have run in part"
 LEFT = "The agent was left before this call was answered; it may have run in part."
 
@@ -47,7 +47,8 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
             record = await _withdrawn(deps, step)
         except EventConflictError:
             heard = await deps.sessions.delivered_event(step.key, step.invocation_id)
-            # Without a delivered event, user code wrote the id into a session it had deleted.
+            # If no message was delivered, user code has written the id into a session that it had
+            # deleted.
             name = heard.invocation_id if heard else None
             return _not_opened(step).model_copy(update={"heard_by": name})
         if record is None or record.lease_owner != step.lease_owner:
@@ -60,7 +61,7 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
         # Already closed by a step's final text or by an earlier attempt of this activity.
         return await read_ending(deps, step.key, record)
     if record is not None and (_waits(record) or record.lease_owner != step.lease_owner):
-        await deps.check_store(step.key)  # others may have written to the session
+        await deps.check_store(step.key)  # others may have written to it
     await require_known(
         deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
     )
@@ -76,7 +77,7 @@ async def _closed(
 
     A step that was presumed dead may still commit, and its event counts. It may also pause the
     invocation or store an answer for it, which raises the epoch; closing then continues under the
-    new epoch, which the step argument does not know.
+    new epoch, which the step does not contain.
     """
     epoch = step.epoch
     if record is not None and record.lease_owner == step.lease_owner:
@@ -133,9 +134,9 @@ async def _sealed(
 
 
 async def _withdrawn(deps: Dependencies, step: CloseStep) -> InvocationRecord | None:
-    """Withdraw the opening and return the record it stored, or None if it stored nothing.
+    """Withdraw the opening and return the record that it stored, or None if it stored nothing.
 
-    An attempt of the opening may still be running: the engine gave up on it, or its worker was
+    An attempt of the opening may still be running: Temporal gave up on it, or its worker was
     frozen. It must not open an invocation that was reported to its sender as ended.
     """
     of_whom = {"invocation_id": step.invocation_id, "lease_owner": step.lease_owner}
@@ -146,7 +147,7 @@ async def _withdrawn(deps: Dependencies, step: CloseStep) -> InvocationRecord | 
         )
         failpoint("withdraw.after")
         return record
-    # In process no attempt is left running, and the same lease owner may open it again.
+    # In process no attempt remains running, and the same lease owner may open it again.
     await deps.sessions.leave_queue(step.key, **of_whom)
     return await deps.sessions.get_invocation(step.key, step.invocation_id)
 
@@ -182,7 +183,7 @@ async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRec
         text=texts[-1][:MAX_RESULT_TEXT] if texts else "",
         last_event_id=events[-1].id if events else None,
         events=len(events),
-        # The loop derives a text event from a set_model_response call; that is no model call.
+        # The loop derives a text event from a set_model_response call; it is not a model call.
         model_calls=sum(map(_is_model_answer, events))
         - sum(event.actions.set_model_response is not None for event in events),
         tool_calls=sum(map(_tool_calls, events)),
@@ -234,7 +235,7 @@ def _seals(
         reason = f"{ENDED}: {end.error_message}"
         same = not record.status.closed or record.error == step.error
         events = [*closing_responses(own, reason), step.event if step.event and same else end]
-    # Keep what an earlier attempt stored, even if it gave another reason.
+    # Keep what an earlier attempt stored, even if it reported another reason.
     known = {item.event.id for item in stored}
     events = [event for event in events if event.id not in known]
     for event in events:

@@ -1,8 +1,8 @@
 """Summarizes a session's events at the end of an invocation (CMP-1, CMP-2).
 
-The next message finds the summary, because the invocation still has the session's lease. A failure
-is only logged; the summary is due again after the next invocation. The event is appended without
-the lease, so it is dropped when a concurrent write changes the set of events to summarize.
+The next message finds the summary, because the invocation still holds the session's lease. A
+failure is only logged; the summary is due again after the next invocation. The event is appended
+without the lease, so it is dropped when a concurrent write changes the set of events to summarize.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ async def _compact(deps: Dependencies, step: CompactStep) -> None:
 
 
 def _id(step: CompactStep) -> str:
-    """Return the id of the summary's event, and of the invocation that it is stored under."""
+    """Return the id of the summary's event, and of the invocation under which it is stored."""
     return f"{step.invocation_id}.compaction"
 
 

@@ -34,7 +34,7 @@ from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.steps import LOOP_RULES, Opened, OpenStep
 
 STEERING = 1.5
-"""Seconds between checks whether a message was delivered, or another invocation can receive it."""
+"""Seconds between checks whether a message was delivered or another invocation can receive it."""
 
 
 async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
@@ -43,7 +43,7 @@ async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
     Raises:
         SessionBusyError: Another live invocation owns the lease or has an earlier turn.
         CallerError: The app or session does not exist; nothing was stored.
-        SessionRegressedError: The store is older than it was; nothing was stored (I21).
+        SessionRegressedError: The store is older than before; nothing was stored (I21).
     """
     try:
         return await _opened(deps, step)
@@ -115,13 +115,14 @@ async def _opened_or_heard(deps: Dependencies, step: OpenStep) -> InvocationReco
         except InvocationCancelledError as error:
             if step.when_busy is not WhenBusy.REJECT:
                 raise
-            # An earlier attempt refused it, and its result was lost.
+            # An earlier attempt rejected it, and its result was lost.
             raise SessionBusyError(
                 "Another invocation was active in this session when the message came, so it was "
                 "refused."
             ) from error
     except EventConflictError as conflict:
-        # A repeat may ask to wait, and the receiving invocation may have ended: the id is taken.
+        # A repeat may request to wait, and the receiving invocation may have ended: the id is
+        # taken.
         return await _delivered_to(deps, step, conflict)
 
 
@@ -129,7 +130,7 @@ async def _delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConfl
     """Return the id of the invocation that received an opening's message; it may have ended.
 
     Raises:
-        EventConflictError: The given conflict, if no invocation received this message.
+        EventConflictError: No invocation received this message; it is `conflict`.
     """
     event = await deps.sessions.delivered_event(step.key, step.invocation_id)
     if event is None or not is_same_message(event, step.message, step.custom_metadata):
@@ -138,7 +139,7 @@ async def _delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConfl
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:
-    """Return the hooks that see the run, in an order that is the same in every process."""
+    """Return the hooks that see the run, in the same order in every process."""
     if step.tool_run is not None and not step.tool_run.include_plugins:
         return []
     return sorted(app.plugin_manager.hooks())
@@ -154,8 +155,8 @@ def _is_to_be_prepared(hooks: list[str], step: OpenStep) -> bool:
 async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
     """Return the step of a repeated opening with the message as plugins changed it the first time.
 
-    Hooks do not run again, because they might return something else. The step of a first opening,
-    or one with another message, is returned unchanged.
+    Hooks do not run again: they might return something else. The step of a first opening, or one
+    with another message, is returned unchanged.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is None:
@@ -247,7 +248,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
     if step.tool_run is not None:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
         if record is not None:
-            return record  # a repeat: the caller's state may have changed in the meantime
+            return record  # a repeat: the caller's state may have changed meanwhile
     user_event = Event(
         id=step.event_id,
         invocation_id=step.invocation_id,

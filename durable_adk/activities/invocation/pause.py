@@ -27,13 +27,13 @@ from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False] | None:
     """Release the lease; a repeat changes nothing, even if the invocation has resumed since.
 
-    A workflow task whose worker dies is replayed from its start with the same input: it may have
-    paused the invocation already and then taken an answer that had arrived. A Temporal server that
+    A workflow task whose worker dies is replayed from its start with the same input. It may already
+    have paused the invocation and then stored an answer that had arrived. A Temporal server that
     was restored from a backup has lost both as well; the doctor sends it the answer again (F38).
 
     Returns:
         None, or False if the invocation was not paused because its owner keeps running. The result
-        is recorded, so a replay sees it in the history.
+        is recorded, so a replay reads it from the history.
     """
     failpoint("pause.before")
     await require_known(deps, step.key, step.invocation_id, epoch=step.epoch)
@@ -79,8 +79,8 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
         state = await _state(deps, step, taken.seq or None, taken.heard)
         return taken.model_copy(update={"state": state})
     stored = await deps.sessions.read_events(step.key, after=step.start_seq - 1)
-    # Looked for in what is checked: an attempt that was given up may store it between two reads,
-    # and the call would look as if another answer had come first.
+    # Searched in the events that are checked: an attempt that was given up may store the answer
+    # between two reads, and the call would appear to have another answer.
     found = next((item for item in stored if item.event.id == step.event_id), None)
     if found is not None:
         await _hold_again(deps, step)
@@ -96,7 +96,7 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
             await _store(deps, step, event)
         except LeaseLostError:
             await _store(deps, step, event)  # a late attempt of the pause intervened
-    except StateConflictError as error:  # with what a plugin has written
+    except StateConflictError as error:  # conflict with state that a plugin has written
         return AnswerTaken(refused=error.message)
     failpoint("answer.after")
     found = await deps.sessions.find_event(step.key, step.event_id)
@@ -137,7 +137,7 @@ async def _deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
 
 
 def _check_name(step: AnswerStep) -> None:
-    """Raise InvalidRequestError if a sender chose a name that the loop gives to answers."""
+    """Raise InvalidRequestError if a sender chose an event name that the loop gives to answers."""
     name = step.answer.answer_id or ""
     if step.named and is_reserved(name):
         raise InvalidRequestError(
@@ -150,7 +150,7 @@ async def _store(deps: Dependencies, step: AnswerStep, event: Event) -> None:
     """Store an answer, taking the lease if the invocation is paused.
 
     The store decides whether it is: an attempt whose worker died may have paused the invocation
-    without the loop learning of it.
+    without reporting it to the loop.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED:
@@ -164,7 +164,7 @@ async def _store(deps: Dependencies, step: AnswerStep, event: Event) -> None:
 async def _resume(
     deps: Dependencies, step: AnswerStep, record: InvocationRecord, event: Event | None = None
 ) -> InvocationRecord:
-    """Take the lease for a paused invocation, and store the answer that resumes it, if given."""
+    """Take the lease for a paused invocation, and store the answer, if any, that resumes it."""
     taken = await deps.sessions.resume_invocation(
         step.key,
         invocation_id=step.invocation_id,
@@ -177,9 +177,9 @@ async def _resume(
 
 
 async def _hold_again(deps: Dependencies, step: AnswerStep) -> None:
-    """Take the lease again for a stored answer, if a repeat of the pause has released it.
+    """Take the lease again for a stored answer if a repeat of the pause has released it.
 
-    The epoch distinguishes the two: a new pause after the answer has a later epoch than the step.
+    The epoch distinguishes the cases: a new pause after the answer has a later epoch than the step.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED and record.epoch == step.epoch:
@@ -218,8 +218,8 @@ async def _state(
     """Return the session's state for the bodies of custom agents, or None if it is too large.
 
     Args:
-        deps: Gives access to the store.
-        step: Says whether the state is wanted.
+        deps: The stores.
+        step: Its `wants_state` decides whether the state is returned.
         seq: Number of the event that was stored, or None.
         heard: The delivered message, which is sent in the same payload.
     """
@@ -267,7 +267,7 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
         author=step.author,
         timestamp=step.timestamp,
         content=message,
-        # Sibling branches must not take it for a message to them (AGT-33).
+        # Sibling branches must not treat it as a message to them (AGT-33).
         branch=branches.pop() if len(branches) == 1 else None,
         actions=changed.actions,
         custom_metadata=_metadata(step, changed),
@@ -286,6 +286,6 @@ def _calls(event: Event) -> set[str | None]:
 
 
 def _message(step: AnswerStep, events: list[Event]) -> types.Content:
-    """Return the message as it was sent, or what an answer by call id stands for."""
+    """Return the message as sent, or built from an answer by call id."""
     call = next((c for c in pending_calls(events) if c.call_id == step.answer.call_id), None)
     return step.answer.content(call.name if call else step.call_name or REQUEST_CONFIRMATION)

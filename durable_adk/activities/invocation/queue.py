@@ -1,7 +1,7 @@
 """Waiting for a session's lease: in place for the next tickets, by retries for all others.
 
-An attempt that waits in place is notified by the store, and then reads a few small rows. A retry
-is a task of the server and costs far more, so tickets far back in the queue retry less often.
+The store notifies an attempt that waits in place, which then reads a few small rows. A retry is a
+server task and costs far more, so tickets far back in the queue retry less often.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ LOOK = 1.0
 """Seconds after which an attempt that waits in place checks that the lease owner is alive; attempts
 further back check proportionally less often."""
 LOOK_LOCALLY = 5.0
-"""Maximum seconds between retries of a queued attempt without an engine, unless it is among the
-next tickets."""
+"""Maximum seconds between retries of a queued attempt without Temporal, unless it is among the next
+tickets."""
 
 QUEUE_PLACES = {
     WhenBusy.ENQUEUE: QueuePlace.LAST,
@@ -45,7 +45,7 @@ WaitingStep = OpenStep | AnswerStep | CloseStep
 
 
 class InPlaceWaits:
-    """Limits how many attempts of a worker wait in place, so that other work has room."""
+    """Limits how many of a worker's attempts wait in place, to leave capacity for other work."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -88,7 +88,7 @@ async def _until_free(
         failpoint("wait.in_place")
         seconds = LOOK * (1 + busy.ahead)
         await wait_for_turn(deps, step, seconds, ends=activity.is_worker_shutdown)
-        # Its workflow may have been terminated; the attempt itself is notified of that late.
+        # Its workflow may have been terminated, of which the attempt is notified late.
         if not await deps.is_alive(step.lease_owner):
             raise busy
         try:
@@ -98,7 +98,7 @@ async def _until_free(
 
 
 async def wait_locally(deps: Dependencies, step: WaitingStep, busy: SessionBusyError) -> None:
-    """Wait in a process without an engine until a retry is worthwhile."""
+    """Wait, in a process without Temporal, until a retry is worthwhile."""
     if busy.ahead < IN_PLACE_TICKETS:
         await wait_for_turn(deps, step, LOOK)
     else:
@@ -112,7 +112,7 @@ async def wait_for_turn(
     *,
     ends: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Wait until it is the ticket's turn according to the store, for at most `seconds`."""
+    """Wait for the ticket's turn according to the store, for at most `seconds`."""
     deadline = Deadline(seconds)
     while (left := deadline.left()) > 0 and not ends():
         await deps.sessions.wait_for_change(step.key, after=_NEVER, timeout=left)
@@ -124,7 +124,7 @@ async def wait_for_turn(
 
 
 _NEVER = 2**62
-"""An event number that is never reached, because the wait is for the lease and not for an event."""
+"""An event number that is never reached: the wait is for the lease, not for an event."""
 
 
 async def check_turn(deps: Dependencies, step: WaitingStep) -> None:

@@ -1,4 +1,4 @@
-"""Checks what an opening asks for: some of it only the runtime may ask (S3).
+"""Checks the parts of an opening request that only the runtime may set (S3).
 
 Anyone who may start workflows can write anything into a request. An agent used as a tool starts
 with the state of another session, shares its files and may skip the app's plugins. Therefore only
@@ -76,7 +76,7 @@ async def check_late_answers(deps: Dependencies, step: OpenStep) -> None:
     """Check that the responses in the message may start an invocation, as a late update (TOL-41).
 
     Raises:
-        InvalidRequestError: A response matches no call, or a call that an open invocation waits for
+        InvalidRequestError: A response matches no call, or a pending call of an open invocation
             (TRAP-28).
     """
     if not (answered := answered_call_ids(step.message)):

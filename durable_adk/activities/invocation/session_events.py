@@ -8,9 +8,9 @@ from durable_adk.sessions.records import StoredEvent
 from durable_adk.wire.event_page import EventPage, PagedEvent, ReadSessionEventsStep
 
 _BATCH = 50
-"""Events that are read at once; the largest ones take 50 MB."""
+"""Events read at once; the largest ones take 50 MB."""
 _LOOK = 1.0
-"""Seconds after which a page that waits looks whether its worker shuts down."""
+"""Seconds between checks of a waiting page whether its worker shuts down."""
 
 
 async def read_session_events(deps: Dependencies, step: ReadSessionEventsStep) -> EventPage:
@@ -68,7 +68,7 @@ async def _page(deps: Dependencies, step: ReadSessionEventsStep) -> EventPage:
 
 
 def _item(stored: StoredEvent, max_bytes: int) -> tuple[PagedEvent, int]:
-    """An event on a page, and its size there; of one that is too large only the size."""
+    """Return an event for a page, and its size there; for one that is too large only the size."""
     size = len(stored.event.to_json().encode())
     if size <= max_bytes:
         return PagedEvent(seq=stored.seq, event=stored.event), size

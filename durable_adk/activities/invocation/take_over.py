@@ -68,10 +68,10 @@ async def free_session(deps: Dependencies, step: WaitingStep) -> bool:
 
 
 async def _ask(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> None:
-    """Ask the active invocation to end or to take the message, as the opening requests.
+    """Request that the active invocation ends or receives the message, as the opening demands.
 
-    This happens only once the opening has its ticket, which keeps other messages out. Every attempt
-    asks again.
+    Only once the opening has its ticket, which keeps other messages out. Every attempt repeats the
+    request.
     """
     if step.when_busy is WhenBusy.INTERRUPT:
         await deps.interrupt(step.key, active)
@@ -80,7 +80,7 @@ async def _ask(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> 
 
 
 async def _notify(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> None:
-    """Notify the active invocation of a waiting message; once, unless a worker crashes.
+    """Notify the active invocation of a waiting message, once unless a worker crashes.
 
     Every attempt of the opening calls this. If a worker dies before it writes the note, the active
     invocation is notified again and ignores the duplicate.
@@ -115,8 +115,8 @@ async def _is_gone(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
 async def _seal_for(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
     """Seal an ended invocation on behalf of its owner, which may be gone.
 
-    For an owner that is a process it cannot be checked whether it lives. Seals are deterministic,
-    so it does not matter which process stores them.
+    Whether an owner that is a process is alive cannot be checked. Seals are deterministic, so it
+    does not matter which process stores them.
     """
     record = await deps.sessions.get_invocation(step.key, ticket.invocation_id)
     if record is None or record.sealed or not record.status.closed:
@@ -137,7 +137,7 @@ async def end_if_abandoned(
     """Close an invocation that another workflow opened, and return its record.
 
     Raises:
-        InvalidRequestError: Its lease owner is alive; two owners would both drive it.
+        InvalidRequestError: Its lease owner is alive; two owners would both run it.
     """
     active = await deps.sessions.active_invocation(step.key)
     holds = active is not None and active.invocation_id == record.invocation_id
@@ -153,12 +153,13 @@ async def end_if_abandoned(
 async def end_abandoned(deps: Dependencies, step: WaitingStep, record: InvocationRecord) -> None:
     """Close an invocation on behalf of its lease owner, which is gone.
 
-    No call stays open, and the fenced lease owner cannot write any more if it comes back (D7).
+    No call stays open, and the fenced lease owner cannot write any more if it returns (D7).
     """
     error = InvocationTerminatedError(
         f"Whatever ran invocation {record.invocation_id!r} has ended without it."
     )
-    # Before the end is stored: nobody would find it again after a crash. The delivery waits for it.
+    # Before the end is stored: after a crash nothing would find it again. The delivery waits for
+    # it.
     await announce(deps, step.key, record.invocation_id, Status.ABANDONED)
     with suppress(LeaseLostError, EventConflictError):  # another process may do so concurrently
         await close_invocation(deps, closing_step(deps, step, record, Status.ABANDONED, error))

@@ -72,7 +72,8 @@ async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt
     Args:
         deps: The stores and other dependencies.
         step: The agent, and the session revision that it sees.
-        attempt: Started before the callbacks; a transient failure of the last one is final.
+        attempt: The attempt, begun before the callbacks; a transient failure of the last attempt is
+            final.
 
     Raises:
         ModelUnavailableError: Retry, unless this was attempt `Limits.model_attempts`.
@@ -181,7 +182,7 @@ class _ModelCall:
 
     @property
     def step(self) -> ModelStep:
-        """The step."""
+        """The model step."""
         return self.tried.step
 
     @property
@@ -208,7 +209,7 @@ class _ModelCall:
         return await self._ask(), True
 
     async def _ask(self) -> ReceivedResponse:
-        """Return the model's complete responses, with an error hook's replacement of its error."""
+        """Return the model's complete responses; an error hook may replace its error."""
         model = self.agent.canonical_model
         label(self.request, self.agent)
         with chat(model, self.request, streaming=self.streaming) as asked:
@@ -234,7 +235,7 @@ class _ModelCall:
                 try:
                     response = await anext(responses, None)
                 except StoreUnavailableError:
-                    raise  # not the model's: the whole step is retried
+                    raise  # not the model's error: the whole step is retried
                 except DurableAdkError as error:  # the model's; hooks do not handle errors of hooks
                     return whole, error
                 if response is None:
@@ -265,7 +266,7 @@ class _ModelCall:
     async def _noted(self, answer: ReceivedResponse) -> ReceivedResponse:
         """Store the response as a note unless its commit follows immediately.
 
-        If two attempts have a response, the one stored first is used for both.
+        If two attempts have a response, both use the one stored first.
         """
         if not self._waits_for_commit(answer):
             return answer
@@ -285,7 +286,7 @@ class _ModelCall:
         return answer.model_copy(update=changes)
 
     def _waits_for_commit(self, answer: ReceivedResponse) -> bool:
-        """Whether user code or the loop runs between the response and its commit.
+        """Return whether user code or the loop runs between the response and its commit.
 
         If not, the note would cost as much as the commit that follows it.
         """
@@ -318,7 +319,7 @@ class _ModelCall:
                 again_in=error.delay(self.tried.counted),
                 hint=_HINT,
             )
-            raise error  # the engine retries; error hooks run only for the final error
+            raise error  # Temporal retries; error hooks run only for the final error
         await self.tried.ended(AttemptEnd.FAILED, error)
         return await answer_of(
             self.plugins,
@@ -330,7 +331,7 @@ class _ModelCall:
         )
 
     async def _responses(self) -> AsyncGenerator[LlmResponse]:
-        """Yield the model's chunks, if they are wanted, and its complete responses.
+        """Yield the model's chunks, if the run streams them, and its complete responses.
 
         Raises:
             DurableAdkError: The model failed or timed out.
@@ -373,7 +374,7 @@ class _ModelCall:
 
     @property
     def streaming(self) -> bool:
-        """Whether the run asks for chunks (FLW-70)."""
+        """Whether the run streams chunks (FLW-70)."""
         return self.scope.run_config.streaming_mode is StreamingMode.SSE
 
 

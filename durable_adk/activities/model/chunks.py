@@ -27,7 +27,7 @@ async def after_model(
 ) -> LlmResponse:
     """Apply the callbacks to the model's response or to a chunk of it (FLW-75).
 
-    A replacement keeps what it leaves unset of the call itself, such as the tokens that it cost.
+    A replacement keeps the call's data that it leaves unset, such as its token usage.
     """
     changed = await answer_of(
         plugins,
@@ -44,14 +44,14 @@ async def after_model(
 
 _OF_CALL = ("partial", "turn_complete", "usage_metadata")
 _REPEAT = 0.25
-"""Seconds between two looks whether a viewer has come."""
+"""Seconds between publications of all chunks for new viewers."""
 
 
 class Chunks:
     """Chunks of one attempt of a model step (FLW-70 to FLW-77).
 
-    A chunk is published and never stored, so it carries no changes: what callbacks write meanwhile
-    is recorded in the step's context and committed with the complete event (TRAP-4).
+    A chunk is published and never stored, so it carries no changes: changes that callbacks make
+    meanwhile are recorded in the step's context and committed with the complete event (TRAP-4).
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Chunks:
 
     @asynccontextmanager
     async def repeated(self) -> AsyncGenerator[None]:
-        """Publish all chunks again to viewers that come meanwhile, although no other chunk does."""
+        """Publish all chunks again for new viewers while no new chunk is published."""
         repeating = asyncio.create_task(self._repeat())
         try:
             yield

@@ -1,4 +1,4 @@
-"""Makes the events of a model step, one for each whole response of the model."""
+"""Makes the events of a model step, one for each complete response of the model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,8 +19,8 @@ from durable_adk.wire.steps import ModelStep, Step, StepResult
 class ModelEvents:
     """The events of one model step, in order.
 
-    As in ADK, each event repeats the changes that those before it carry. A call ends that, because
-    its tool may have changed the same keys by then.
+    As in ADK, each event repeats the changes of those before it, up to the first call: its tool may
+    have changed the same keys by then.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ def _has_news(response: LlmResponse) -> bool:
 def text_before(scope: StepScope, step: Step) -> str:
     """Return the text of the agent's events for `save_output`.
 
-    It starts with the agent's run, and anew with each answer of the user to a pending call: in ADK
-    that message begins another run.
+    It starts with the agent's run, and restarts at each answer of the user to a pending call: in
+    ADK that message begins another run.
     """
     events = scope.events
     # Counted from the end, because the step may not see the oldest events (SSN-6).

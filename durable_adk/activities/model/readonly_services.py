@@ -1,4 +1,4 @@
-"""Services that only read: what user code gets where a request is built to look at it."""
+"""Read-only services for user code that runs while a request is rebuilt for inspection."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemo
 
 
 def read_only(services: Services) -> Services:
-    """Return services that read from the given ones, and raise RunError in place of a change."""
+    """Return services that read from `services` and raise RunError instead of making changes."""
     artifacts, memory, credentials = services.artifacts, services.memory, services.credentials
     return Services(
         artifacts=artifacts and _Artifacts(artifacts),

@@ -1,10 +1,10 @@
-"""Rebuilds requests of model calls from committed events and the agents' present code.
+"""Rebuilds requests of model calls from committed events and the agents' current code.
 
-The same code builds them as for a call, so it runs the agents' functions as another attempt of the
-call would: instructions that are functions, toolsets, and tools that change the request. These may
-run any number of times for a call anyway, because an attempt may be lost. What they change of the
-session is dropped, and the services refuse changes. Callbacks and plugins may have effects of any
-kind, so they do not run.
+The code that builds requests for calls builds these, so it runs the agents' functions as another
+attempt of the call would: instructions that are functions, toolsets, and tools that change the
+request. These may run any number of times for a call anyway, because an attempt may be lost. Their
+changes to the session are dropped, and the services reject changes. Callbacks and plugins may have
+effects of any kind, so they do not run.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _ELSEWHERE = ("http_options", "system_instruction", "tools", "response_schema")
 
 
 class StoredSession(NamedTuple):
-    """What requests are rebuilt from; the events are read last, so none is missing (D3)."""
+    """The source of rebuilt requests; the events are read last, so none is missing (D3)."""
 
     state: dict[str, Any]
     initial: dict[str, Any]
@@ -68,12 +68,12 @@ class StoredSession(NamedTuple):
 
 
 class RebuiltRequest(NamedTuple):
-    """A request with what it was rebuilt from."""
+    """A request with its sources."""
 
     request: LlmRequest
     agent: LlmAgent
     event: Event
-    """The first event that the call made."""
+    """The first event that the call produced."""
     missed: list[str]
     """Toolsets that could not be listed now, and why."""
 
@@ -85,12 +85,12 @@ async def read_model_requests(
 
     Raises:
         UnknownAppError: The app is not served here.
-        RateLimitError: This worker rebuilds others all the time.
-        NotFoundError: There is no such event, or no model made it.
-        RequestNotRebuiltError: The agents' present code cannot build the request.
-        PayloadTooLargeError: They do not fit, and none is to be left out.
+        RateLimitError: Other attempts of this worker took all of the step's time.
+        NotFoundError: There is no such event, or it is not from a model.
+        RequestNotRebuiltError: The agents' current code cannot build the request.
+        PayloadTooLargeError: They do not fit, and none may be skipped.
     """
-    del attempt  # it changes nothing
+    del attempt  # an attempt changes nothing
     deps.registry.app(step.app)
     page, room, deadline = ModelRequests(), step.max_bytes, Deadline(step.attempt_timeout)
     async with _turn(deps, step):
@@ -157,11 +157,11 @@ async def _found(
 async def rebuild_request(
     deps: Dependencies, step: ReadModelRequestsStep, session: StoredSession, event_id: str
 ) -> RebuiltRequest:
-    """Build the request whose answer is an event, as of the event before it.
+    """Build the request that led to a model's event, as of the event before it.
 
     Raises:
-        NotFoundError: There is no such event, or no model made it.
-        RequestNotRebuiltError: The agents' present code cannot build the request.
+        NotFoundError: There is no such event, or it is not from a model.
+        RequestNotRebuiltError: The agents' current code cannot build the request.
     """
     event, revision = _answer(session, event_id)
     try:
@@ -188,7 +188,7 @@ def _scope(
     *,
     revision: int,
 ) -> StepScope:
-    """Return the scope of the call that made an event, as of a revision."""
+    """Return the scope of the call that produced an event, as of a revision."""
     call = ModelStep(
         key=step.key,
         invocation_id=event.invocation_id,
@@ -211,7 +211,7 @@ def _scope(
 
 
 def _answer(session: StoredSession, event_id: str) -> tuple[Event, int]:
-    """Return the first event that a model call made, and the revision before it."""
+    """Return the first event that a model call produced, and the revision before it."""
     known = {one.event.id: one for one in session.log}
     if event_id not in known:
         raise NotFoundError(f"The session has no event {event_id!r}.")
@@ -231,7 +231,7 @@ def _answer(session: StoredSession, event_id: str) -> tuple[Event, int]:
 
 
 def _is_text_of_call(event: Event, before: list[Event]) -> bool:
-    """Whether the loop made the event of a call of `set_model_response` (AGT-19)."""
+    """Return whether the loop derived the event from a `set_model_response` call (AGT-19)."""
     if _is_marked(event):
         return False
     own = (one for one in reversed(before) if _place(one) == _place(event))
@@ -241,7 +241,7 @@ def _is_text_of_call(event: Event, before: list[Event]) -> bool:
 
 
 def _is_marked(event: Event) -> bool:
-    """Whether an event has what only a model gives; a model may give none of it."""
+    """Return whether an event has fields that only a model sets; a model may set none of them."""
     return bool(
         event.finish_reason
         or event.usage_metadata
@@ -294,7 +294,7 @@ def _texts(instruction: Any) -> Iterator[str]:
 
 
 def _tool(tool: Any) -> dict[str, Any]:
-    """Return declarations, and of another tool the kind alone: its options may hold credentials."""
+    """Return a tool's declarations, or only its kind: the options may contain credentials."""
     if not isinstance(tool, types.Tool):
         return {type(tool).__name__: {}}
     fields = types.Tool.model_fields
@@ -309,13 +309,13 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _content(content: types.Content) -> dict[str, Any]:
-    """Leave out what only a model can read: the bytes of files, and signatures of thoughts."""
+    """Remove data that only a model can read: the bytes of files, and signatures of thoughts."""
     parts = [_without_bytes(part) for part in content.parts or ()]
     return _dumped(content.model_copy(update={"parts": parts}))
 
 
 def _without_bytes(part: types.Part) -> types.Part:
-    """Return a copy, because a file may have many megabytes, and more once it is text."""
+    """Return a copy without bytes: a file may have many megabytes, and more as text."""
     update: dict[str, Any] = {"thought_signature": None, "inline_data": _empty(part.inline_data)}
     response = part.function_response
     if response is not None:
@@ -337,7 +337,7 @@ def _empty(file: B | None) -> B | None:
 def _differences(
     deps: Dependencies, step: ReadModelRequestsStep, rebuilt: RebuiltRequest
 ) -> Iterator[str]:
-    """Yield why the model may have got another request."""
+    """Yield the reasons why the model's actual request may have been different."""
     request, agent, event = rebuilt.request, rebuilt.agent, rebuilt.event
     if event.invocation_id not in step.run_configs:
         yield "The options of the run (RunConfig) are not known any more."

@@ -44,7 +44,7 @@ async def build_request(agent: LlmAgent, scope: StepScope) -> LlmRequest:
 
 
 def label(request: LlmRequest, agent: LlmAgent) -> None:
-    """Add the agent's name as in ADK, so that a bill can be read agent by agent."""
+    """Add the agent's name as in ADK, so that a bill can be broken down by agent."""
     request.config.labels = {AGENT_LABEL: agent.name, **(request.config.labels or {})}
 
 
@@ -141,7 +141,7 @@ async def _code(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
 
 
 async def _static(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
-    """Add what a static instruction displaces from the system instruction (AGT-16)."""
+    """Add the instruction that a static one displaces from the system instruction (AGT-16)."""
     if agent.static_instruction is not None:
         files = static_files(agent.static_instruction)
         dynamic = await _text(agent.instruction, scope)
@@ -177,7 +177,7 @@ _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] 
     _planning,  # after the contents, because it unmarks the model's own thoughts there
     _code,
     _static,
-    _tools,  # last: a tool may change anything that the others built
+    _tools,  # last: a tool may change all that the others built
 ]
 
 

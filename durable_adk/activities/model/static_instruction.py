@@ -1,8 +1,8 @@
 """Applies an agent's static instruction to a request (AGT-16).
 
 The system instruction and the first contents are the same in every request, so a provider's cache
-of them stays valid. Content that changes between requests comes late: before the user's last
-message, so that a provider does not mistake it for that message, or after function responses.
+of them stays valid. Content that changes between requests comes late: after function responses, or
+before the user's last message, so that a provider does not mistake it for that message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def with_dynamic(contents: Sequence[types.Content], text: str) -> list[types.Con
 
 
 def _is_said(content: types.Content) -> bool:
-    """Whether the content is a message; a function response must stay behind its call."""
+    """Return whether the content is a message; a function response must stay behind its call."""
     responses = (part.function_response for part in content.parts or [])
     return content.role == "user" and not any(responses)
 

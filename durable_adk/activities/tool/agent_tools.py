@@ -22,7 +22,7 @@ _LOG = get_logger(__name__)
 async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseTool]:
     """Return the tools by name, built-in ones first as in ADK.
 
-    Another tool that has the name of a built-in one, or of a request to the client, is left out.
+    Another tool that has the name of a built-in one, or of a request to the client, is omitted.
     """
     tools: dict[str, BaseTool] = {}
     if agent.answers_by_tool:
@@ -41,18 +41,18 @@ async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseT
 
 @lru_cache(maxsize=1000)
 def _warn_of(agent: str, tool: str) -> None:
-    """Warn once of a tool that is left out."""
+    """Warn once about an omitted tool."""
     remedy = "The runtime uses this name. Rename the tool, or give its toolset a tool_name_prefix."
     _LOG.warning("tool.left_out", agent=agent, tool=tool, hint=remedy)
 
 
 @dataclass(frozen=True)
 class AgentTools:
-    """The tools by name, for a call that the model has made."""
+    """The tools by name, for a call from the model."""
 
     tools: dict[str, BaseTool] = field(default_factory=dict[str, BaseTool])
     missed: list[ToolsetUnavailableError] = field(default_factory=list[ToolsetUnavailableError])
-    """Errors of the toolsets that could not be asked; the tool may belong to one of them."""
+    """Errors of the unavailable toolsets; the tool may belong to one of them."""
 
 
 async def agent_tools(agent: LlmAgent, context: ReadonlyContext) -> AgentTools:

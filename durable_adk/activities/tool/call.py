@@ -1,4 +1,4 @@
-"""Runs one tool call as a step, and makes its outcome the step's result."""
+"""Runs one tool call as a step, and converts its outcome to the step's result."""
 
 from functools import partial
 
@@ -51,7 +51,7 @@ async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) 
     a second run (D11).
 
     Raises:
-        RetryLater: The tool raised and its retry policy wants another run, or its toolset is
+        RetryLater: The tool raised and its retry policy allows another run, or its toolset is
             unavailable.
         StoreUnavailableError: A store was unavailable; the call is to be retried.
     """
@@ -118,7 +118,7 @@ def _result(call: ToolCall, outcome: CallOutcome) -> StepResult:
         outcome.response, call.call, context, step, tool=outcome.tool, noted=noted
     )
     agent = call.run.agent
-    # An agent's output may be its caller's, as text beside the response.
+    # If the agent's output becomes its caller's, it follows the response as text.
     before = partial(text_before, scope, step)
     save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
     event.custom_metadata = request_metadata(context)
@@ -137,7 +137,7 @@ def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
     """Build the result of a step whose tool needs a child agent or an activity to run first.
 
     Raises:
-        PayloadTooLargeError: The activity call is larger than one message may be.
+        PayloadTooLargeError: The activity call is larger than a message may be.
     """
     if isinstance(asks, ChildRun):
         return StepResult(child=asks, end_invocation=scope.end_invocation)

@@ -54,7 +54,7 @@ class AgentResult:
         context.state.merge(delta, read)
         for event in self.events:
             context.actions.artifact_delta |= event.actions.artifact_delta
-        if error is not None:  # the caller's model gets it, as in ADK, and continues
+        if error is not None:  # as in ADK, it goes to the caller's model, which continues
             return f"Error: agent {tool.name!r} stopped: {error.message}"
         if isinstance(tool, AgentTool) and tool.skip_summarization:
             context.actions.skip_summarization = True
@@ -76,7 +76,7 @@ class AgentResult:
 
 
 def _told(part: types.Part) -> str | None:
-    """Return the part as the caller gets it: text, or code that a model wrote and its output."""
+    """Return the part as text for the caller: text, or code that a model wrote, or its output."""
     if part.text or part.thought:
         return None if part.thought else part.text
     if part.code_execution_result and part.code_execution_result.output:
@@ -85,17 +85,17 @@ def _told(part: types.Part) -> str | None:
 
 
 def _result_told(response: types.FunctionResponse) -> str:
-    """Return a tool's result as the caller gets it, if the agent has ended with it."""
+    """Return a tool's result as text for the caller, if the agent ended with it."""
     told = response.response or {}
     value = told["result"] if told.keys() == {"result"} else told
     return value if isinstance(value, str) else canonical(value)
 
 
 def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:
-    """Return the state changes of a run, with their bases: what its first reads had found.
+    """Return the state changes of a run, with their bases: the values that its first reads found.
 
-    What sessions share is stored already. If it was merged there, its base is its value, so that it
-    is not changed again.
+    State that sessions share is already stored. If it was merged there, its base is its value, so
+    that it is not changed again.
     """
     delta: dict[str, Any] = {}
     read: dict[str, Base] = {}
@@ -113,11 +113,11 @@ def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:
 
 
 class AgentToolRuns:
-    """The runs of agents that a tool's own code asks for: those that have ended, then the next.
+    """The runs of agents that a tool's own code requests: first the finished ones, then the next.
 
     Args:
         results: The results so far, in order.
-        context: The tool's context, which gets the changes that the agents made.
+        context: The tool's context, which receives the changes that the agents made.
     """
 
     def __init__(self, results: Iterable[AgentResult], context: ToolContext) -> None:
@@ -127,18 +127,18 @@ class AgentToolRuns:
         self._waiting: list[asyncio.Future[AgentResult]] = []
         self._has_ended = False
         self.needed: asyncio.Future[ChildRun] = self._loop.create_future()
-        """The run that has not ended yet, which the loop has to do first. The code is ended then,
-        by a cancellation that it may catch: its result does not count."""
+        """The first unfinished run, which the loop has to run next. It ends the tool's code by a
+        cancellation. The code may catch that, but its result does not count."""
 
     async def __call__(self, tool: AgentTool, message: str) -> Any:
-        """Return the result of the next run; wait for the code's end if there is none yet.
+        """Return the result of the next run; if it has not run yet, wait until the code is ended.
 
         Raises:
             AgentError: The tool has ended, or the code runs in an event loop of its own.
-            Exception: What the run failed with, as its own code raised it.
+            Exception: The error of the run, as its own code raised it.
         """
         if self._has_ended:
-            if self.needed.done():  # code that catches its end, and may ask again and again
+            if self.needed.done():  # the code may catch its end and retry in a loop
                 await asyncio.sleep(1.0)
             raise AgentError("AgentTool.run_async runs only within a tool call.")
         result = next(self._results, None)
@@ -156,7 +156,7 @@ class AgentToolRuns:
             raise as_raised(error) from error
 
     def end(self) -> None:
-        """End what still waits, such as tasks that the code has left behind."""
+        """End everything that still waits, such as tasks that the code left behind."""
         self._has_ended = True
         for waiting in self._waiting:
             waiting.cancel()
@@ -167,7 +167,7 @@ class AgentToolRuns:
 
 
 def child_run(tool: AgentTool, message: str, context: ToolContext) -> ChildRun:
-    """Describe the run of a tool's agent, with what the call has changed of its session's state."""
+    """Describe the run of a tool's agent, with the call's changes to its session's state."""
     delta = without_temp(context.state.collect_delta())
     return ChildRun(
         agent=tool.agent.name,
@@ -205,7 +205,7 @@ class ActivityResult:
         return self.end.result
 
     def is_told(self, error: Exception) -> bool:
-        """Whether to report the error to the model: not if the tool is misconfigured."""
+        """Return whether to report the error to the model: not if the tool is misconfigured."""
         return not isinstance(error, AgentDefinitionError)
 
 
@@ -215,7 +215,7 @@ def activity_call(
     """Describe the activity that the loop has to run.
 
     Args:
-        tool: The tool, which has not refused the arguments.
+        tool: The tool, which has accepted the arguments.
         args: The arguments after the callbacks.
         sent: The arguments as the model sent them.
         context: The context of the call.
@@ -230,7 +230,7 @@ def activity_call(
 
 
 async def run_activity(deps: Dependencies, step: ToolStep, call: ActivityCall) -> Any:
-    """Call the activity's function in this process, for a runtime without an engine.
+    """Call the activity's function in this process, for a runtime without Temporal.
 
     Raises:
         AgentDefinitionError: The tool is missing from the agent or is no longer an activity.

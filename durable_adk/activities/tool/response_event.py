@@ -1,4 +1,4 @@
-"""Builds the event for a tool's response, with the request to the user, if there is one."""
+"""Builds the event for a tool's response, with the request to the user, if any."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,19 +28,19 @@ def response_event(
     tool: BaseTool | None,
     noted: Sequence[types.FunctionResponsePart] = (),
 ) -> Event:
-    """Return the response as an event that is known to be storable.
+    """Return the response as an event that can be stored.
 
     Args:
-        response: The tool's result, or what stands for it.
+        response: The tool's result, or its substitute.
         call: The call.
         context: The context of the call.
         step: The step.
-        tool: The tool; None: there is none.
-        noted: The media of a result that an earlier attempt noted without them.
+        tool: The tool; None if there is none.
+        noted: The files of a result whose note, by an earlier attempt, is without them.
 
     Raises:
         ToolResultError: The result is not JSON or too large.
-        StateValueError: A state value was changed in place into something that is not JSON.
+        StateValueError: A state value was changed in place into a value that is not JSON.
     """
     shown = _shown(response) if isinstance(tool, AgentTool) else ""
     response, media = result_and_media(response)
@@ -85,9 +85,9 @@ def _checked(value: Any, what: str) -> dict[str, Any]:
 
 
 def result_and_media(response: Any) -> tuple[Any, list[types.FunctionResponsePart]]:
-    """Return a tool's result as JSON, and the files in it apart, which a model sees as such.
+    """Return a tool's result as JSON, and separately its files, which a model receives as such.
 
-    An object that is no dict is the value of ``result``.
+    Any result that is not a dict becomes the value of ``result``.
     """
     media: list[types.FunctionResponsePart] = []
     rest = _without_media(response, media)
@@ -95,9 +95,9 @@ def result_and_media(response: Any) -> tuple[Any, list[types.FunctionResponsePar
 
 
 _MEDIA = object()
-"""Stands for a value that is a file."""
+"""Marks a value that is a file."""
 MAX_CONTAINERS = 8
-"""How deep in dicts and lists a file is looked for."""
+"""Depth, in dicts and lists, to which files are searched."""
 
 
 def _without_media(value: Any, media: list[types.FunctionResponsePart], depth: int = 0) -> Any:
@@ -167,7 +167,7 @@ def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
 
 
 def waits_for_user(context: ToolContext) -> bool:
-    """Whether the call needs an approval or a credential first."""
+    """Return whether the call needs an approval or a credential first."""
     actions = context.actions
     return bool(actions.requested_tool_confirmations or actions.requested_auth_configs)
 
@@ -175,7 +175,7 @@ def waits_for_user(context: ToolContext) -> bool:
 def record_requester(
     context: ToolContext, asker: ConfirmationRequester
 ) -> ConfirmationRequester | None:
-    """Record who requested the call's confirmation; the first requester is kept."""
+    """Record which code requested the call's confirmation; the first requester is kept."""
     if context.function_call_id in context.actions.requested_tool_confirmations:
         context.asked_by = context.asked_by or asker
     return context.asked_by

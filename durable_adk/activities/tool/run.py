@@ -53,8 +53,8 @@ MAX_AWAY_DELAY = 30.0
 """Maximum delay between two of these attempts, in seconds."""
 
 
-class RetryLater(Exception):  # noqa: N818 - a request to whoever counts the attempts
-    """A tool raised and its retry policy wants another run.
+class RetryLater(Exception):  # noqa: N818 - a request to the caller that counts attempts
+    """A tool raised and its retry policy allows another run.
 
     Args:
         error: The error that the run fails with if there is no further attempt.
@@ -68,7 +68,7 @@ class RetryLater(Exception):  # noqa: N818 - a request to whoever counts the att
 
 
 class ToolsetUnavailable(RetryLater):
-    """The tool has not run, because a toolset that may contain it could not be asked."""
+    """The tool has not run: a toolset that may contain it was unavailable."""
 
 
 class ToolNotStartedError(Exception):
@@ -99,7 +99,7 @@ class ToolAttempt:
     """The exception that an at-most-once tool raised."""
 
     def __post_init__(self) -> None:
-        """Make the recorder of the attempt, for the case that it has no result."""
+        """Create the attempt's recorder, for the case that there is no result."""
         self.recorder = AttemptRecorder(
             deps=self.deps, step=self.step, number=self.attempt, history=self.history
         )
@@ -120,7 +120,7 @@ class ToolAttempt:
     ) -> Any:
         """Run the tool, or return a substitute response if its contract forbids the run.
 
-        If the tool's code asks for a run of an agent that has not ended, that is returned.
+        If the tool's code requests an agent run that is not finished, the request is returned.
 
         Raises:
             ToolNotStartedError: The store does not let an at-most-once tool start.
@@ -156,12 +156,12 @@ class ToolAttempt:
     ) -> ReceivedResult:
         """Store the result as a note unless its commit follows immediately.
 
-        If two attempts have a result, the one stored first is used for both.
+        If two attempts have a result, both use the one stored first.
         """
         if not (arrived.end_invocation or self._waits_for_commit(tool, context)):
             return arrived
         try:
-            # The callbacks of this attempt get the tool's object itself.
+            # This attempt's callbacks receive the tool's object itself.
             response, media = result_and_media(arrived.response)
             noted = arrived.model_copy(update={"response": response, "media": media})
             check_json(noted.response, "the result")
@@ -181,7 +181,7 @@ class ToolAttempt:
 
         Args:
             name: The tool's name.
-            missed: The errors of the toolsets that could not be asked.
+            missed: The errors of the unavailable toolsets.
 
         Raises:
             ToolsetUnavailable: Some toolset was unavailable and attempts are left.
@@ -206,14 +206,14 @@ class ToolAttempt:
         }
 
     def waits_for_store(self, error: Exception) -> bool:
-        """Whether to retry the call, as after a lost worker, because a store was unavailable.
+        """Return whether to retry the call, as after a lost worker: a store was unavailable.
 
         Not if an at-most-once tool itself raised the error: the tool has already run.
         """
         return isinstance(error, StoreUnavailableError) and error is not self._final
 
     def again(self, tool: BaseTool, error: Exception) -> float | None:
-        """Return the seconds until a tool that raised is run again, or None for no retry."""
+        """Return the seconds until a tool that raised runs again, or None for no retry."""
         retry = self._retry(tool)
         return retry.delay(self.history.counted(self.attempt), error) if retry else None
 
@@ -235,8 +235,8 @@ class ToolAttempt:
         """Return a substitute response if an earlier run was lost, or None if this attempt may run.
 
         A note that only one attempt can write records which attempt owns the run. If the tool
-        reports that this run had no effect, its successor is recorded in the next note, and so on.
-        If several attempts find this out at the same time, only one of them continues.
+        reports that this run had no effect, the next note records its successor, and so on. If
+        several attempts get that report at the same time, only one of them continues.
         """
         token, name = uuid.uuid4().hex, self._name
         while (lease_owner := await self._begun(name, token)) != token:
@@ -291,7 +291,7 @@ class ToolAttempt:
         return self.step.spec or ToolSpec()
 
     def _is_recorded(self, tool: BaseTool) -> bool:
-        """Whether the manifest has the tool; tools of toolsets are known only in the step."""
+        """Return whether the manifest has the tool; only the step knows tools of toolsets."""
         return self.step.spec is not None or tool.name in self.agent.static_tools()
 
     def _contract(self, tool: BaseTool) -> ToolContract:
@@ -303,7 +303,7 @@ class ToolAttempt:
         return self._spec.retry if self._is_recorded(tool) else tool.retry
 
     def _waits_for_commit(self, tool: BaseTool, context: ToolContext) -> bool:
-        """Whether user code or the loop runs between the result and its commit."""
+        """Return whether user code or the loop runs between the result and its commit."""
         asked = self.step.child is not None or self.step.activity is not None
         own_code = isinstance(tool, AgentTool) and tool.has_own_code
         if (asked and not own_code) or self._contract(tool) is ToolContract.PURE:
@@ -339,12 +339,12 @@ def _listed(missed: Sequence[ToolsetUnavailableError]) -> str:
 
 
 def name_of_call(step: ToolStep) -> str:
-    """Return the name of the call's notes; an approved call runs again for another event."""
+    """Return the name of the call's notes; an approved call runs again under another event."""
     return f"{step.event_id}/{step.call_id}"
 
 
 def _waits_for(context: ToolContext) -> dict[str, str]:
-    """Return a span attribute if the tool requested a confirmation or credential before acting."""
+    """Return a span attribute if the tool requested a confirmation or credential before it ran."""
     if context.actions.requested_tool_confirmations:
         return {WAITS_FOR: "confirmation"}
     return {WAITS_FOR: "credential"} if context.actions.requested_auth_configs else {}

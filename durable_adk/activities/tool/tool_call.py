@@ -119,7 +119,7 @@ class ToolCall:
     answered: AgentResult | ActivityResult | None
     """The result of the child agent or activity that backs the tool."""
     earlier: list[AgentResult]
-    """The results of the runs of agents before it, for a tool whose own code asks for several."""
+    """The results of earlier agent runs, for a tool whose own code requests several."""
     arrived: ReceivedResult | None
     """The stored result, if an earlier attempt ran the tool."""
     plugins: PluginManager
@@ -164,10 +164,10 @@ class ToolCall:
         return self.call.name or ""
 
     async def find_tool(self) -> None:
-        """Ask the agent and its toolsets for the tool.
+        """Find the tool among the agent's tools and toolsets.
 
         Raises:
-            ToolsetUnavailable: A toolset that may contain the tool could not be asked.
+            ToolsetUnavailable: A toolset that may contain the tool was unavailable.
         """
         self.toolbox = await agent_tools(self.run.agent, self.context)
         if self.name not in self.toolbox.tools:
@@ -207,9 +207,9 @@ class ToolCall:
         return CallOutcome(response=response if changed is None else changed, tool=tool, ran=ran)
 
     def _needed(self, child: ChildRun, before: EventActions, args: dict[str, Any]) -> "CallOutcome":
-        """Return a request of the tool's own code for a run of an agent.
+        """Return a request of the tool's own code for an agent run.
 
-        The code runs again from its first line, so what it has changed is for the agent only.
+        The code runs again from its start, so its changes so far are only visible to that agent.
         """
         child.changed = args if args != (self.call.args or {}) else None
         self.context.actions = before
@@ -229,7 +229,7 @@ class ToolCall:
     async def _asks(
         self, tool: AgentTool | ActivityTool, args: dict[str, Any]
     ) -> ChildRun | ActivityCall | dict[str, Any]:
-        """Return the child run or activity call to start, or a response if it is refused."""
+        """Return the child run or activity call to start, or the response of a rejected call."""
         if self._denied(tool):
             return {"error": REJECTED}
         if isinstance(tool, AgentTool):
@@ -300,11 +300,11 @@ class ToolCall:
         return await self.run.response(tool, args, self.context, runs)
 
     async def _save_tokens(self) -> None:
-        """Save the tokens that the code was given for OAuth2's codes, which are of use once."""
+        """Save the tokens that OAuth2 codes were exchanged for: each code can be used only once."""
         for config in self.context.exchanged_credentials:
             try:
                 await self.context.save_credential(config)
-            except Exception:  # noqa: BLE001 - the tool has run; next time it has to ask again
+            except Exception:  # noqa: BLE001 - the tool has run; its next call must request again
                 _LOG.warning("credential.not_saved", key=config.key, exc_info=True)
 
     async def _hook(
@@ -318,9 +318,9 @@ class ToolCall:
         return answer
 
     async def _unknown(self) -> Any:
-        """Return the response for an unknown tool; the hooks round a tool may replace it.
+        """Return the response for an unknown tool; the hooks around a tool may replace it.
 
-        As in ADK, the hooks before it may answer, and those after it see only such an answer.
+        As in ADK, the before-hooks may answer, and the after-hooks see only such an answer.
         """
         known, missed = list(self.toolbox.tools), self.toolbox.missed
         tool = BaseTool(name=self.name, description="This tool does not exist.")
@@ -346,7 +346,7 @@ async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | Activit
 
 
 async def _given_credentials(scope: StepScope, context: Context) -> dict[str, AuthCredential]:
-    """Load what was asked for in this invocation, because `get_auth_response` cannot wait."""
+    """Load the credentials requested in this invocation: `get_auth_response` cannot await."""
     wanted = {
         config.key: config
         for event in scope.events
@@ -374,7 +374,7 @@ def _context(
 async def _asked_first(
     tool: AgentTool, args: dict[str, Any], context: ToolContext
 ) -> ChildRun | str:
-    """Return the question for the agent behind the tool, or the reason not to ask it."""
+    """Return the agent run that the tool requests, or the reason not to start it."""
     message, unfit = tool.question(args)
     problem = unfit or await unconfirmed(tool, args, context)
     if problem is not None:

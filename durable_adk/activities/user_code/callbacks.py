@@ -55,8 +55,8 @@ async def first_answer(hook: HookName, callbacks: Any, **kwargs: Any) -> Any:
     They are called with ADK's keyword names, or by position if their own names differ (CB-4).
 
     Raises:
-        CallbackError: A callback raised, or answered with another type than its hook's; it is not
-            retried (CB-12, TRAP-49).
+        CallbackError: A callback raised, or returned a value of the wrong type; it is not retried
+            (CB-12, TRAP-49).
     """
     for callback in map(callable_from_google_adk, as_list(callbacks)):
         with reported_as(CallbackError):
@@ -83,7 +83,7 @@ async def _call_bound(callback: Callable[..., Any], kwargs: dict[str, Any]) -> A
 
 
 def _described(callback: Callable[..., Any], signature: inspect.Signature) -> str:
-    """A callback as its user finds it: the error comes from no line of it."""
+    """Describe a callback so that its author finds it: the error has no line of it."""
     name = getattr(callback, "__qualname__", repr(callback))
     code = getattr(inspect.unwrap(callback), "__code__", None)
     at = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""

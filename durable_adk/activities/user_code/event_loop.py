@@ -24,7 +24,7 @@ T = TypeVar("T")
 SPARE = 32
 """Threads in addition to one per step, for steps that use several at once."""
 OBEY = 30.0
-"""Seconds that cancelled work may take to finish; after that it is abandoned."""
+"""Seconds in which cancelled work must end before it is abandoned."""
 _OBEY_HINT = "Code that catches asyncio.CancelledError has to raise it again."
 _POLICY_HINT = (
     "User code can end this event loop, and the worker with it. Let the worker have asyncio's own "
@@ -128,7 +128,7 @@ class UserCodeLoop:
         loop.stop()
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop in its thread until `close`, also if user code stops it meanwhile."""
+        """Run the loop in its thread until `close`, even if user code stops it meanwhile."""
         # The loop and its tasks are closed here: it may stop long after all callers have left.
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             keep_running(runner.get_loop(), whoever=True)
@@ -144,11 +144,11 @@ class UserCodeLoop:
     # ----- WatchdogListener, called in the watchdog's thread
 
     def loop_blocked(self) -> None:
-        """See `WatchdogListener`; steps that have not started are given back."""
+        """See `WatchdogListener`; returns steps that have not started."""
         self._call(self._give_back_waiting)
 
     def loop_stuck(self, reason: str, task: asyncio.Task[Any] | None) -> None:
-        """See `WatchdogListener`; all steps are given back, because none can finish."""
+        """See `WatchdogListener`; returns all steps, because none can finish."""
         self._declare(reason)
         self._call(self._give_back_all, task)
 
@@ -173,7 +173,7 @@ class UserCodeLoop:
                 run.give_back(WorkerStuckError())
 
     def _give_back_all(self, suspect: asyncio.Task[Any] | None) -> None:
-        # The code runs in a task with the name of its step's (`contained`).
+        # The code runs in a task that has the name of its step's task (`contained`).
         name = suspect.get_name() if suspect else None
         guilty = {run for run in self._runs if run.task and run.task.get_name() == name}
         for run in self._runs:
@@ -217,7 +217,7 @@ class _Run(Generic[T]):
     def _result(self) -> T:
         """Return the result of the work.
 
-        A cancellation that neither the caller nor the step's own code has asked for may be that of
+        A cancellation that neither the caller nor the step's own code requested may be meant for
         other code: the step is retried, and the attempt counts as lost.
         """
         try:

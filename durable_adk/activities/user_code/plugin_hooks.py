@@ -66,7 +66,7 @@ async def _run(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> St
 
 
 async def seen_by_plugins(deps: Dependencies, step: Step, event: Event) -> Event:
-    """Return the event to commit in place of the one that a step has made; see `run_hook`."""
+    """Return the event to commit instead of the step's own; see `run_hook`."""
     limit = deps.limits.callback_timeout
     try:
         async with time_limit(limit):
@@ -82,10 +82,10 @@ async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) ->
     """Let the hook change a message or an answer before it is stored (RUN-26).
 
     The hook's changes are committed with the user's event. The session is read past the cache:
-    without the lease it may have changed by the time the invocation opens or goes on.
+    without the lease it may change until the invocation opens or continues.
     """
     sent = _required(step.event)
-    scope.user_content = scope.user_content or own_copy(sent.content)  # what it began with
+    scope.user_content = scope.user_content or own_copy(sent.content)  # the message that began it
     context = _context(deps, step, scope, "on_user_message_callback")
     context.actions.state_delta.update(sent.actions.state_delta)
     given = own_copy(types.Content.model_validate(sent.content))
@@ -189,7 +189,7 @@ async def _run_error(deps: Dependencies, step: HookStep) -> StepResult:
 
 
 _KEPT = {"before_run_callback", "on_event_callback", "after_run_callback"}
-"""Hooks whose results become events of the loop; the others notify, or precede the user's event."""
+"""Hooks whose results become events of the loop; others notify, or precede the user's event."""
 
 _HOOKS: dict[str, Callable[[Dependencies, HookStep], Awaitable[StepResult]]] = {
     "before_run_callback": _before_run,
@@ -210,7 +210,7 @@ def _context(deps: Dependencies, step: Step, scope: StepScope, hook: HookName) -
 
 
 async def _arrival(deps: Dependencies, step: HookStep) -> StepScope:
-    """Return the session as the message finds it, empty if it still has to be created.
+    """Return the session as the message finds it, or an empty one if it is yet to be created.
 
     Raises:
         SessionNotFoundError: The session is missing and must not be created.

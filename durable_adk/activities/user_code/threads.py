@@ -21,14 +21,14 @@ class UserCodeThreads(ThreadPoolExecutor):
     pool permanently, so it no longer counts toward the pool's size; `outliving` reports it. All
     threads are daemons, so they do not prevent the process from exiting.
 
-    The base class is used only because an event loop accepts no other executor: its own threads
-    have neither property.
+    The base class, whose threads have neither property, is used only because an event loop accepts
+    no other executor.
 
     Args:
         room: Returns the maximum number of active threads; called at each submission.
         name: Prefix of the threads' names.
-        max_outliving: Threads that may outlive their calls before the worker is stuck; None: any
-            number, as far as this pool is concerned.
+        max_outliving: Threads that may outlive their calls before the worker is stuck; None: this
+            pool sets no limit.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class UserCodeThreads(ThreadPoolExecutor):
         return call
 
     def outliving(self, seconds: float = 0.0) -> "list[ThreadCall]":
-        """Return the calls that still run at least this many seconds after they were abandoned."""
+        """Return the calls that still run at least `seconds` after they were abandoned."""
         until = time.monotonic() - seconds
         with self._changed:
             return [call for call in self._outliving if call.left_at <= until]
@@ -85,7 +85,7 @@ class UserCodeThreads(ThreadPoolExecutor):
             call.cancel()
 
     def _staff(self) -> None:
-        """Start as many threads as the calls need; the lock must be held."""
+        """Start as many threads as the calls need; the caller must hold the lock."""
         wanted = min(self._room(), len(self._running) + len(self._queue)) + len(self._outliving)
         while self._threads_alive < wanted:
             name = f"{self._name}-{self._threads_alive}"

@@ -34,16 +34,16 @@ class WatchdogListener(Protocol):
     """Receives the watchdog's findings, in the watchdog's thread."""
 
     def loop_blocked(self) -> None:
-        """Called when the loop has not run for `REFUSE` seconds."""
+        """Report that the loop has not run for `REFUSE` seconds."""
 
     def loop_stuck(self, reason: str, task: "asyncio.Task[Any] | None") -> None:
-        """Called when the loop has not run for `Limits.blocked_timeout`, with its current task.
+        """Report that the loop has not run for `Limits.blocked_timeout`, with its current task.
 
-        And when the watchdog cannot watch it any more.
+        Also called when the watchdog can no longer watch it.
         """
 
     def threads_stuck(self, reason: str) -> None:
-        """Called when too many threads outlive their steps.
+        """Report that too many threads outlive their steps.
 
         Too many for `Limits.max_stuck_threads`, or for a pool's `max_outliving`.
         """
@@ -158,12 +158,12 @@ _SYNC_HINT = "No thread can be ended from outside: give what the code waits for 
 
 
 def _place(calls: Sequence[ThreadCall]) -> str:
-    """Return the line of user code where one of the calls is."""
+    """Return the line of user code in which one of the calls is."""
     return next((found[0] for call in calls[::-1] if (found := stack_lines(call.thread))), "?")
 
 
 def stack_lines(thread: int | None) -> list[str]:
-    """Return the stack of a thread: the user's outermost line and the innermost ones, no values.
+    """Return a thread's stack: the user's outermost line and the innermost ones, without values.
 
     Returns:
         Texts such as ``/app/agent.py:12 in lookup``. Empty for a loop that waits for events, and
@@ -181,14 +181,14 @@ def stack_lines(thread: int | None) -> list[str]:
 
 
 def _imports(thread: int | None) -> bool:
-    """Whether a thread imports a module."""
+    """Return whether a thread is importing a module."""
     frame = sys._current_frames().get(thread or 0)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]: documented
     walked = traceback.walk_stack(frame) if frame else ()
     return any("importlib._bootstrap" in one.f_code.co_filename for one, _ in walked)
 
 
 def _waits_for_events(frame: FrameType) -> bool:
-    """Whether the event loop itself is waiting, and not user code with a selector of its own."""
+    """Return whether the event loop itself waits, and not user code with its own selector."""
     caller = frame.f_back
     return (
         frame.f_code.co_filename == selectors.__file__

@@ -1,4 +1,4 @@
-"""Where users may have messages sent: to public addresses by https, or where the operator says."""
+"""Where users may have messages sent: public addresses by https, or hosts the operator allows."""
 
 import asyncio
 import ipaddress
@@ -20,11 +20,11 @@ _REMEDY = (
 )
 NOT_PUBLIC = f"The url's host has no public address. {_REMEDY}"
 LOOKUP_TIMEOUT = 5.0
-"""Seconds to find the addresses of a host."""
+"""Seconds to resolve a host."""
 THREAD_TIMEOUT = 10.0
-"""Seconds until a thread is free to look for them."""
+"""Seconds until a thread for the look-up is free."""
 _threads = ThreadPoolExecutor(32, thread_name_prefix="lookup")
-"""Their own threads: a look-up cannot be stopped, and users can name hosts whose look-ups never
+"""A separate pool: a look-up cannot be cancelled, and users can name hosts whose look-ups never
 end."""
 _PORTS = {"https": 443, "http": 80}
 _MAX_PORT = 65_535
@@ -33,15 +33,15 @@ _MAX_PORT = 65_535
 async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
     """Return the addresses to which a message may be sent; [] if any will do.
 
-    Whoever connects has to use one of them: the name may lead elsewhere when it is asked for again.
+    The caller must connect to one of them: the name may resolve differently the next time.
 
     Args:
         url: A user's URL.
-        allowed: Hosts, as `PushHost` has them, for which nothing else is asked.
+        allowed: Hosts, as `PushHost` has them, that may be private and use http.
 
     Raises:
-        InvalidRequestError: It is no such URL. The message does not contain it.
-        OSError: Its host was not found in time.
+        InvalidRequestError: The URL is not allowed. The message does not contain it.
+        OSError: Its host was not resolved in time.
     """
     try:
         found = URL(url)
@@ -74,14 +74,14 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
 
 
 class _Lookup:
-    """A look-up of a host, which all share who ask for it meanwhile."""
+    """A look-up of a host, shared by all concurrent requests for it."""
 
     _lock = Lock()
     _open: ClassVar[dict[str, "_Lookup"]] = {}
 
     @classmethod
     def of(cls, host: str) -> "_Lookup":
-        """Return the one that is open for a host, or a new one."""
+        """Return the open look-up of a host, or a new one."""
         with cls._lock:
             return cls._open.get(host) or cls._open.setdefault(host, cls(host))
 
@@ -89,14 +89,14 @@ class _Lookup:
         self._host = host
         self._until = time.monotonic() + THREAD_TIMEOUT
         self._begun = Future[None]()
-        self._begun.set_running_or_notify_cancel()  # so that no one who stops waiting cancels it
+        self._begun.set_running_or_notify_cancel()  # so no caller that stops waiting cancels it
         self._infos = _threads.submit(self._look)
 
     async def found(self) -> list[Any]:
-        """Wait for what `getaddrinfo` returns; for a thread, and from then on for the answer.
+        """Return the result of `getaddrinfo`; the time limits for thread and look-up are separate.
 
         Raises:
-            OSError: The host was not found in time.
+            OSError: The host was not resolved in time.
         """
         async with asyncio.timeout(THREAD_TIMEOUT):
             await asyncio.wrap_future(self._begun)
@@ -106,7 +106,7 @@ class _Lookup:
     def _look(self) -> list[Any]:
         self._begun.set_result(None)
         try:
-            if time.monotonic() > self._until:  # nobody waits any more
+            if time.monotonic() > self._until:  # all callers have timed out
                 raise TimeoutError
             return socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
         finally:
@@ -115,7 +115,7 @@ class _Lookup:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is one of the Internet, and not of this machine or network."""
+    """Return whether an address is on the Internet, not on this machine or its network."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         if found in _NAT64:
@@ -125,5 +125,5 @@ def is_public(address: str) -> bool:
         elif found.sixtofour is not None or found.teredo is not None:
             return False  # tunnels to any IPv4 address
         elif found.is_site_local:
-            return False  # deprecated, and still routed in some networks
+            return False  # deprecated, but still routed in some networks
     return found.is_global and not found.is_multicast and not found.is_reserved

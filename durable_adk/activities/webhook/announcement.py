@@ -1,11 +1,11 @@
 """Announces pauses and ends of invocations: starts the workflows that deliver their webhooks.
 
-Push notifications, which clients of A2A ask for, are webhooks to receivers of one invocation.
+Push notifications, which clients of A2A request, are webhooks to receivers of one invocation.
 
-The step that has stored a pause or an end does so before it reports that it is done. If its worker
-dies in between, the step is repeated, finds what it has stored, and starts the same workflows:
-their ids say what they are about. So nothing is lost or doubled, and the invocation neither waits
-for a delivery nor has anything of it in its history.
+The step that stores a pause or an end starts these workflows before it reports its result. If its
+worker dies in between, the step is repeated, finds what it stored, and starts the same workflows:
+their ids are derived from their subject. So nothing is lost or doubled, the invocation does not
+wait for a delivery, and its history has no trace of one.
 """
 
 import time
@@ -27,12 +27,12 @@ _TYPES: dict[Status, WebhookType] = {
 
 
 def type_of(status: Status) -> WebhookType | None:
-    """Return the type of the webhook about a new status of an invocation; None: there is none."""
+    """Return the type of the webhook for an invocation's new status; None: there is none."""
     return _TYPES.get(status)
 
 
 def is_wanted(endpoint: WebhookEndpoint, app_name: str, status: Status) -> bool:
-    """Return whether an endpoint wants to know that an invocation of an app has got a status."""
+    """Return whether an endpoint subscribes to a status of an app's invocations."""
     return type_of(status) in endpoint.types and (
         endpoint.apps is None or app_name in endpoint.apps
     )
@@ -48,11 +48,11 @@ async def announce(
 ) -> None:
     """Start the delivery of an invocation's webhooks; repeats start nothing.
 
-    An agent that is used as a tool is a part of its caller's invocation, so nothing is sent for it.
+    An agent used as a tool is part of its caller's invocation, so nothing is sent for it.
 
     Raises:
-        StoreUnavailableError: The session store does not answer; the caller is retried.
-        TemporalUnavailableError: Temporal does not answer; the caller is retried.
+        StoreUnavailableError: The session store does not respond; the caller is retried.
+        TemporalUnavailableError: Temporal does not respond; the caller is retried.
     """
     if deps.start_delivery is start_nothing or key.is_child:
         return

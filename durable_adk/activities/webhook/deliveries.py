@@ -1,4 +1,4 @@
-"""Starting the workflows that deliver webhooks."""
+"""Starts the workflows that deliver webhooks."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,7 +17,7 @@ _FINAL = (
     *(RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED),
     *(RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.UNIMPLEMENTED),
 )
-"""What another attempt changes nothing about."""
+"""Errors that a retry would repeat."""
 
 logger = get_logger(__name__)
 
@@ -32,11 +32,11 @@ class Deliveries:
     async def start(self, step: DeliverStep) -> None:
         """Start a delivery, unless it was started before.
 
-        One that Temporal will never start is logged and left out: the invocation must not wait for
+        One that Temporal will never start is logged and skipped: the invocation must not wait for
         an operator because of it.
 
         Raises:
-            TemporalUnavailableError: Temporal does not answer.
+            TemporalUnavailableError: Temporal does not respond.
         """
         try:
             await self.client.start_workflow(
@@ -50,7 +50,7 @@ class Deliveries:
                 static_summary=f"{step.app}: {step.status}",
             )
         except WorkflowAlreadyStartedError:
-            return  # and has ended
+            return  # it has ended already
         except RPCError as error:
             if error.status in _FINAL:
                 logger.warning("webhook.not_started", endpoint=step.endpoint, reason=error.message)

@@ -1,7 +1,7 @@
 """Delivers a webhook: makes the message from the store, signs it, sends it, once per attempt (S27).
 
-Messages and headers are those of Standard Webhooks (https://www.standardwebhooks.com). What a
-client of A2A has asked for is a message of that protocol instead, to the client's own receiver.
+Messages and headers are those of Standard Webhooks (https://www.standardwebhooks.com). A push
+notification for a client of A2A is a message of that protocol instead, to the client's receiver.
 """
 
 import asyncio
@@ -41,21 +41,22 @@ TIMEOUT = 15.0
 """Seconds for a receiver to respond."""
 MIN_RETRY_AFTER = 0.1
 MAX_RETRY_AFTER = 86400.0
-"""Seconds by which a receiver can put off the next attempt; Temporal takes 0 for no wish."""
+"""Maximum seconds by which a receiver can delay the next attempt. Temporal would ignore a delay of
+0."""
 _AGAIN = (408, 425, 429)
-"""Status codes below 500 after which it is worth another attempt."""
+"""Status codes below 500 that are worth a retry."""
 
 logger = get_logger(__name__)
 
 
 async def deliver_webhook(deps: Dependencies, step: DeliverStep) -> Delivered:
-    """Send a webhook, unless there is nothing to say any more.
+    """Send a webhook, unless it is obsolete.
 
-    Each attempt sends the same message: it says what was so when the invocation paused or ended.
+    Each attempt sends the same message: the state when the invocation paused or ended.
 
     Raises:
-        WebhookError: It was not delivered, and is to be sent again.
-        WebhookRefusedError: The receiver does not want it.
+        WebhookError: It was not delivered, and is to be retried.
+        WebhookRefusedError: The receiver rejects it.
     """
     if not installed("webhooks"):
         raise WebhookError(
@@ -89,13 +90,13 @@ class _Message:
     headers: dict[str, str]
     body: str
     addresses: Sequence[str] = ()
-    """Where to connect to, instead of where the URL leads at that moment."""
+    """Where to connect, instead of where the URL's host resolves to at that moment."""
 
 
 async def _webhook(
     deps: Dependencies, step: DeliverStep, record: InvocationRecord, status: Status
 ) -> _Message | None:
-    """Return the message to an operator's endpoint; None if it does not want it any more."""
+    """Return the message to an operator's endpoint; None if it no longer subscribes to it."""
     endpoint = _endpoint(deps, step)
     if not is_wanted(endpoint, step.app, status):
         return None
@@ -114,11 +115,11 @@ async def _webhook(
 async def _push_message(
     deps: Dependencies, step: DeliverStep, record: InvocationRecord, status: Status
 ) -> _Message | None:
-    """Return the message to the receiver of a client of A2A; None if it was deleted.
+    """Return the message to the receiver of an A2A client; None if the receiver was deleted.
 
     Raises:
-        WebhookError: Its host was not found.
-        WebhookRefusedError: It is where no message may be sent.
+        WebhookError: Its host was not resolved.
+        WebhookRefusedError: No message may be sent to its address.
     """
     configs = await push_configs(deps.sessions, step.key, step.invocation_id)
     config = next((one for one in configs if one.endpoint == step.endpoint), None)
@@ -183,7 +184,7 @@ async def _pending(
 
 
 def _answer_url(deps: Dependencies, step: DeliverStep, call: PendingRequest) -> dict[str, str]:
-    """Return the URL that answers a call; a credential is given to a server that knows its user."""
+    """Return the URL that answers a call; only servers that know the user accept credentials."""
     webhooks = deps.webhooks
     if webhooks is None or webhooks.answer_url is None or webhooks.answer_key is None:
         return {}
@@ -203,7 +204,7 @@ def _answer_url(deps: Dependencies, step: DeliverStep, call: PendingRequest) -> 
 
 
 async def _post(message: _Message, message_id: str) -> int:
-    """Send a message and return the status code, which is one of success.
+    """Send a message and return the status code, which is a success code.
 
     Redirects are not followed: they could lead elsewhere.
     """
@@ -222,7 +223,7 @@ async def _post(message: _Message, message_id: str) -> int:
         ):
             code, after = await _sent(client, url, message, headers)
     except (HTTPError, TimeoutError) as error:
-        # Its text may have the URL.
+        # Its text may contain the URL.
         raise WebhookError(f"No response: {type(error).__name__}.") from None
     finally:
         _sending.reset(sending)
@@ -232,10 +233,10 @@ async def _post(message: _Message, message_id: str) -> int:
 async def _sent(
     client: AsyncClient, url: URL, message: _Message, headers: dict[str, str]
 ) -> tuple[int, str | None]:
-    """Send a message to the first address that takes it; return status and ``Retry-After``."""
+    """Send a message to the first address that accepts it; return status and ``Retry-After``."""
     extensions = dict[str, Any]()
     targets = [url]
-    if message.addresses:  # the certificate must still be that of the name
+    if message.addresses:  # the certificate must match the host name
         headers = {**headers, "host": url.netloc.decode("ascii")}
         extensions["sni_hostname"] = url.raw_host.decode("ascii")
         targets = [url.copy_with(host=one) for one in message.addresses]
@@ -262,14 +263,14 @@ def _is_no_request_of_ours(_: logging.LogRecord) -> bool:
     return not _sending.get()
 
 
-# It logs the URL of each request, which may have a token.
+# httpx logs the URL of each request, which may have a token.
 logging.getLogger("httpx").addFilter(_is_no_request_of_ours)
 
 
 def _checked(code: int, after: str | None) -> int:
     if 200 <= code < 300:  # noqa: PLR2004 - success
         return code
-    if code >= 500 or code in _AGAIN:  # noqa: PLR2004 - errors of the receiver's
+    if code >= 500 or code in _AGAIN:  # noqa: PLR2004 - errors of the receiver
         raise WebhookError(f"The receiver responded with {code}.", retry_after=_seconds(after))
     raise WebhookRefusedError(f"The receiver responded with {code}, so it is not sent again.")
 

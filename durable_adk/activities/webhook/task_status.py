@@ -1,4 +1,4 @@
-"""The status of an invocation as that of a task of A2A 1.x, in the protocol's JSON."""
+"""The status of an invocation as the status of an A2A 1.x task, in the protocol's JSON."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -29,15 +29,15 @@ def task_status(
     error: str | None = None,
     time: float | None = None,
 ) -> dict[str, Any]:
-    """Return a ``TaskStatus``, with what a paused invocation asks for, or why it has failed.
+    """Return a ``TaskStatus``, with a paused invocation's requests or a failed one's error.
 
     Args:
         key: Key of the session, which is the task's context.
         task_id: Id of the invocation.
         status: The status.
-        pending: The calls that wait, if it is paused.
+        pending: The pending calls, if it is paused.
         error: The message of the error, if it has failed.
-        time: When it has got the status, in seconds since the epoch.
+        time: When it reached the status, in seconds since the epoch.
     """
     found: dict[str, Any] = {"state": TASK_STATES[status]}
     if time:
@@ -65,7 +65,7 @@ def _message(
 
 
 def _questions(key: SessionKey, calls: Sequence[PendingCall]) -> list[dict[str, Any]]:
-    """Return what calls ask for: a line for people, and JSON for programs.
+    """Return the requests of calls: a line for people, and JSON for programs.
 
     Each call has a second part, in the form in which google-adk's clients find a call to answer.
     """

@@ -1,5 +1,5 @@
-"""What the commands are called, which options they have, and which functions do their work.
+"""The names and options of the commands, and the functions that perform them.
 
-These modules import neither the package's others nor any large library, so that help and completion
-answer at once; a command's function is imported when the command is called.
+These modules import neither other modules of the package nor large libraries, so that help and
+completion are fast; a command's function is imported when the command is called.
 """

@@ -1,4 +1,4 @@
-"""The address of Temporal that a command connects to if it is given none."""
+"""The default address of Temporal for commands."""
 
 import typer
 
@@ -7,7 +7,7 @@ from durable_adk.errors import InvalidRequestError
 
 
 def address_of_profile() -> str | None:
-    """The address of the user's Temporal profile, if there is one."""
+    """Return the address in the user's Temporal profile, if there is one."""
     try:
         return configured_address()
     except InvalidRequestError as error:

@@ -17,16 +17,16 @@ _Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 def command(
     work: str, *connection: str, log_level: str = "warning", stopped: int | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make the declaration of a command a function for `typer.Typer.command`.
+    """Turn the declaration of a command into a function for `typer.Typer.command`.
 
-    A parameter whose type is a dataclass stands for the options that its fields declare, so several
-    commands can share them. Every command gets ``--debug``.
+    A parameter whose type is a dataclass is replaced by the options that its fields declare, so
+    several commands can share them. Every command gets ``--debug``.
 
     Args:
-        work: ``module:name``, below `durable_adk.cli`, of the async function that does the work. It
-            has the parameters of the declaration; what it returns is the exit code, None for 0.
-        *connection: Which options of its connection the command has.
-        log_level: The level of the logs unless the environment sets one.
+        work: ``module:name``, below `durable_adk.cli`, of the async function that performs the
+            command. It has the declaration's parameters, and returns the exit code; None means 0.
+        *connection: Names of the connection's options that the command has.
+        log_level: The log level unless the environment sets one.
         stopped: The exit code after SIGINT or SIGTERM; None: 128 + the signal's number.
     """
 
@@ -36,7 +36,7 @@ def command(
 
         def run(*, debug: bool, **values: Any) -> None:
             options = {name: _taken(group, values) for name, group in groups.items()}
-            # What is imported stays: looking for garbage in it would take a quarter of the time.
+            # Imported objects are never freed; garbage collection would take a quarter of the time.
             gc.disable()
             function = loaded(work)
             execute = import_module(_EXECUTION).execute
@@ -62,14 +62,14 @@ def command(
 
 
 def loaded(work: str) -> Callable[..., Any]:
-    """Import the function that does a command's work."""
+    """Import the function that performs a command."""
     module, _, name = work.partition(":")
     function: Callable[..., Any] = getattr(import_module(f"durable_adk.cli.{module}"), name)
     return function
 
 
 def group(help_text: str) -> typer.Typer:
-    """A group of commands."""
+    """Return an empty group of commands."""
     made = typer.Typer(
         help=help_text,
         no_args_is_help=True,
@@ -77,12 +77,12 @@ def group(help_text: str) -> typer.Typer:
         rich_markup_mode="rich",
         context_settings=CONTEXT,
     )
-    made.callback()(lambda: None)  # without it, a group of one command would be that command
+    made.callback()(lambda: None)  # else a group of one command would become that command
     return made
 
 
 def unwrapped(docstring: str) -> str:
-    """A docstring whose paragraphs are one line each, which the terminal wraps; examples stay."""
+    """Join the lines of each paragraph, which the terminal wraps; examples stay unchanged."""
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
     return "\n\n".join(
         text if text.startswith(" ") else " ".join(text.splitlines()) for text in paragraphs
@@ -92,12 +92,12 @@ def unwrapped(docstring: str) -> str:
 def _parameters(
     declared: Callable[..., None], hints: dict[str, Any], connection: tuple[str, ...]
 ) -> Iterator[inspect.Parameter]:
-    """The parameters of a command, with those of its dataclasses in their place."""
+    """Yield the parameters of a command; a dataclass is replaced by its fields."""
     names = list(inspect.signature(declared).parameters)
     for name, parameter in inspect.signature(declared).parameters.items():
         if not dataclasses.is_dataclass(hints[name]):
             yield parameter.replace(annotation=hints[name])
-    for name in sorted(names, key="connection".__eq__):  # the connection's last
+    for name in sorted(names, key="connection".__eq__):  # the connection's options last
         for field in _options(hints[name]):
             if name != "connection" or field.name in connection:
                 annotation = get_type_hints(hints[name], include_extras=True)[field.name]
@@ -110,10 +110,10 @@ def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter
 
 
 def _options(group: Any) -> list["dataclasses.Field[Any]"]:
-    """The fields of a dataclass; [] for anything else."""
+    """Return the fields of a dataclass; [] for anything else."""
     return list(dataclasses.fields(group)) if dataclasses.is_dataclass(group) else []
 
 
 def _taken(group: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """The values of the options that belong to a dataclass."""
+    """Return the values of the options that belong to a dataclass."""
     return {one.name: values.pop(one.name) for one in _options(group) if one.name in values}

@@ -1,4 +1,4 @@
-"""The end of a process of the command line."""
+"""The end of a command's process."""
 
 import os
 import sys
@@ -9,10 +9,10 @@ from typing import NoReturn
 def leave(code: int) -> NoReturn:
     """End the process at once.
 
-    The interpreter's own shutdown can abort while a client's long poll is being cancelled. Nothing
-    is left to clean up here, so skip it.
+    The interpreter's shutdown can abort while a client's long poll is being cancelled. It is
+    skipped, because nothing is left to clean up here.
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the reader of a pipe has gone
+        with suppress(OSError, ValueError):  # the reader of the pipe has exited
             stream.flush()
     os._exit(code)

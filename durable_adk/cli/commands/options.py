@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +44,10 @@ WhenBusy = Literal["enqueue", "reject", "interrupt", "steer"]
 
 
 def _from_profile(context: typer.Context, address: str | None) -> str | None:
-    """The address given, else that of the user's Temporal profile, which is read only then.
+    """Return the given address, else that of the user's Temporal profile, read only when needed.
 
-    So all commands and the worker use the same Temporal. A command that fell back to the embedded
-    server might erase a store whose histories are on another one.
+    So all commands and the worker use the same Temporal. If a command fell back to the embedded
+    server, it might erase a store whose histories are on another server.
     """
     if address or context.resilient_parsing:
         return address
@@ -57,7 +57,7 @@ def _from_profile(context: typer.Context, address: str | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionOptions:
-    """Where store and Temporal are; a command lists those of them that it has."""
+    """Options that locate the store and Temporal; a command lists those that it has."""
 
     store: Annotated[
         str | None,
@@ -91,7 +91,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationOptions:
-    """The options of commands that send something to an open invocation."""
+    """The options of commands that act on an open invocation."""
 
     target: Annotated[
         str | None,

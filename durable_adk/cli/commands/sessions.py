@@ -1,4 +1,4 @@
-"""The commands that look at sessions."""
+"""The commands that show, list and copy sessions."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""``durable-adk dev``: a server and a worker for developers, and what agents do, line by line."""
+"""``durable-adk dev``: a server and a worker for developers, and a log of agents' activity."""

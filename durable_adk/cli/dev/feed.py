@@ -1,4 +1,4 @@
-"""What happens in all sessions, in order: committed events, steps, failed attempts, and prints."""
+"""The feed of all sessions, in order: committed events, steps, failed attempts, and prints."""
 
 import asyncio
 import json
@@ -25,17 +25,17 @@ from durable_adk.sessions.session_log import SessionLog
 
 _TICK = 0.25
 _OVERLAP = 5.0
-"""Seconds before the last look that the next one covers again; clocks and commits take a moment."""
+"""Overlap of two reads of the store in seconds: clocks differ, and commits take time."""
 _PAGE = 100
 _SLOW = 1.0
-"""Seconds after which it is said that a step runs; what is faster shows itself by its event."""
+"""Seconds after which a running step gets a line; the event of a faster step suffices."""
 _UNSAID = {"event", "level", "logger", "timestamp", "stack", "trace_id", "span_id"}
-"""What a warning does not show of its record."""
+"""Fields of a warning's record that are not shown."""
 
 
 @dataclass
 class _Invocation:
-    """What was seen of an open invocation."""
+    """The observed state of an open invocation."""
 
     key: SessionKey
     tokens: int = 0
@@ -44,7 +44,7 @@ class _Invocation:
 
 @dataclass
 class _Step:
-    """A step that runs."""
+    """A running step."""
 
     began: float
     key: SessionKey
@@ -54,17 +54,17 @@ class _Step:
 
 
 class SessionsFeed:
-    """Writes what happens in the sessions of some apps.
+    """Writes the events and steps in the sessions of some apps.
 
-    Committed events are read from the session store, so that those of other processes are among
-    them; the rest is what the worker says. All is sorted by its time: a look at the store precedes
-    each thing that the worker says, and stops at its time.
+    It reads committed events from the session store, to include those of other processes, and the
+    rest from the worker's output. Everything is in order of time: before each record of the worker,
+    the events up to the record's time are written.
 
     Args:
         sessions: The session store.
-        lines: Where to write.
+        lines: Writes the lines.
         log: File to which the worker's log and prints are appended.
-        options: What the commands that answer calls need to reach the same store.
+        options: Options with which commands that answer calls reach the same store.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class SessionsFeed:
         self._steps: dict[tuple[str, str], _Step] = {}
 
     def hear(self, at: float, said: Said) -> None:
-        """Take what the worker has said, to be written when its turn comes."""
+        """Queue a piece of the worker's output, to be written in order."""
         self._said.append((at, said))
         self._heard.set()
 
     async def run(self) -> None:
-        """Write what happens, until cancelled; then what was heard before."""
+        """Write the feed until cancelled; then write the queued output."""
         try:
             while True:
                 with suppress(TimeoutError):
@@ -103,7 +103,7 @@ class SessionsFeed:
                 self._write_said()
 
     def _write_said(self) -> None:
-        """Write one record, or all that user code has printed before the next one."""
+        """Write one record, or all output of user code before the next record."""
         while self._said:
             at, said = self._said.popleft()
             self._write(at, said)
@@ -113,12 +113,12 @@ class SessionsFeed:
             self._heard.set()
 
     async def _look(self, until: float) -> None:
-        """Write the events that were committed until a time, and the invocations that ended."""
+        """Write the events committed until a time, and the invocations that have ended."""
         if self._lines.quiet:
             return
-        with suppress(DurableAdkError):  # the store is away: the worker says so
+        with suppress(DurableAdkError):  # the store is unavailable: the worker reports that
             since, now = self._since - _OVERLAP, time.time()
-            # Read before the events: what precedes a pause or an end is then among these.
+            # Read before the events, to include all events that precede a pause or an end.
             records = await self._changed(since)
             for app in self.apps:
                 listed = await self._sessions.list_sessions(app_name=app, updated_since=since)
@@ -130,7 +130,7 @@ class SessionsFeed:
             self._since = min(now, until)
 
     async def _changed(self, since: float) -> list[InvocationRecord]:
-        """Return the invocations that were seen and are open, whose status changed since a time."""
+        """Return the running invocations whose status has changed since a time."""
         going = {name: known.key for name, known in self._open.items() if not known.waits}
         apps = {key.app_name for key in going.values()}
         newest = invocations_by_time(self._sessions, apps, InvocationFilter(), size=_PAGE)
@@ -171,7 +171,7 @@ class SessionsFeed:
         self._lines.event(key, event, note=", ".join(notes))
 
     async def _check(self, record: InvocationRecord) -> None:
-        """Write that an invocation waits, or has ended."""
+        """Write that an invocation waits or has ended."""
         name = record.invocation_id
         known = self._open[name]
         if record.status.closed and (record.end_seq or 0) <= self._seen[known.key]:
@@ -182,7 +182,7 @@ class SessionsFeed:
 
     async def _waits(self, name: str, known: _Invocation, record: InvocationRecord) -> None:
         calls = await pending_calls_of(self._sessions, known.key, name)
-        known.waits = bool(calls)  # else it is running again
+        known.waits = bool(calls)  # without calls, it is running again
         for item in calls:
             request, commands = request_and_commands(item, self._options)
             text = Text(f"waits for {request}", "bold yellow")
@@ -190,7 +190,7 @@ class SessionsFeed:
             self._lines.rows(commands)
 
     async def _ended(self, known: _Invocation, record: InvocationRecord) -> None:
-        start = record.start_seq  # its user's event, which was stored before this process, maybe
+        start = record.start_seq  # the user's event, maybe stored before this process started
         first = await self._sessions.read_events(known.key, after=start - 1, upto=start)
         took = record.update_time - first[0].event.timestamp if first else 0.0
         parts = [f"{record.status} after {took:.1f} s"]

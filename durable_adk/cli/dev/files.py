@@ -1,4 +1,4 @@
-"""The files whose changes `dev` waits for."""
+"""The files that `dev` watches for changes."""
 
 from collections.abc import AsyncGenerator, Collection, Iterator
 from pathlib import Path
@@ -9,9 +9,9 @@ _SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv"}
 
 
 class WatchedFiles:
-    """The Python and `.env` files of agents, all below their folders, and what they have loaded.
+    """The Python and `.env` files in the agents' folders, and the files that agents have loaded.
 
-    Other files are not watched, since agents may write files beside their code.
+    Other files are not watched, because agents may write files next to their code.
     """
 
     def __init__(self) -> None:
@@ -19,17 +19,17 @@ class WatchedFiles:
         self._files: set[Path] = set()
 
     def use(self, targets: Collection[Path], files: Collection[Path]) -> None:
-        """Watch other files from the next wait on.
+        """Change the watched files from the next wait on.
 
         Args:
             targets: Folders and files that define agents.
-            files: What these have imported, as absolute paths.
+            files: The files that these have imported, as absolute paths.
         """
         self._folders = sorted({one for one in targets if one.is_dir()})
         self._files = {*files, *(one for one in targets if one.is_file())}
 
     async def changes(self) -> AsyncGenerator[list[Path]]:
-        """Yield the files that have changed, each time some have."""
+        """Yield the changed files after each change."""
         while True:
             folders = self._watched()
             async for found in awatch(
@@ -49,7 +49,7 @@ class WatchedFiles:
         path = Path(name)
         if path in self._files:
             return True
-        if path.suffix == ".py" and not path.name.startswith("."):  # else of an editor
+        if path.suffix == ".py" and not path.name.startswith("."):  # a hidden one is an editor's
             return any(map(path.is_relative_to, self._folders))
         new_folder = change is Change.added and path.suffix == "" and path.is_dir()
         return path.name == ".env" or (new_folder and path.name not in _SKIPPED)

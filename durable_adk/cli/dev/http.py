@@ -25,7 +25,7 @@ _SERVING = "durable_adk.server.serving"
 
 
 class _Page:
-    """The HTTP server beside `dev`."""
+    """The HTTP server next to `dev`."""
 
     def __init__(self, application: Any, *, opens: bool) -> None:
         self.rows: list[tuple[str, str]] = []
@@ -35,7 +35,7 @@ class _Page:
         self._url = asyncio.get_running_loop().create_future()
 
     def listens(self, url: str) -> None:
-        """Note the server's address."""
+        """Record the server's address."""
         self.rows.append(("page", url))
         self._url.set_result(url)
 
@@ -44,7 +44,7 @@ class _Page:
         await self._url
 
     def loaded(self, said: dict[str, Any]) -> None:
-        """Serve the apps that were loaded; the first time, open the page."""
+        """Serve the loaded apps; the first time, open the page."""
         found = [AppDescription.read(one) for one in said["described"]]
         self._services.apps = {one.name: one for one in found}
         self._services.loaded.set()
@@ -104,7 +104,7 @@ async def serve(
     port: int | None,
     adk_ui: str | None,
 ) -> None:
-    """Serve HTTP beside workers that run elsewhere, until cancelled."""
+    """Serve HTTP for workers that run elsewhere, until cancelled."""
     require("web")
     client, queue = await _running(connection)
     options = {"host": host, "port": port, "adk_ui": adk_ui, "apps": app}
@@ -121,7 +121,7 @@ def _say(url: str) -> None:
 
 
 async def _running(connection: ServerConnection) -> tuple[Client, str | None]:
-    """The Temporal that runs, and its task queue; None: each app has one of its own."""
+    """Return the running Temporal, and its task queue; None: each app has its own."""
     queue = connection.task_queue or connection.settings.task_queue
     if connection.address is None:
         embedded = await TemporalServer.find(connection.data_folder)
@@ -136,7 +136,7 @@ async def _running(connection: ServerConnection) -> tuple[Client, str | None]:
 async def _application(
     connection: ServerConnection, client: Client, task_queue: Any, options: dict[str, Any]
 ) -> AsyncGenerator[Any]:
-    """The application over the connection's stores; options that are None keep their settings."""
+    """Yield the application on the connection's stores; settings replace options that are None."""
     module = import_module(_APP)
     given = {name: value for name, value in options.items() if value is not None}
     settings = read_settings(module.ServerSettings, **given)

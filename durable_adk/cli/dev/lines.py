@@ -1,4 +1,4 @@
-"""The lines that `dev` writes between what the agents' code prints."""
+"""The lines that `dev` writes in between the output of the agents' code."""
 
 import os
 import sys
@@ -15,16 +15,16 @@ from durable_adk.log import get_logger, printable
 from durable_adk.sessions.session import SessionKey
 
 _TIME = len("12:00:00")
-_SESSION = 12  # columns of a session's id, which is cut
-_AUTHOR = 24  # columns of an author's name at most
-_PLAIN_WIDTH = 200  # columns where there is no terminal
-_LEAST = 40  # columns of a text, however narrow the terminal is
+_SESSION = 12  # columns of a session id, which is cut
+_AUTHOR = 24  # maximum columns of an author's name
+_PLAIN_WIDTH = 200  # columns without a terminal
+_LEAST = 40  # minimum columns of a text, even on a narrow terminal
 
 logger = get_logger(__name__)
 
 
 def logs_are_json() -> bool:
-    """Whether logs are for programs, see `durable_adk.log.configure`."""
+    """Return whether logs are for programs, see `durable_adk.log.configure`."""
     return (os.environ.get("DURABLE_ADK_LOG") or _usual()) == "json"
 
 
@@ -33,16 +33,16 @@ def _usual() -> str:
 
 
 def logs_are_detailed() -> bool:
-    """Whether the logs are to have what is logged for debugging."""
+    """Return whether logs include debug records."""
     return os.environ.get("DURABLE_ADK_LOG_LEVEL", "").lower() == "debug"
 
 
 class Lines:
-    """Writes aligned lines to standard output, and passes on what user code prints.
+    """Writes aligned lines to standard output, and passes on the output of user code.
 
     Args:
-        quiet: Leave out what agents do.
-        file: Where to write; None: standard output as it is now.
+        quiet: Whether to omit agents' activity.
+        file: Destination; None: the current standard output.
     """
 
     def __init__(self, *, quiet: bool = False, file: TextIO | None = None) -> None:
@@ -53,11 +53,11 @@ class Lines:
         self._author = len("user")
 
     def align(self, authors: Iterable[str]) -> None:
-        """Make room for the names of the agents."""
+        """Set the column width for the names of the agents."""
         self._author = min(max(map(len, [*authors, "user"])), _AUTHOR)
 
     def pass_on(self, data: bytes) -> None:
-        """Write what user code has printed, unchanged."""
+        """Write user code's output unchanged."""
         self._file.flush()
         self._file.buffer.write(data)
         self._file.flush()
@@ -66,8 +66,8 @@ class Lines:
     def event(self, key: SessionKey, event: Event, *, note: str = "") -> None:
         """Write an event: a line for its text, and for each call, response or error.
 
-        What an agent asks its user for is left out, and so is that its tool waits for it: both are
-        said with the commands that answer it.
+        An agent's request to its user, and the waiting of its tool, are omitted: both are written
+        with the commands that answer the request.
         """
         asked = {*event.actions.requested_tool_confirmations, *event.actions.requested_auth_configs}
         calls = {call.name for call in event.get_function_calls()}
@@ -89,16 +89,16 @@ class Lines:
         style: str = "bold cyan",
         whole: bool = False,
     ) -> None:
-        """Write what happens in a session, in one line.
+        """Write a line about a session.
 
         Args:
             key: The session.
             author: The agent or user; "" for the runtime.
-            text: What; cut if it is longer than the line.
-            at: When, in seconds since the epoch.
-            note: What is written behind it.
+            text: The text; cut if it exceeds the line.
+            at: The time in seconds since the epoch.
+            note: A note after the text.
             style: The author's style.
-            whole: Do not cut the text.
+            whole: Whether to write the text uncut.
         """
         if self.quiet:
             return
@@ -116,7 +116,7 @@ class Lines:
         self._write(Text.assemble(head, shown, tail))
 
     def notice(self, event: str, text: str, *, style: str = "yellow", **values: Any) -> None:
-        """Say something about the processes; in the logs instead, if these are for programs."""
+        """Write a notice about the processes, or log it if the logs are for programs."""
         if logs_are_json():
             log = logger.info if style == "dim" else logger.warning
             log(event, **values)
@@ -129,7 +129,7 @@ class Lines:
         sys.stderr.flush()
 
     def rows(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Write labels and texts below a line; the texts stay whole, so that they can be copied."""
+        """Write labels and texts below a line; texts are not cut, so that they can be copied."""
         indent = " " * (_TIME + _SESSION + self._author + 6)
         for label, text in rows if not self.quiet else ():
             self._write(Text.assemble((f"{indent}{label:8}", "dim"), printable(text)))
@@ -139,7 +139,7 @@ class Lines:
 
     def _write(self, line: Text) -> None:
         if not self._at_start:
-            self._file.write("\n")  # user code has left its line unfinished
+            self._file.write("\n")  # user code's last line is unfinished
         self._console.print(line)
         self._file.flush()
         self._at_start = True

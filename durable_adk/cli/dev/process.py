@@ -1,4 +1,4 @@
-"""The worker process as `dev` sees it: its output, and its records."""
+"""The worker process of `dev`: its output and its records."""
 
 import asyncio
 import json
@@ -13,18 +13,18 @@ from durable_adk.embedded.process import Process
 from durable_adk.embedded.shared import GRACE, worker_environment
 
 Said = bytes | dict[str, Any]
-"""What user code has printed, or a record of the worker."""
+"""Output of user code, or a record of the worker."""
 _MARK = RECORD.encode()
 _CHUNK = 65536
 
 
 class WorkerProcess:
-    """A process that loads the agents, says so, and then serves them.
+    """A process that loads the agents, reports that, and then serves them.
 
     Args:
-        process: It.
+        process: The process.
         read: File descriptor of its output; closed at the end of the output.
-        hear: Called with what it says, and when it was heard.
+        hear: Called with each piece of output and its time.
     """
 
     def __init__(self, process: Process, read: int, hear: Callable[[float, Said], None]) -> None:
@@ -35,7 +35,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, serving: Serving, hear: Callable[[float, Said], None]) -> Self:
-        """Start a process; `stop` has to be called.
+        """Start a process; the caller must call `stop`.
 
         Raises:
             DurableAdkError: It cannot be started.
@@ -60,21 +60,21 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self._process.returncode is None
 
     @property
     def has_loaded(self) -> bool:
-        """Whether it has loaded the agents."""
+        """Whether the process has loaded the agents."""
         return self._loaded.done() and self._loaded.result()["event"] == LOADED
 
     async def loading(self) -> dict[str, Any]:
-        """Its record LOADED or NOT_LOADED; the latter also if it ends before."""
+        """Wait for record LOADED or NOT_LOADED, and return it; NOT_LOADED if the process ends."""
         ended = asyncio.ensure_future(self.wait())
         await asyncio.wait({ended, self._loaded}, return_when=asyncio.FIRST_COMPLETED)
         if not self._loaded.done():
@@ -84,13 +84,13 @@ class WorkerProcess:
         return self._loaded.result()
 
     async def wait(self) -> int:
-        """Its exit code, when it has ended and its output was read."""
+        """Wait until the process has ended and its output was read; return the exit code."""
         code = await self._process.wait()
-        await asyncio.wait({self._reading}, timeout=1.0)  # what it has started may hold the pipe
+        await asyncio.wait({self._reading}, timeout=1.0)  # its child processes may hold the pipe
         return code
 
     async def stop(self) -> None:
-        """Send SIGTERM, and SIGKILL if it takes too long; read its output meanwhile."""
+        """Send SIGTERM, and SIGKILL if that takes too long; read the output in the meantime."""
         await self._process.terminate()
         await self.wait()
         self._reading.cancel()
@@ -120,7 +120,7 @@ class WorkerProcess:
 
 
 def parts(data: bytes) -> Iterator[Any]:
-    """Split an output; yields the beginning of an unfinished record, then what precedes it."""
+    """Split output; yield first an unfinished record at its end, then the pieces before it."""
     before, *marked = data.split(_MARK)
     said: list[Said] = [before] if before else []
     rest = b""
@@ -139,5 +139,5 @@ def _record(line: bytes) -> dict[str, Any] | None:
     try:
         found: Any = json.loads(line)
     except ValueError:
-        return None  # user code has printed the mark
+        return None  # user code has printed the record character
     return cast("dict[str, Any]", found) if isinstance(found, dict) and "event" in found else None

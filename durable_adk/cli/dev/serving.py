@@ -1,4 +1,4 @@
-"""``durable-adk dev``: keeps a server and a worker running, and the worker's code current."""
+"""``durable-adk dev``: keeps a server and a worker running, and reloads changed code."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -24,7 +24,7 @@ from durable_adk.errors import AgentDefinitionError, AlreadyExistsError
 
 _FIRST_DELAY = 0.5
 _MAX_DELAY = 30.0
-_STABLE_RUN = 30.0  # seconds after which a process counts as one that had worked
+_STABLE_RUN = 30.0  # seconds after which a process is considered stable
 
 
 async def dev(
@@ -41,13 +41,13 @@ async def dev(
 
 
 class Companion(Protocol):
-    """What runs beside the server and the worker, such as a web server."""
+    """Runs next to the server and the worker, such as a web server."""
 
     rows: list[tuple[str, str]]
-    """What is shown of it at the start, under which heading."""
+    """Labels and texts shown at the start."""
 
     def loaded(self, said: dict[str, Any]) -> None:
-        """Take note of what the worker has loaded, first and at each change."""
+        """Handle the worker's report of loaded apps, at the start and after each reload."""
         ...
 
 
@@ -69,7 +69,7 @@ async def keep(
     quiet: bool,
     beside: MakeCompanion = _nothing,
 ) -> None:
-    """Do what `dev` does, with something beside it."""
+    """Run `dev`, with a companion."""
     found = list(dict.fromkeys(one for target in targets for one in agents_in(target)))
     lines = Lines(quiet=quiet)
     folder = connection.folder
@@ -77,7 +77,7 @@ async def keep(
         file = await stack.enter_async_context(claim(folder))
         file.write(apps=[])
         async with connection.stores():
-            pass  # report a store that cannot be used here, not in the worker's log
+            pass  # report an unusable store here, not in the worker's log
         sessions = await stack.enter_async_context(connection.sessions())
         feed = SessionsFeed(
             sessions, lines, log=folder / "worker.log", options=connection.arguments
@@ -116,7 +116,7 @@ def _serving(connection: ServerConnection, targets: list[str], server: ServerInf
 
 
 def _last_port(file: DevFile, lines: Lines) -> int | None:
-    """The port of the last start; None if others use it now."""
+    """Return the port of the last start; None if it is in use."""
     last = file.state.port
     if last is None or is_free(last):
         return last
@@ -129,9 +129,9 @@ def _last_port(file: DevFile, lines: Lines) -> int | None:
 async def _server(
     folder: Path, port: int | None, ui_port: int | None, lines: Lines
 ) -> AsyncGenerator[ServerInfo]:
-    """Keep a server running for the body; if it dies, start another at the same address.
+    """Keep a server running during the body; if it dies, start another at the same address.
 
-    Its UI runs only at a port that was asked for.
+    Its UI runs only if a UI port was requested.
     """
     started: asyncio.Future[ServerInfo] = asyncio.get_running_loop().create_future()
 
@@ -151,7 +151,7 @@ async def _server(
             except AlreadyExistsError:
                 if not started.done():
                     raise
-                code = None  # a `run` command has started a server; it ends with that command
+                code = None  # a `run` command has started a server, which ends with that command
             await restart.wait("Temporal server", code, folder / "temporal.log")
 
     async with asyncio.TaskGroup() as group:
@@ -164,18 +164,18 @@ async def _server(
 
 @dataclass
 class RestartDelay:
-    """The delay before a dead process is started again; it doubles if the process dies soon."""
+    """The delay before a restart; it doubles if the process dies early."""
 
     lines: Lines
     _next: float = _FIRST_DELAY
     _began: float = field(default=0.0)
 
     def begin(self) -> None:
-        """Note that the process has started."""
+        """Record the start of the process."""
         self._began = asyncio.get_running_loop().time()
 
     async def wait(self, what: str, code: int | None, log: Path) -> None:
-        """Say that the process has ended, then wait."""
+        """Report the end of the process, then wait."""
         if asyncio.get_running_loop().time() - self._began > _STABLE_RUN:
             self._next = _FIRST_DELAY
         last = next(_last_lines(log), "")
@@ -198,9 +198,9 @@ def _port(server: ServerInfo) -> int:
 class _Keeper:
     """Keeps a worker process running, with the newest code that can be loaded.
 
-    New code is loaded by a new process while the one before still serves. Once it is loaded, the
-    latter takes no more steps, and has its graceful shutdown to end those that run; what is not
-    done by then, and all invocations that wait, go on with the new code, as after a deploy.
+    A new process loads the new code while the old one still serves. Then the old one takes no more
+    steps, and completes the running ones in its graceful shutdown. Unfinished steps and waiting
+    invocations continue with the new code, as after a deployment.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class _Keeper:
         self._started: list[WorkerProcess] = []
 
     async def run(self) -> None:
-        """Keep it running until cancelled.
+        """Keep the process running until cancelled.
 
         Raises:
             AgentDefinitionError: The agents cannot be loaded when `dev` starts.
@@ -267,9 +267,9 @@ class _Keeper:
             serves = await self._next(serves, restart)
 
     async def _loading(self, fresh: WorkerProcess) -> dict[str, Any] | None:
-        """What a process says of its loading; None if the code has changed before it said so.
+        """Return a process's report of loading; None if the code changes first.
 
-        Code that is being imported may wait for ever.
+        An import in user code may never end.
         """
         changed = asyncio.ensure_future(self._changed.wait())
         loading = asyncio.ensure_future(fresh.loading())
@@ -283,7 +283,7 @@ class _Keeper:
     async def _next(
         self, serves: WorkerProcess | None, restart: RestartDelay
     ) -> WorkerProcess | None:
-        """Wait until a worker has to be started; the one that serves until then."""
+        """Wait until another worker must be started; return the one that serves until then."""
         changed = asyncio.ensure_future(self._changed.wait())
         ended = asyncio.ensure_future(serves.wait()) if serves else None
         if ended is None and not self._reload:
@@ -304,7 +304,7 @@ class _Keeper:
                 ended.cancel()
 
     def _loaded(self, said: dict[str, Any], *, first: bool, group: asyncio.TaskGroup) -> None:
-        """Follow, list and watch what was loaded."""
+        """Follow, list and watch the loaded apps."""
         apps: dict[str, str] = said["apps"]
         self._feed.apps = list(apps)
         self._lines.align(said["agents"])
@@ -337,7 +337,7 @@ class _Keeper:
             self._changed.set()
 
     def _show(self, apps: dict[str, str]) -> None:
-        """Write what is served, and where."""
+        """Write the served apps and the addresses."""
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold")
         table.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""The file in which `dev` keeps its port, and says what it serves."""
+"""The file in which `dev` stores its port and the apps that it serves."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from durable_adk.errors import AlreadyExistsError
 from durable_adk.retrying import Deadline
 
 _FILE = "dev.json"
-_LOCK_TIMEOUT = 2.0  # seconds for a `dev` that is stopping, or a process that only looks
+_LOCK_TIMEOUT = 2.0  # seconds for a `dev` that is stopping, or a process that only reads the file
 _POLL = 0.05
 
 
@@ -34,14 +34,14 @@ class DevFile:
     state: DevState
 
     def write(self, **changes: object) -> None:
-        """Write changes; in place, as the lock belongs to this very file."""
+        """Write changes in place: the lock belongs to this very file."""
         self.state = self.state.model_copy(update=changes)
         self.path.write_text(self.state.model_dump_json())
 
 
 @asynccontextmanager
 async def claim(folder: Path) -> AsyncGenerator[DevFile]:
-    """Lock the file of a data folder for as long as `dev` runs.
+    """Lock the file of a data folder while `dev` runs.
 
     Raises:
         AlreadyExistsError: Another `dev` runs in the folder.
@@ -59,7 +59,7 @@ async def claim(folder: Path) -> AsyncGenerator[DevFile]:
 
 
 def apps_of_dev(folder: Path) -> list[str]:
-    """The apps that a running `dev` serves in a data folder; [] if none runs there."""
+    """Return the apps that a running `dev` serves in a data folder; [] without one."""
     try:
         with (folder / _FILE).open("rb") as file:
             return [] if _unlocked(file) else _read(folder / _FILE).apps
@@ -74,5 +74,5 @@ def _unlocked(file: BinaryIO) -> bool:
 def _read(path: Path) -> DevState:
     try:
         return DevState.model_validate_json(path.read_bytes())
-    except ValidationError:  # a new file, or of another version
+    except ValidationError:  # a new file, or one of another version
         return DevState()

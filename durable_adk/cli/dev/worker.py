@@ -1,7 +1,7 @@
-"""The worker process of `dev`: loads all agents, says which, and serves them.
+"""The worker process of `dev`: loads all agents, reports them, and serves them.
 
-Its output is the user's: what their code prints. What it says itself is a line of JSON after a
-RECORD character, so that `dev` can tell them apart, even behind an unfinished line.
+Its output is mostly the output of the users' code. The process's own messages are lines of JSON
+after a RECORD character, so that `dev` can tell them apart, even after an unfinished line.
 """
 
 import json
@@ -30,19 +30,19 @@ from durable_adk.ops.app_declaration import described
 from durable_adk.telemetry import steps
 from durable_adk.worker import worker
 
-logger = get_logger("durable_adk.cli.dev.worker")  # which runs as `__main__`
+logger = get_logger("durable_adk.cli.dev.worker")  # the module runs as `__main__`
 RECORD = "\x1e"
-"""The first character of a record: RFC 7464's, which no text has."""
+"""The first character of a record: RFC 7464's separator, which texts do not contain."""
 LOADED = "apps.loaded"
 NOT_LOADED = "apps.not_loaded"
 
 
 class Serving(BaseModel):
-    """What the process is to serve, its only argument."""
+    """The process's task, its only argument."""
 
     targets: list[str]
     address: str
-    """Of the embedded server."""
+    """Address of the embedded server."""
     store: str
     task_queue: str | None
     data_dir: Path
@@ -112,7 +112,7 @@ def _load(targets: Sequence[str]) -> list[App]:
 
 
 def _warn(apps: Sequence[App]) -> None:
-    """Log what `durable-adk check` finds: it would show as an error once a step gets there."""
+    """Log the findings of `durable-adk check`, which would otherwise be errors of a later step."""
     for app in apps:
         for part in app_parts(app):
             for finding in part.findings:

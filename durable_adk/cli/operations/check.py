@@ -1,4 +1,4 @@
-"""``durable-adk check``: where each part of an app runs, and what is wrong with it."""
+"""``durable-adk check``: where each part of an app runs, and its findings."""
 
 import typer
 
@@ -15,7 +15,7 @@ _KEY = (
 
 
 async def check(*, target: str, as_json: bool) -> int:
-    """List the parts of an app; the exit code says whether there are findings."""
+    """List the parts of an app; the exit code shows whether there are findings."""
     app = load_app(target)
     parts = app_parts(app)
     if as_json:

@@ -16,7 +16,7 @@ from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.workflows.invocation import TYPE_NAME
 
 ROUNDS = 3
-"""How often to repair at most: what was restored may need repair itself."""
+"""Maximum rounds of repair: a restored session may need repair itself."""
 
 
 async def doctor(
@@ -48,7 +48,7 @@ async def doctor(
 
 
 async def _examined(sources: Sources) -> str:
-    """What was looked at, for somebody who reads that nothing is wrong."""
+    """Return what was examined, to qualify the message that no problems were found."""
     query = f"WorkflowType = '{TYPE_NAME}' AND ExecutionStatus = 'Running'"
     apps = await sources.sessions.list_apps()
     limits = {"app": sources.app, "user": sources.user, "session": sources.session}
@@ -64,7 +64,7 @@ async def _examined(sources: Sources) -> str:
 
 
 async def _repair(sources: Sources, *, fix: bool, yes: bool, lines: bool) -> list[Case]:
-    """Examine, repair what is to be repaired, and examine again; the findings that remain."""
+    """Examine, repair, and examine again; return the remaining findings."""
     cases = await diagnose(sources)
     if not cases and not lines:
         typer.echo(f"No problems found.\n{await _examined(sources)}")
@@ -85,10 +85,10 @@ async def _repair(sources: Sources, *, fix: bool, yes: bool, lines: bool) -> lis
 
 
 def _confirmed(what: str) -> bool:
-    """Ask whether to repair.
+    """Ask the user whether to repair.
 
     Raises:
-        InvalidRequestError: Nobody answers, as there is no terminal.
+        InvalidRequestError: There is no terminal to ask on.
     """
     try:
         return typer.confirm(f"Repair {what}?", err=True)
@@ -100,7 +100,7 @@ def _confirmed(what: str) -> bool:
 
 
 async def _apply(cases: Sequence[Case]) -> None:
-    """Apply each remedy; one that fails does not stop the others.
+    """Apply each remedy; a failing one does not stop the others.
 
     Sessions are restored together, or none of them.
     """

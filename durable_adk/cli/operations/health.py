@@ -32,12 +32,12 @@ CHECK_TIMEOUT = 5.0
 
 
 async def health(connection: ServerConnection, *, here: bool) -> int:
-    """Check that session store and Temporal answer, and that a worker polls the task queue."""
+    """Check that session store and Temporal respond, and that a worker polls the task queue."""
     return 0 if await _check(connection, here=here) else FAILED
 
 
 async def _check(connection: ServerConnection, *, here: bool) -> bool:
-    """Make all checks at once and print their results; whether all succeeded."""
+    """Run all checks concurrently and print their results; return whether all succeeded."""
     connected = asyncio.ensure_future(connection.running())
     checks: dict[str, Callable[[], Awaitable[str]]] = {
         "session store": lambda: _store(connection),
@@ -70,7 +70,8 @@ async def _store(connection: ServerConnection) -> str:
 
 async def _database(connection: ServerConnection, url: str) -> str:
     where = without_password(url)
-    # A probe creates no tables. Newer ones belong to a deploy in progress, and are fine.
+    # A probe creates no tables. A newer version of the tables is accepted: a deployment is in
+    # progress.
     async with _named(where), connection.database(url) as sessions:
         found = await sessions.schema()
     if found.empty:
@@ -82,7 +83,7 @@ async def _database(connection: ServerConnection, url: str) -> str:
 
 @asynccontextmanager
 async def _named(where: str) -> AsyncGenerator[None]:
-    """Have an error say what did not answer."""
+    """Prefix errors with the name of what did not respond."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
             yield
@@ -106,7 +107,7 @@ async def _worker(
     connected: asyncio.Future[Client], connection: ServerConnection, *, here: bool
 ) -> str:
     try:
-        client = await asyncio.shield(connected)  # another check awaits it too
+        client = await asyncio.shield(connected)  # another check also awaits it
     except TemporalUnavailableError:
         raise InvalidRequestError("unknown, because Temporal does not answer") from None
     names = await connection.queues()
@@ -119,12 +120,12 @@ async def _worker(
 
 
 async def _pollers(client: Client, task_queue: str, *, here: bool) -> list[str]:
-    """The identities of the workers that poll a task queue.
+    """Return the identities of the workers that poll a task queue.
 
     Raises:
-        InvalidRequestError: None of them would take a new invocation. Those of this machine may
-            wait for an operator to make their version current, and are well.
-        WorkerStuckError: One of this machine has reported that user code blocks it.
+        InvalidRequestError: None of them accepts new invocations. With `here` this is no error: a
+            healthy worker may wait for an operator to make its version current.
+        WorkerStuckError: A worker on this machine has reported that user code blocks it.
     """
     answer = await described(client, task_queue)
     found = [one.identity for one in answer.pollers]
@@ -138,7 +139,7 @@ async def _pollers(client: Client, task_queue: str, *, here: bool) -> list[str]:
 
 
 def _of_this_machine(identities: list[str], task_queue: str) -> list[str]:
-    """The identities of workers that run on this machine.
+    """Return the identities of the workers on this machine.
 
     Raises:
         WorkerStuckError: One of them has reported that user code blocks it.

@@ -14,7 +14,7 @@ from durable_adk.ops.adk_sessions.stored_sessions import StoredSessions
 
 
 async def import_sessions(connection: CliConnection, url: str, *, as_json: bool) -> int:
-    """Do the work of ``durable-adk sessions import``."""
+    """Import the sessions of a google-adk database into the session store."""
     async with open_database(url) as database, connection.sessions() as store:
         report = await copy_sessions(database, store)
     if not as_json:
@@ -24,7 +24,7 @@ async def import_sessions(connection: CliConnection, url: str, *, as_json: bool)
 
 
 async def export_sessions(connection: CliConnection, url: str, *, as_json: bool) -> int:
-    """Do the work of ``durable-adk sessions export``."""
+    """Export the sessions of the session store into a database for google-adk."""
     async with (
         connection.sessions(existing=True) as store,
         open_database(url, is_target=True) as database,

@@ -89,7 +89,7 @@ async def codec(
 
 
 def _converter(connection: ServerConnection) -> DataConverter:
-    """The converter of workers and clients, those of an embedded server included."""
+    """Return the converter of workers and clients, including those of an embedded server."""
     settings, embedded = connection.settings, connection.embedded_payloads
     if settings.payloads is None and embedded.is_dir():
         settings = settings.model_copy(update={"payloads": embedded})
@@ -104,4 +104,4 @@ def _show_server(url: str, access: Access, *, made: bool) -> None:
         ("UI", f"{url}/{token}" if access.origins else "needs --origin"),
         ("stop", "Ctrl-C"),
     ):
-        typer.echo(f"{name:<14}{text}")  # each on one line, to be copied
+        typer.echo(f"{name:<14}{text}")  # each on its own line, for copying

@@ -1,1 +1,1 @@
-"""ADK's path to the names of the calls that go to a client."""
+"""ADK's module path for the names of calls that a client answers."""

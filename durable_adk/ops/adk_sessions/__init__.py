@@ -1,1 +1,1 @@
-"""Sessions that are copied between google-adk's databases and ours; google-adk is not needed."""
+"""Copies sessions between google-adk's databases and this package's, without google-adk."""

@@ -1,4 +1,4 @@
-"""Connections to a database that is not ours, in SQLite or PostgreSQL."""
+"""Connections to a SQLite or PostgreSQL database of google-adk."""
 
 import asyncio
 import sqlite3
@@ -15,16 +15,16 @@ from durable_adk.sql.database_url import file_of, shown
 
 T = TypeVar("T")
 Row = dict[str, Any]
-"""By the columns' names."""
+"""A database row by column names."""
 
 
 def as_rows(found: Iterable[RowMapping]) -> list[Row]:
-    """Return the rows of a result of SQLAlchemy's."""
+    """Convert the rows of a SQLAlchemy result."""
     return [{str(name): value for name, value in one.items()} for one in found]
 
 
 _FETCHED = 20
-"""Rows in memory at a time: one may hold a file."""
+"""Rows in memory at a time: a row may hold a file."""
 _SETTINGS = {"application_name": "durable-adk sessions"}
 
 
@@ -36,13 +36,13 @@ class Connections(Protocol):
         ...
 
     def stream(self, query: Select[Any]) -> AsyncGenerator[list[Row]]:
-        """Yield the rows of a query, some at a time, on one connection."""
+        """Yield the rows of a query in batches, on one connection."""
         ...
 
 
 @contextmanager
 def _explained(url: URL) -> Generator[None]:
-    """Raise what the database or its driver raises as StoreUnavailableError, with its URL."""
+    """Convert errors of the database or its driver to StoreUnavailableError, with the URL."""
     try:
         yield
     except Exception as error:
@@ -98,9 +98,9 @@ class _PostgresServer:
 
 @asynccontextmanager
 async def connected(url: URL) -> AsyncGenerator[Connections]:
-    """Connect to a database; a SQLite file that is missing is created with the first statement.
+    """Connect to a database; the first statement creates a missing SQLite file.
 
-    Whatever uses the connections raises StoreUnavailableError if the database does not take part.
+    Using the connections raises StoreUnavailableError if the database fails.
 
     Raises:
         InvalidRequestError: PostgreSQL's driver is not installed.

@@ -1,8 +1,8 @@
-"""The copying of sessions from one store to another, which can be stopped and repeated at any time.
+"""Copies sessions from one store to another; a copy can be interrupted and repeated at any time.
 
-A session's events are compared with those that its copy has, and only what follows is appended. So
-a repeat continues where the last one was stopped, copies nothing twice, and takes over what was
-said since. A session of the same name that has other events is left alone.
+A session's events are compared with those of its copy, and only the following ones are appended. So
+a repetition continues where the last copy was interrupted, copies nothing twice, and adds later
+events. A session with the same name but different events is not changed.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,30 +18,30 @@ from durable_adk.sessions.log.copies import CopiedEvent, CopiedPart, CopiedSessi
 from durable_adk.sessions.session import SessionKey
 
 PAGE = 100
-"""Events that are compared, and written in one transaction."""
+"""Number of events that are compared, or written, in one transaction."""
 _SAME_TIME = 1e-3
-"""Seconds; google-adk keeps microseconds."""
+"""Seconds; google-adk stores times with microseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What was not copied, and why."""
+    """A session, event or state that was not copied, and the reason."""
 
     app: str
     user: str = ""
-    """Empty for what belongs to the app."""
+    """Empty for data of the app."""
     session: str = ""
-    """Empty for what belongs to the user."""
+    """Empty for data of the user."""
     event: str = ""
     problem: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenRequest:
-    """A tool of a copied session that waits for a confirmation or a credential.
+    """A tool call of a copied session that waits for a confirmation or a credential.
 
-    google-adk finds it in the events when the answer comes. Here an answer goes to the workflow
-    that waits for it, and there is none.
+    google-adk finds it in the events when the answer arrives. This package sends an answer to the
+    waiting workflow, which a copied session does not have.
     """
 
     app: str
@@ -56,31 +56,31 @@ class SourcePart:
     """Some events of a session, in order; at least one part for each session."""
 
     session: CopiedSession | None
-    """None if its row cannot be read: a problem says why."""
+    """None if its row cannot be read; see `problems`."""
     events: Sequence[CopiedEvent] = ()
     problems: Sequence[Problem] = ()
-    """The rows among these that cannot be read."""
+    """The rows in this part that cannot be read."""
     first: bool = True
     last: bool = True
 
 
 class Source(Protocol):
-    """Sessions that are copied."""
+    """The source of copied sessions."""
 
     def parts(self) -> AsyncGenerator[SourcePart]:
-        """Yield the sessions in parts, one session after the other."""
+        """Yield the parts of all sessions, session by session."""
         ...
 
     def states(self) -> AsyncGenerator[tuple[SessionKey, dict[str, Any] | Problem]]:
-        """Yield app and user state by owner, which has empty ids for what it is not."""
+        """Yield the state of apps and users by owner, whose user and session ids may be empty."""
         ...
 
 
 class Target(Protocol):
-    """The store that they are copied to; see `sessions.log.copies.Copies`."""
+    """The store that receives the copies; see `sessions.log.copies.Copies`."""
 
     async def read_session(self, key: SessionKey) -> CopiedSession | None:
-        """Read a session with the number of its events; None if it is missing."""
+        """Read a session with its number of events; None if it is missing."""
         ...
 
     async def read_copied(
@@ -90,33 +90,33 @@ class Target(Protocol):
         ...
 
     async def copy_part(self, part: CopiedPart) -> None:
-        """Append events; raises if others wrote to the session."""
+        """Append events; raises if the session was also changed by another writer."""
         ...
 
     async def copy_state(self, key: SessionKey, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Set missing keys, and return those that have other values, which are kept."""
+        """Set missing keys; return those that have different values, which are kept."""
         ...
 
 
 @dataclass(kw_only=True)
 class SessionCounts:
-    """Each session that was found is counted once more below."""
+    """Numbers of sessions; each session found is also counted in one of the other fields."""
 
     found: int = 0
     copied: int = 0
-    """They were missing."""
+    """The target did not have them."""
     continued: int = 0
-    """They were there in part, and have got the rest."""
+    """The target had the first part, and now has the rest."""
     present: int = 0
-    """They were there, and may have got on since."""
+    """The target had all of their events, and may have later ones."""
     different: int = 0
-    """They are there with other events, and were left alone."""
+    """The target has them with different events, and was not changed."""
     unreadable: int = 0
 
 
 @dataclass(kw_only=True)
 class EventCounts:
-    """The events of the sessions that are there now."""
+    """Numbers of events of the sessions that were copied, continued or present."""
 
     copied: int = 0
     present: int = 0
@@ -126,22 +126,22 @@ class EventCounts:
 
 @dataclass(kw_only=True)
 class CopyReport:
-    """What became of a copy."""
+    """The result of copying."""
 
     sessions: SessionCounts = field(default_factory=SessionCounts)
     events: EventCounts = field(default_factory=EventCounts)
     problems: list[Problem] = field(default_factory=list[Problem])
     requests: list[OpenRequest] = field(default_factory=list[OpenRequest])
-    """Of the sessions that were copied or continued."""
+    """Those of sessions that were copied or continued."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, without the empty ids of problems."""
+        """Return the report as a JSON object, without the empty ids of problems."""
         problems = [{k: v for k, v in asdict(one).items() if v} for one in self.problems]
         return {**asdict(self), "problems": problems}
 
 
 async def copy_sessions(source: Source, target: Target) -> CopyReport:
-    """Copy all sessions, and the state of apps and users, and report on all that was found."""
+    """Copy all sessions, and the state of apps and users; return a report on everything found."""
     report = CopyReport()
     await _copy_states(source, target, report)
     copy = None
@@ -171,20 +171,20 @@ async def _copy_states(source: Source, target: Target, report: CopyReport) -> No
 
 @dataclass
 class _SessionCopy:
-    """A session that is being copied."""
+    """The copying of one session."""
 
     session: CopiedSession
     target: Target
     report: CopyReport
     copied: CopiedSession | None
-    """What the target had of it at first."""
+    """The target's session before the copy."""
     position: int = 0
-    """Events that the target is known to have."""
+    """Number of events that the target is known to have."""
     written: int = 0
     is_given_up: bool = False
     set_by_events: set[str] = field(default_factory=set[str])
     with_calls: list[Event] = field(default_factory=list[Event])
-    """Those events that say which calls wait."""
+    """The events that determine which calls are pending."""
 
     @classmethod
     async def begin(
@@ -218,7 +218,7 @@ class _SessionCopy:
                 self._count()
 
     async def _missing(self, events: Sequence[CopiedEvent]) -> Sequence[CopiedEvent]:
-        """Compare events with those that the target has, and return those that it lacks."""
+        """Compare events with the target's, and return those that the target lacks."""
         if self.copied is None or self.position >= self.copied.events:
             return events
         there = await self.target.read_copied(
@@ -251,7 +251,7 @@ class _SessionCopy:
         self.report.events.copied += len(events)
 
     def give_up(self, reason: str) -> None:
-        """Leave the target's session alone."""
+        """Stop copying the session, and keep the target's as it is."""
         self.is_given_up = True
         self.report.sessions.different += 1
         app, user, session = self.session.key
@@ -282,7 +282,7 @@ def _is_about_calls(event: Event) -> bool:
 
 
 def _is_copy_of(copied: CopiedSession | None, session: CopiedSession) -> bool:
-    """Whether sessions that have no event in common are the same nevertheless."""
+    """Return whether sessions that share no event are nevertheless the same."""
     if copied is None:
         return False
     same_time = abs(copied.create_time - session.create_time) < _SAME_TIME

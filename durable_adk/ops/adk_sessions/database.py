@@ -1,4 +1,4 @@
-"""A database of google-adk's `DatabaseSessionService`, as a source and a target of copies."""
+"""A database of google-adk's `DatabaseSessionService`, as source and target of copies."""
 
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ from durable_adk.sql.database_url import file_of, parse, shown
 
 _KEY = ("app_name", "user_id", "session_id")
 _MAX_BYTES = 16_000_000
-"""Size of the events of a part at which it ends, whatever their number."""
+"""Size of a part's events at which it ends, whatever their number."""
 _TICK = timedelta(microseconds=1)
 
 
@@ -51,23 +51,23 @@ class Layout:
     """The columns of a database's tables."""
 
     columns: dict[str, list[str]]
-    """By table."""
+    """Column names by table."""
     tie: str
-    """What orders events of the same time: their ids, or as in `SqliteSessionService` their row."""
+    """Orders events of the same time: by id, or in a `SqliteSessionService`'s file by row."""
 
     def select(self, name: str) -> Select[Any]:
-        """Select all columns of a table, with the values as the driver has them."""
+        """Select all columns of a table, with the driver's values."""
         return _columns(self.columns[name]).select_from(table(name))
 
     @property
     def is_current(self) -> bool:
-        """Whether `tables` describes it."""
+        """Whether the database has the layout of `tables`."""
         return self.tie == "id"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdkDatabase:
-    """A database that `open_database` has opened."""
+    """A database opened by `open_database`."""
 
     connections: Connections
     layout: Layout
@@ -77,7 +77,7 @@ class AdkDatabase:
     async def parts(self) -> AsyncGenerator[SourcePart]:
         """See `Source.parts`: the sessions with events, then the others.
 
-        One query reads all events: a `SqliteSessionService`'s file has no index for a session's.
+        One query reads all events: a `SqliteSessionService`'s file has no index by session.
         """
         async for rows, first, last in _grouped(self._event_rows()):
             key = SessionKey(*(rows[0][name] for name in _KEY))
@@ -163,14 +163,14 @@ class AdkDatabase:
 
 @asynccontextmanager
 async def open_database(db_url: str, *, is_target: bool = False) -> AsyncGenerator[AdkDatabase]:
-    """Open a database of google-adk's.
+    """Open a database of google-adk.
 
     Args:
-        db_url: Its URL, as google-adk takes it, or the path of a SQLite file.
-        is_target: Whether it is written to. Then it is created, and its tables too.
+        db_url: Its URL, in google-adk's form, or the path of a SQLite file.
+        is_target: Whether to write to it; creates the database and its tables if missing.
 
     Raises:
-        InvalidRequestError: It is no such database, or cannot be written to.
+        InvalidRequestError: It is not such a database, or cannot be written to.
         StoreUnavailableError: It cannot be opened.
     """
     url = parse(db_url if "://" in db_url else URL.create("sqlite", database=db_url))
@@ -193,7 +193,7 @@ def _columns(names: Iterable[str]) -> Select[Any]:
     return select(*columns)
 
 
-# ----- what there is
+# ----- the layout
 
 
 def _layout(connection: Connection, url: URL) -> Layout:
@@ -232,7 +232,7 @@ def _require_known(connection: Connection, url: URL) -> None:
 def _create(connection: Connection) -> None:
     names = set(inspect(connection).get_table_names())
     if "events" in names and tables.VERSIONS.name not in names:
-        return  # of another program, or another version
+        return  # of another program or another version
     tables.METADATA.create_all(connection)
     if "events" not in names:
         row = {"key": tables.VERSION_KEY, "value": tables.VERSION}
@@ -245,7 +245,7 @@ def _create(connection: Connection) -> None:
 async def _grouped(
     rows: AsyncGenerator[Row],
 ) -> AsyncGenerator[tuple[list[Row], bool, bool]]:
-    """Yield the rows of a session in parts, and whether a part is its first and its last one."""
+    """Yield each session's rows in parts, with flags for its first and its last part."""
     held, size, first = list[Row](), 0, True
     async for row in rows:
         is_same = not held or _owner(row) == _owner(held[0])
@@ -263,7 +263,7 @@ def _owner(row: Row) -> tuple[Any, ...]:
 
 
 def _session(key: SessionKey, rows: Sequence[Row]) -> tuple[CopiedSession | None, list[Problem]]:
-    """A session, or why it cannot be read."""
+    """Return a session, or the reason why it cannot be read."""
     try:
         if not rows:
             raise InvalidRequestError("There are events, and no session.")
@@ -316,7 +316,7 @@ def _put(connection: Connection, part: CopiedPart) -> None:
 
 
 def _event_rows(connection: Connection, part: CopiedPart) -> list[dict[str, Any]]:
-    """The rows of events. Their times grow: google-adk has no other order."""
+    """Return the rows of events; each gets a later time, the only order that google-adk knows."""
     key = part.session.key
     latest = select(func.max(tables.EVENTS.c.timestamp)).where(*_is_session(key, "session_id"))
     after = connection.scalar(latest) or datetime.min  # noqa: DTZ901  # google-adk names no time zone

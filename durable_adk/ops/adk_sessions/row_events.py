@@ -1,6 +1,6 @@
-"""Rows of google-adk's tables, read as sessions and events.
+"""Reads rows of google-adk's tables as sessions and events.
 
-An event is one JSON object, in a database and in the file of a `SqliteSessionService`.
+In all of google-adk's databases, an event is one JSON object.
 """
 
 import json
@@ -17,14 +17,14 @@ from durable_adk.sessions.log.entry import Entry, check_state
 from durable_adk.sessions.session import SessionKey, checked_key
 
 Values = Mapping[str, Any]
-"""A row, by its columns' names."""
+"""A row by column names."""
 
 UNREADABLE = (DurableAdkError, ValueError, TypeError, KeyError, RecursionError)
-"""What reading a row raises that is no session or event, or one that our store cannot hold."""
+"""Errors of reading a row that is not a session or event, or that this package cannot store."""
 
 
 def reason(error: Exception) -> str:
-    """Return why a row cannot be read, in one line."""
+    """Return the reason why a row cannot be read, in one line."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -35,7 +35,7 @@ def event_of(row: Values) -> CopiedEvent:
     """Read an event from its row of the table `events`.
 
     Raises:
-        UNREADABLE: It is none.
+        UNREADABLE: The row is not an event.
     """
     event = CopiedEvent.read(_event(row))
     Entry.of(event.event)
@@ -46,7 +46,7 @@ def session_of(row: Values) -> CopiedSession:
     """Read a session from its row of the table `sessions`.
 
     Raises:
-        UNREADABLE: It is none.
+        UNREADABLE: The row is not a session.
     """
     key = SessionKey(row["app_name"], row["user_id"], row["id"])
     if checked_key(*key) != key:
@@ -60,10 +60,10 @@ def session_of(row: Values) -> CopiedSession:
 
 
 def state_of(text: Any, prefix: str = "") -> dict[str, Any]:
-    """Read a column of state, whose keys get the prefix of their scope.
+    """Read a state column; its keys get the prefix of their scope.
 
     Raises:
-        UNREADABLE: It is no JSON object that our store can hold.
+        UNREADABLE: It is not a JSON object that this package can store.
     """
     values = {prefix + name: value for name, value in _object(text, "state").items()}
     check_state(values)
@@ -74,7 +74,8 @@ def seconds(value: Any) -> float:
     """Return a time as seconds since the epoch.
 
     Args:
-        value: A number of seconds; a time, or SQLite's text of one, in UTC unless it says so.
+        value: A number of seconds; or a time, or its text in SQLite, in UTC unless it has a time
+            zone.
     """
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
@@ -86,7 +87,7 @@ def seconds(value: Any) -> float:
 
 
 def column_time(timestamp: float) -> datetime:
-    """Return seconds since the epoch as google-adk stores them: in UTC, naming no time zone."""
+    """Return seconds since the epoch in google-adk's column format: UTC without a time zone."""
     return datetime.fromtimestamp(timestamp, UTC).replace(tzinfo=None)
 
 
@@ -99,7 +100,7 @@ def _event(row: Values) -> dict[str, Any]:
 
 
 def _parsed(text: Any) -> Any:
-    """The value of a JSON column, which PostgreSQL's driver has parsed already."""
+    """Return the value of a JSON column, which PostgreSQL's driver has already parsed."""
     return json.loads(text) if isinstance(text, (str, bytes)) else text
 
 

@@ -1,4 +1,4 @@
-"""The sessions of our store, as a source of copies."""
+"""This package's session store as a source of copies."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
 
 _LISTED = 200
-"""Sessions in memory at a time."""
+"""Maximum number of sessions in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSessions:
-    """The sessions of a store; without those of agents used as tools, which ADK does not keep."""
+    """The sessions of a store, except those of agents used as tools, which ADK does not store."""
 
     store: SessionLog
 
@@ -25,7 +25,7 @@ class StoredSessions:
         async for listed in self._listed():
             session = await self.store.read_session(listed.key)
             if session is None:
-                continue  # deleted meanwhile
+                continue  # deleted in the meantime
             async for part in self._parts(session):
                 yield part
 

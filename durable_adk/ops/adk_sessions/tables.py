@@ -24,7 +24,7 @@ VERSION = "1"
 
 
 class _Json(TypeDecorator[Any]):
-    """JSON as google-adk has it: JSONB in PostgreSQL, text elsewhere."""
+    """JSON in google-adk's column types: JSONB in PostgreSQL, text elsewhere."""
 
     impl = Text
     cache_ok = True

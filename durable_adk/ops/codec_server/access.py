@@ -16,7 +16,7 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What a request must present (S7): a token, and a host name of the server.
+    """The requirements for a request (S7): a token, and a host name of the server.
 
     Raises:
         InvalidRequestError: The token can be guessed or cannot be part of a URL, or an origin is
@@ -27,11 +27,11 @@ class Access:
     origins: tuple[str, ...] = ()
     """Origins of the pages that may read responses, such as ``http://localhost:8233``."""
     hosts: tuple[str, ...] = LOOPBACK
-    """Permitted values of the ``Host`` header. A page whose host name was rebound to this machine's
-    address (DNS rebinding) sends its own name."""
+    """Permitted values of the ``Host`` header. After DNS rebinding, a page's requests carry the
+    page's host name."""
 
     def __post_init__(self) -> None:
-        """Check token and origins; an error never contains the token."""
+        """Check token and origins; error messages never contain the token."""
         if not _TOKEN.fullmatch(self.token):
             raise InvalidRequestError(
                 "DURABLE_ADK_CODEC_TOKEN must be 16 to 256 of the characters A-Za-z0-9._~- ; "
@@ -45,7 +45,7 @@ class Access:
                 )
 
     def admits(self, offered: Iterable[str]) -> bool:
-        """Whether one of the texts is the token; compared in constant time."""
+        """Return whether one of the texts is the token; compares all, in constant time."""
         token = self.token.encode()
         same = [hmac.compare_digest(text.encode(), token) for text in offered]
         return any(same)

@@ -28,12 +28,12 @@ from durable_adk.ops.codec_server.access import Access
 from durable_adk.ops.codec_server.decoding import Decoder
 
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of a request. A Temporal message has up to 4 MB, and a third more in base64."""
+"""Maximum bytes of a request. A Temporal message has up to 4 MB, and a third more in base64."""
 MAX_PAYLOADS = 5_000
 MAX_DEPTH = 8
 """Depth of the JSON; the protocol needs 5."""
 BODY_TIMEOUT = 30.0
-"""Seconds a request's body may take to arrive."""
+"""Seconds within which a request's body must arrive."""
 CONCURRENCY = 64
 """Concurrent connections and requests; further ones get status 503."""
 
@@ -41,7 +41,7 @@ logger = get_logger(__name__)
 
 
 def application(decoder: Decoder, access: Access) -> "Starlette":
-    """The codec server as an ASGI application.
+    """Return the codec server as an ASGI application.
 
     ``POST .../decode`` accepts and returns ``{"payloads": [...]}``, in protobuf's JSON format. With
     ``?preserveStorageRefs=true`` references stay unchanged; ``.../download`` follows them.
@@ -73,7 +73,7 @@ def application(decoder: Decoder, access: Access) -> "Starlette":
 async def serve(
     served: "Starlette", *, host: str, port: int, listening: Callable[[str], None]
 ) -> None:
-    """Serve what `application` returns until cancelled; see `durable_adk.http.serving.serve`."""
+    """Serve the result of `application` until cancelled; see `durable_adk.http.serving.serve`."""
     await serve_http(served, host=host, port=port, listening=listening, concurrency=CONCURRENCY)
 
 
@@ -83,7 +83,7 @@ class _Endpoint:
     access: Access
 
     async def respond(self, request: "Request") -> "Response":
-        """Respond to a request. Only counts are logged, no contents."""
+        """Respond to a request; logs only counts, no contents."""
         *before, verb = request.path_params["path"].split("/")
         if not self.access.admits([*before, *_bearer(request)]):
             logger.warning("codec.refused", reason="token")
@@ -108,9 +108,10 @@ class _Endpoint:
 
 
 def _bearer(request: "Request") -> list[str]:
-    """The token in the ``Authorization`` header, which Temporal's command line sends.
+    """Return the token in the ``Authorization`` header, which Temporal's command line sends.
 
-    Temporal's UI can only send its own user's token, so there ours is a part of the URL's path.
+    Temporal's UI can only send its own user's token there, so for the UI the token is part of the
+    URL's path.
     """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return [token.strip()] if scheme.lower() == "bearer" else []
@@ -132,7 +133,7 @@ async def _body(request: "Request") -> bytes:
 
 
 def _parsed(body: bytes) -> list[Payload]:
-    """The payloads of a request. Errors describe the problem without quoting the request."""
+    """Return the payloads of a request; errors describe the problem without quoting the request."""
     try:
         given: Any = json.loads(body)
         items: Any = given.get("payloads", [])  # protobuf omits empty fields

@@ -20,7 +20,7 @@ from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver
 from durable_adk.storage.refusal import ENCODING as REFUSED, refusal
 
 MAX_FETCHED = 64 * 1024 * 1024
-"""Bytes that one response may fetch from external storage."""
+"""Maximum bytes that one response may fetch from external storage."""
 _REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 
 
@@ -38,7 +38,7 @@ class Decoder:
 
     @classmethod
     def of(cls, converter: DataConverter) -> Self:
-        """A decoder for the payloads that a data converter writes.
+        """Return a decoder for the payloads that a data converter writes.
 
         Raises:
             InvalidRequestError: The converter has neither encryption nor external storage.
@@ -61,9 +61,9 @@ class Decoder:
         """Decode payloads; one that cannot be decoded is replaced by the reason.
 
         Args:
-            payloads: The payloads as Temporal has them.
+            payloads: The payloads as stored in Temporal.
             namespace: The reader's namespace; empty for any.
-            fetch: Whether references to external storage are followed, or left unchanged.
+            fetch: Whether to follow references to external storage, or to leave them unchanged.
         """
         decoded = Decoded()
         for payload in payloads:
@@ -79,7 +79,7 @@ class Decoder:
         return decoded
 
     def _claim(self, payload: Payload) -> StorageDriverClaim | None:
-        """The claim in a reference to our external storage; None for other payloads."""
+        """Return the claim in a reference to our external storage; None for other payloads."""
         if self.driver is None or payload.metadata.get("messageType") != _REFERENCE:
             return None
         reference = ExternalStorageReference()
@@ -118,14 +118,14 @@ class Decoded:
     """Bytes fetched from external storage."""
 
     def add(self, payload: Payload) -> None:
-        """Add a payload that was decoded, or refused."""
+        """Add a decoded payload, or the reason if its decoding was refused."""
         if payload.metadata.get("encoding") == REFUSED.encode():
             self.add_reason(payload.data.decode(errors="replace"))
         else:
             self.payloads.append(payload)
 
     def add_reason(self, reason: str) -> None:
-        """Add a reason in place of a payload, as JSON, which UI and command line can show."""
+        """Add a reason in place of a payload, as JSON that UI and command line can display."""
         self.unreadable += 1
         data = json.dumps({"unreadable": reason}).encode()
         self.payloads.append(Payload(metadata={"encoding": b"json/plain"}, data=data))

@@ -22,7 +22,7 @@ _MISSING = object()
 async def broken_logs(
     store: SessionLog, key: SessionKey, records: list[InvocationRecord]
 ) -> list[Case]:
-    """The inconsistencies in a session's log, which an operator has to judge.
+    """Return the inconsistencies in a session's log, which an operator must judge.
 
     No crash can cause them: another program has written to the tables, and its intention cannot be
     guessed. State shared between sessions is not checked, because any of them may have written it
@@ -93,7 +93,7 @@ class _LogCheck:
             yield f"these events are stored twice: {duplicates}"
 
     def misplaced_records(self) -> Iterator[str]:
-        """Invocations whose user event is not where their record says."""
+        """Yield the invocations whose record points to an event that is not theirs."""
         for record in self.records:
             if self.owners.get(record.start_seq) != record.invocation_id:
                 yield (

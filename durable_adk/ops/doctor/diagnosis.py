@@ -28,14 +28,14 @@ Records = dict[SessionKey, list[InvocationRecord]]
 
 
 async def diagnose(sources: Sources) -> list[Case]:
-    """All inconsistencies; nothing is changed.
+    """Return all inconsistencies without changing anything.
 
     A session that lacks events is not examined further: the missing events may explain all its
     other symptoms. Histories are read before sessions, so a commit in between is in the store and
     not in the history, which is consistent.
 
-    Memory holds the ids of the workflows that Temporal knows, everything that is open, and one
-    page of the rest.
+    Memory holds the ids of all workflows in Temporal, the data of open invocations, and one page of
+    the rest.
     """
     ids, open_ids = await workflow_ids(sources.client)
     stored = await _stored_invocations(sources, ids, open_ids)
@@ -63,10 +63,10 @@ async def diagnose(sources: Sources) -> list[Case]:
 
 
 def _apps(sources: Sources, stored: Sequence[str]) -> set[str]:
-    """The apps of the store; others may share its Temporal.
+    """Return the apps of the store; other apps may share its Temporal.
 
-    An operator who says that sessions are lost, and names an app's code, includes an app that has
-    lost all its sessions.
+    If the operator declares sessions lost, the apps with available code are included: they may have
+    lost all their sessions.
     """
     named = {app.name for app in sources.code} if sources.missing is Missing.LOST else set[str]()
     return named | {*stored}
@@ -80,7 +80,7 @@ async def _lease(
     *,
     known: bool,
 ) -> list[Case]:
-    """The disagreement between an invocation and its lease owner, if there is one."""
+    """Return the disagreement between an invocation and its lease owner, if there is one."""
     workflow = await owning_workflow(sources.client, record)
     log = logs.get(workflow.owner.first_run_id) if workflow else None
     found = await orphaned_invocation(sources, key, record, workflow, log, store_known=known)
@@ -101,15 +101,15 @@ async def _session(sources: Sources, key: SessionKey) -> list[Case]:
 
 @dataclass
 class _StoredInvocations:
-    """The invocations in the store, compared with the workflows that Temporal knows."""
+    """The invocations in the store, compared with the workflows in Temporal."""
 
     records: Records = field(default_factory=Records)
-    """All invocations but those that have ended in the store and in Temporal."""
+    """All invocations except those that have ended both in the store and in Temporal."""
     ended: set[str] = field(default_factory=set[str])
-    """Workflows whose invocations have ended. The store has these invocations completely, so their
+    """Workflows of ended invocations. The store has these invocations completely, so their
     histories need not be read."""
     known: bool = False
-    """Whether Temporal knows the workflow of any invocation."""
+    """Whether Temporal has the workflow of any invocation."""
 
 
 async def _stored_invocations(

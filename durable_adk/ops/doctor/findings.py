@@ -12,15 +12,15 @@ class Kind(StrEnum):
     """The ways in which a session, its lease and its workflows can disagree."""
 
     OPEN_CALL = "open_call"
-    """A call has no response, and no invocation is left that could give one (I9)."""
+    """A call has no response, and no open invocation could produce one (I9)."""
     DEAD_HOLDER = "dead_holder"
     """An invocation is running or paused, but its lease owner no longer exists (I24)."""
     ORPHAN = "orphan"
     """A workflow is open, but its session is not in the store (I24)."""
     REGRESSED = "regressed"
-    """The store lacks what was committed according to a history (I21)."""
+    """The store lacks data that was committed according to a history (I21)."""
     BEHIND = "behind"
-    """A workflow waits for something that the store already has (F38)."""
+    """A workflow waits for an answer, or for an end, that the store already has (F38)."""
     STALLED = "stalled"
     """A workflow task fails, or loses its worker, repeatedly (I11)."""
     UNREAD = "unread"
@@ -39,7 +39,7 @@ class Finding(JsonModel):
     invocation_id: str | None = None
     problem: str
     fix: str | None = None
-    """What `--fix` does about it. None if an operator has to decide."""
+    """The action of `--fix`; None if an operator must decide."""
 
     @property
     def key(self) -> SessionKey:
@@ -53,7 +53,7 @@ class Case:
 
     finding: Finding
     remedy: Callable[[], Awaitable[None]] | None = None
-    """Does what `Finding.fix` says. It is idempotent.
+    """Performs the action in `Finding.fix`; idempotent.
 
     Raises a DurableAdkError if the session has changed since it was examined.
     """
@@ -68,7 +68,7 @@ def case(  # the fields of a finding
     fix: str | None = None,
     remedy: Callable[[], Awaitable[None]] | None = None,
 ) -> Case:
-    """A case of a session."""
+    """Return a case for a session."""
     finding = Finding(
         kind=kind,
         app=key.app_name,

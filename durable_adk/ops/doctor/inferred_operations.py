@@ -1,4 +1,4 @@
-"""Operations missing from the workflow histories, inferred from later events."""
+"""Inference of operations that are missing in workflow histories, from later operations."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ UNKNOWN_AUTHOR = "no history has the name of the agent under which its opening w
 
 
 def infer_operations(logs: Sequence[OperationLog], code: Iterable[App]) -> None:
-    """Complete operation logs with the operations that their later ones presuppose.
+    """Add to operation logs the operations that later ones presuppose.
 
     Args:
         logs: The logs of all examined workflows.
@@ -38,7 +38,7 @@ def infer_operations(logs: Sequence[OperationLog], code: Iterable[App]) -> None:
 
 
 def _with_end(operation: Operation, author: str) -> list[Operation]:
-    """An operation, and the unrecorded end of the invocation if the operation found it ended.
+    """Return an operation, and the invocation's unrecorded end if the operation found it ended.
 
     The worker that ended the invocation died before it could report that to Temporal. The next
     access to the session was another attempt to open it, or the run that was continued as new.
@@ -63,7 +63,7 @@ def _with_end(operation: Operation, author: str) -> list[Operation]:
 def _end(
     key: SessionKey, invocation_id: str, record: InvocationRecord, author: str
 ) -> CloseStep | None:
-    """The step that left a record; None if it is unknown, or in another workflow's log."""
+    """Return the step that wrote a record; None if unknown, or if another workflow's log has it."""
     if record.status is not Status.COMPLETED and record.error is None:
         return None  # the reason for the failure would be missing
     if record.status is Status.ABANDONED:
@@ -81,7 +81,7 @@ def _end(
 
 
 def _complete_opening(log: OperationLog, known: dict[str, Opened]) -> None:
-    """Mark a cancelled opening as done if the end of the invocation found it in the store."""
+    """Mark a cancelled opening as done if the invocation's end found it in the store."""
     unfinished = [one for one in log.operations if isinstance(one.step, OpenStep) and not one.done]
     found = next((record for one in log.operations if (record := _closed(one))), None)
     if not unfinished or found is None or found.lease_owner != unfinished[-1].step.lease_owner:
@@ -97,7 +97,7 @@ def _complete_opening(log: OperationLog, known: dict[str, Opened]) -> None:
 
 
 def _closed(operation: Operation) -> InvocationRecord | None:
-    """The record of an invocation after its end, if it had been opened."""
+    """Return the invocation's record after its end; None if it was never opened."""
     match operation.step, operation.result:
         case CloseStep(), Ending(record=record) if record.epoch != UNKNOWN_EPOCH:
             return record
@@ -106,7 +106,7 @@ def _closed(operation: Operation) -> InvocationRecord | None:
 
 
 def _openings(logs: Iterable[OperationLog], code: Iterable[App]) -> dict[str, Opened]:
-    """An opening with the app's root agent, by app."""
+    """Return an opening with the app's root agent, by app."""
     found: dict[str, Opened] = {}
     for app in code:
         found[app.name] = _opened_by(app.manifest())
@@ -119,5 +119,5 @@ def _openings(logs: Iterable[OperationLog], code: Iterable[App]) -> dict[str, Op
 
 
 def _opened_by(tree: AgentNode) -> Opened:
-    """An opening without its history: only the agent's name matters."""
+    """Return an opening without its history: only the agent's name matters."""
     return Opened(manifest=tree, agent=tree.name, limits=Limits(), registry="", rules=LOOP_RULES)

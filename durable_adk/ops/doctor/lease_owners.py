@@ -14,7 +14,7 @@ from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.records import InvocationRecord
 
 CANCELLATION_TIMEOUT = 10.0
-"""Seconds a cancelled workflow has to end itself."""
+"""Seconds within which a cancelled workflow must end."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class OwningWorkflow:
 
     owner: TemporalLeaseOwner
     description: WorkflowExecutionDescription | None
-    """None if Temporal does not know the workflow."""
+    """None if Temporal does not have the workflow."""
 
     @property
     def running(self) -> bool:
@@ -38,7 +38,7 @@ class OwningWorkflow:
 
 
 async def owning_workflow(client: Client, record: InvocationRecord) -> OwningWorkflow | None:
-    """The workflow that runs an invocation; None if it is not run by this Temporal namespace.
+    """Return the workflow that runs an invocation; None if another Temporal namespace runs it.
 
     Raises:
         TemporalUnavailableError: Temporal does not respond.

@@ -18,7 +18,7 @@ REASON = "The run ended before this call was answered; it may have run in part."
 async def open_calls(
     store: SessionLog, key: SessionKey, records: list[InvocationRecord]
 ) -> list[Case]:
-    """The calls of a session that have no response, and no invocation left that may give one.
+    """Return a session's calls that have no response, and no open invocation that may produce one.
 
     Long-running calls of a completed invocation do not count: a later message may answer them
     (TOL-41).
@@ -40,7 +40,7 @@ async def open_calls(
 
 
 def _missing_responses(events: list[Event]) -> list[Event]:
-    """The responses to append, named after the events whose calls they answer."""
+    """Return the responses to append, with ids derived from the events of their calls."""
     visible = not_rewound(events)
     long_running = {call_id for event in visible for call_id in event.long_running_tool_ids or ()}
     invocation_ids = {f"{event.id}.sealed": event.invocation_id for event in visible}

@@ -1,4 +1,4 @@
-"""The operations of an invocation's workflow on the store, read from its histories.
+"""The store operations of an invocation's workflow, read from its histories.
 
 A history holds the results of commits but not the committed values: the input of a local activity
 is never recorded (D4). The code that produced it is deterministic, so replaying it over the history
@@ -73,7 +73,7 @@ class OperationLog:
     """Sequence number of the last event whose commit is recorded in the history itself."""
 
     def append_run(self, later: "OperationLog") -> None:
-        """Add the run that this one was continued as."""
+        """Append the run with which this one continued as new."""
         self.is_open = self.is_open or later.is_open
         self.operations += later.operations
         self.started_calls = later.started_calls
@@ -82,7 +82,7 @@ class OperationLog:
 
     @property
     def opening(self) -> tuple[OpenStep, Opened] | None:
-        """The step that opened the invocation, and its result; None if it was not opened."""
+        """The step that opened the invocation, and its result; None if none did."""
         for operation in self.operations:
             result = operation.result
             if operation.done and isinstance(result, Opened) and result.record is not None:
@@ -150,7 +150,7 @@ _ALL = f"WorkflowType = '{TYPE_NAME}'"
 
 
 async def workflow_ids(client: Client) -> tuple[set[str], set[str]]:
-    """Ids of all workflows that Temporal knows, and of the open ones among them."""
+    """Return the ids of all workflows in Temporal, and of the open ones among them."""
     ids: set[str] = set()
     open_ids: set[str] = set()
     async for run in client.list_workflows(_ALL):
@@ -161,7 +161,7 @@ async def workflow_ids(client: Client) -> tuple[set[str], set[str]]:
 
 
 async def workflow_runs(client: Client, *, but: Collection[str]) -> list[WorkflowExecution]:
-    """The runs of workflows, oldest first, without closed runs of the workflows `but`."""
+    """Return the runs of workflows, oldest first, without closed runs of the workflows `but`."""
     runs = [
         run
         async for run in client.list_workflows(_ALL)
@@ -173,10 +173,10 @@ async def workflow_runs(client: Client, *, but: Collection[str]) -> list[Workflo
 async def operation_logs(
     client: Client, runs: Iterable[WorkflowExecution], *, apps: Iterable[App] = ()
 ) -> list[OperationLog]:
-    """The operation logs of workflows.
+    """Return the operation logs of workflows.
 
     Args:
-        client: The Temporal that has the histories.
+        client: A client of the Temporal that has the histories.
         runs: The runs of the workflows, oldest first.
         apps: Apps whose code is available; only custom agents need it.
     """
@@ -216,9 +216,9 @@ async def _operation_log(
 
 
 async def _committed(event: HistoryEvent, converter: DataConverter) -> int:
-    """The sequence number in a commit's marker; 0 if it is another event, or cannot be read."""
+    """Return the sequence number in a commit's marker; 0 for other or unreadable events."""
     details = event.marker_recorded_event_attributes.details
-    # Checked first: a look-up would add the key, and turn any event into a marker.
+    # Check first: indexing would insert the key, and turn any event into a marker.
     if "data" not in details or "result" not in details:
         return 0
     with suppress(KeyError, IndexError, TypeError, ValueError, DurableAdkError):
@@ -230,7 +230,7 @@ async def _committed(event: HistoryEvent, converter: DataConverter) -> int:
 
 
 def has_workflow_task(history: WorkflowHistory) -> bool:
-    """Whether a history has a workflow task: the SDK silently skips the replay of one without.
+    """Return whether a history has a workflow task; without one, the SDK silently skips its replay.
 
     A workflow with a delayed start has none, nor has a run that was just continued as new.
     """
@@ -244,10 +244,10 @@ async def _replay(client: Client, history: WorkflowHistory) -> tuple[list[Operat
     interceptor = _ReplayInterceptor()
     replayer = Replayer(
         workflows=[InvocationWorkflow],
-        # The lease owner contains it.
+        # The lease owner contains the namespace.
         namespace=client.namespace,
         data_converter=with_our_payloads(client.data_converter),
-        # The recorded operations have to get out of the sandbox.
+        # The recorded operations must be accessible outside the sandbox.
         workflow_runner=workflow_runner(sandboxed=False),
         interceptors=[interceptor],
         runtime=_quiet_runtime(),
@@ -258,12 +258,12 @@ async def _replay(client: Client, history: WorkflowHistory) -> tuple[list[Operat
 
 
 def _reason(failure: Exception) -> str:
-    """The failure's message, taken from the SDK's textual dump of the failure."""
+    """Return the failure's message, taken from the SDK's textual dump of the failure."""
     found = re.search(r'message: "(.*?)", source', str(failure))
     return found[1] if found else str(failure)
 
 
 @cache
 def _quiet_runtime() -> Runtime:
-    """A runtime without logging: a history that does not replay is a finding, not a log line."""
+    """Return a runtime without logging: a failed replay is a finding, not a log line."""
     return Runtime(telemetry=TelemetryConfig(logging=None))

@@ -31,16 +31,16 @@ async def orphaned_invocation(
     *,
     store_known: bool,
 ) -> Case | None:
-    """The finding if an invocation is open or lacks closing events, and its owner is gone.
+    """Return a finding if an invocation is open or lacks closing events, and its owner is gone.
 
     Args:
         sources: The store and its Temporal.
         key: The session.
         record: The invocation.
         workflow: The workflow that owns the invocation, if any.
-        log: The operations of that workflow, as far as its history was read.
-        store_known: Whether this Temporal knows any invocation of the store. If it knows none, it
-            is probably the wrong Temporal, and a missing workflow means nothing.
+        log: The operations of that workflow, if its history was read.
+        store_known: Whether this Temporal has any invocation of the store. If it has none, it is
+            probably the wrong Temporal, and a missing workflow proves nothing.
     """
     if record.sealed:
         return None
@@ -69,7 +69,7 @@ async def _owner_state(
     record: InvocationRecord,
     workflow: OwningWorkflow | None,
 ) -> str | None:
-    """Why the lease owner cannot proceed; None if it is alive, or if that cannot be determined."""
+    """Return why the lease owner cannot proceed; None if it is alive or its state is unknown."""
     if workflow is not None:
         return _workflow_state(workflow)
     if not record.lease_owner.startswith(LOCAL_PREFIX):
@@ -102,9 +102,9 @@ def _status(record: InvocationRecord) -> str:
 async def _abandon(
     store: SessionLog, key: SessionKey, record: InvocationRecord, log: OperationLog | None
 ) -> None:
-    """End an invocation as the session's next message would have (D7).
+    """End an invocation as the session's next message would (D7).
 
-    Both derive the same event ids, so the second of them changes nothing.
+    Both derive the same event ids, so whichever comes second changes nothing.
     """
     error = InvocationTerminatedError(
         f"The process running invocation {record.invocation_id!r} ended before finishing it."
@@ -124,7 +124,7 @@ async def _abandon(
 async def _author(
     store: SessionLog, key: SessionKey, record: InvocationRecord, log: OperationLog | None
 ) -> str:
-    """The author of the error event: the app's root agent, or else the first agent that wrote."""
+    """Return the error event's author: the app's root agent, else the first agent that wrote."""
     if log is not None and log.opening is not None:
         return log.opening[1].manifest.name
     for item in await store.read_events(key, after=record.start_seq):

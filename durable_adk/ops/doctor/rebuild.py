@@ -1,13 +1,12 @@
 """Rebuilds lost parts of sessions by repeating the recorded operations in memory.
 
-The operations of the histories are repeated in their order, by the activities that performed them
-first, on an in-memory store that starts as a copy of the real one. The difference afterwards is
-what the real store lacks: no history has users' answers and closing events, but the activities
-derive them from what the histories have. Each operation must end as its history says. If one does
-not, the histories are incomplete, and the session is left alone.
+The activities that first performed the operations repeat them in order, on an in-memory copy of the
+real store. The difference afterwards is what the real store lacks. Histories do not contain users'
+answers and closing events, but the activities derive them. Each operation must have the result that
+its history records. Otherwise the histories are incomplete, and the session is not changed.
 
-If something else was appended since, the copy has only what was there before. What the session
-lacks is then put behind what was appended, as if its invocations had been paused meanwhile.
+If other events were appended in the meantime, the copy has only the events before them. The lost
+events are then put after the appended ones, as if their invocations had been paused in between.
 """
 
 import time
@@ -61,7 +60,7 @@ class LogPosition(NamedTuple):
 
     epoch: int
     seq: float
-    """Of its event; 0 if it only acquired the lease, infinity if it released it."""
+    """Sequence number of its event; 0 if it only acquired the lease, infinity if it released it."""
 
 
 @dataclass(frozen=True)
@@ -72,28 +71,28 @@ class RebuildResult:
     """None if the histories are incomplete."""
     failure: str = ""
     forked: bool = False
-    """Whether it follows something that was appended in its place."""
+    """Whether the lost events follow other events that were appended in their place."""
 
 
 @dataclass(frozen=True)
 class _Fork:
-    """Where a session and its histories part."""
+    """The point where a session and its histories diverge."""
 
     common: int
-    """Number of events that both have."""
+    """Number of events in both."""
     revision: int
-    """Number of events that the session has."""
+    """Number of events in the session."""
     common_epoch: int
-    """Last epoch of the invocations that both have."""
+    """Last epoch of the invocations in both."""
     epoch: int
     """Last epoch of the session's invocations."""
 
     def moved(self, seq: int) -> int:
-        """Return the new number of a lost event."""
+        """Return the new sequence number of a lost event."""
         return seq if seq <= self.common else seq - self.common + self.revision
 
     def record(self, record: InvocationRecord) -> InvocationRecord:
-        """Return the record of an invocation whose lost events are moved."""
+        """Return the record of an invocation with lost events, with their new numbers."""
         changed: dict[str, int] = {"start_seq": self.moved(record.start_seq)}
         if record.end_seq is not None:
             changed["end_seq"] = self.moved(record.end_seq)
@@ -103,11 +102,11 @@ class _Fork:
 
 
 def position_of(operation: Operation) -> LogPosition | None:
-    """The position of an operation; None if it changed nothing, or if its effect is unknown."""
+    """Return an operation's position; None if it changed nothing, or if its effect is unknown."""
     position: LogPosition | None = None
     match operation.step, operation.result:
         case OpenStep() as step, Opened(record=InvocationRecord() as record):
-            # If another workflow has opened the invocation, this one changed nothing.
+            # If another workflow opened the invocation, this one changed nothing.
             if record.lease_owner == step.lease_owner:
                 position = LogPosition(record.epoch, record.start_seq)
         case CommitStep() as step, int() as seq:
@@ -131,7 +130,7 @@ def is_stored(
     event_ids: Collection[str],
     record: InvocationRecord | None,
 ) -> bool:
-    """Whether a store has the effect of an operation.
+    """Return whether a store has the effect of an operation.
 
     Args:
         operation: An operation with a position.
@@ -153,7 +152,7 @@ def is_stored(
 
 
 def event_id(operation: Operation) -> str:
-    """The id of the event that an operation stored."""
+    """Return the id of the event that an operation stored."""
     match operation.step, operation.result:
         case CommitStep() as step, _:
             return step.event.id
@@ -170,12 +169,12 @@ class SessionRebuild:
     store: SessionLog
     scratch: InMemorySessionService = field(default_factory=InMemorySessionService)
     _stored_ids: dict[SessionKey, set[str]] = field(default_factory=dict[SessionKey, set[str]])
-    """The ids of the events that the real store has, up to a fork."""
+    """The ids of the events in the real store, up to a fork."""
     _forks: dict[SessionKey, _Fork] = field(default_factory=dict[SessionKey, _Fork])
     _times: dict[tuple[SessionKey, str], float] = field(
         default_factory=dict[tuple[SessionKey, str], float]
     )
-    """When the status of each invocation was last set, as far as the histories say."""
+    """The last change of each invocation's status, according to the histories."""
     _create_times: dict[SessionKey, float] = field(default_factory=dict[SessionKey, float])
     _last_epochs: dict[tuple[SessionKey, str], int] = field(
         default_factory=dict[tuple[SessionKey, str], int]
@@ -191,7 +190,8 @@ class SessionRebuild:
         """Repeat the operations whose effects the store lacks.
 
         Args:
-            logs: By session, of all workflows whose invocations have not ended in the store.
+            logs: By session, the logs of all workflows whose invocations have not ended in the
+                store.
         """
         for key, several in logs.items():
             await self._load(key, several)
@@ -212,7 +212,7 @@ class SessionRebuild:
         return {key: await self._result(key, several) for key, several in logs.items()}
 
     async def _load(self, key: SessionKey, logs: Iterable[OperationLog]) -> None:
-        """Copy a session of the real store, up to a fork."""
+        """Copy a session of the real store, up to the first event that no history has."""
         session = await self.store.get_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
         )
@@ -241,7 +241,7 @@ class SessionRebuild:
         await self.scratch.rebuild([loaded])
 
     async def _delete_earlier(self, key: SessionKey) -> None:
-        """Let epochs continue where those of a deleted session of this name ended."""
+        """Continue the epochs of a deleted session with this name."""
         creation = await self.store.read_creation(key)
         if creation is not None and creation.epoch > 0:
             earlier = Rebuilt(key=key, after=0, epoch=creation.epoch, deleted=True)
@@ -262,7 +262,7 @@ class SessionRebuild:
                 opened = await open_invocation(deps, step)
                 self._check(key, operation, seq=opened.record.start_seq if opened.record else 0)
                 self._create_times.setdefault(key, operation.result.record.update_time)
-                if active is not None:  # the opening ended it, as its lease owner was gone
+                if active is not None:  # the opening ended it, because its lease owner was gone
                     self._times[key, active.invocation_id] = step.timestamp
             case AnswerStep() if operation.result.heard is not None:
                 await self._commit(key, operation, position)
@@ -270,7 +270,7 @@ class SessionRebuild:
                 taken = await take_answer(deps, step)
                 self._check(key, operation, seq=taken.seq)
             case PauseStep() as step:
-                # Later events may be stored already, so the revision is not checked.
+                # The revision is not checked: later events may already be stored.
                 await pause_invocation(deps, step.model_copy(update={"revision": None}))
                 self._check(key, operation)
             case CloseStep() as step:
@@ -283,8 +283,8 @@ class SessionRebuild:
     async def _repeat_unrecorded_pause(self, key: SessionKey, position: LogPosition) -> None:
         """Pause the active invocation if an unrecorded attempt had paused it.
 
-        The worker died after pausing it, and the next worker found the answer already stored. Only
-        the epochs show that: the active invocation later has the lease under a higher epoch.
+        The worker died after the pause, and the next worker found the answer already stored. Only
+        the epochs show that: the active invocation later holds the lease with a higher epoch.
         """
         active = await self.scratch.active_invocation(key)
         if active is None or not active.epoch < position.epoch:
@@ -316,10 +316,10 @@ class SessionRebuild:
             self._times[key, operation.step.invocation_id] = event.timestamp
 
     def _check(self, key: SessionKey, operation: Operation, *, seq: int = 0) -> None:
-        """Check that an operation ended as it did first, and keep the time of a new status.
+        """Check that an operation had its recorded result, and record the time of a new status.
 
         Raises:
-            EventConflictError: It ended differently: the store had a write that no history has.
+            EventConflictError: The result differs: the store had a write that no history has.
         """
         expected, at = 0, operation.at
         match operation.result:
@@ -334,7 +334,7 @@ class SessionRebuild:
             case _:
                 pass
         if seq != expected:
-            # The end of an invocation has no number of its own: it follows the last event.
+            # An invocation's end has no number of its own: it follows the last event.
             after = isinstance(operation.result, Ending) and seq < expected
             raise EventConflictError(
                 f"event {min(seq, expected) + after} is in no history: it was appended outside of "
@@ -384,7 +384,7 @@ class SessionRebuild:
         for one in log.operations:
             match one.step:
                 case SaveCheckpointStep() as step if one.done:
-                    # The digest that was recorded: another release may write another one.
+                    # Use the recorded digest: another release may compute another one.
                     await save_checkpoint(deps, step.model_copy(update={"digest": one.result}))
                     names.add(step.invocation_id)
                 case SaveJournalStep() as step if one.done:
@@ -400,7 +400,7 @@ class SessionRebuild:
         ]
 
     async def _abandon_active(self, key: SessionKey) -> None:
-        """End the invocation that would have the lease: others have had it since."""
+        """End the invocation that would hold the lease: other invocations have held it since."""
         active = await self.scratch.active_invocation(key)
         if active is None:
             return
@@ -423,7 +423,7 @@ class SessionRebuild:
 
 
 def _common(logs: Iterable[OperationLog], stored: Collection[str]) -> int:
-    """Return how many events a session has before something else than its lost events."""
+    """Return the number of a session's events before the first lost or foreign one."""
     places = [
         position.seq
         for log in logs
@@ -436,10 +436,10 @@ def _common(logs: Iterable[OperationLog], stored: Collection[str]) -> int:
 def _in_order(
     logs: Mapping[SessionKey, Iterable[OperationLog]],
 ) -> list[tuple[SessionKey, LogPosition, Operation]]:
-    """The operations that changed something: by position within a session, by time across them.
+    """Return the effective operations: by position within a session, by time across sessions.
 
-    Sessions depend on each other through shared state, and because an agent that is used as a tool
-    starts with its caller's state.
+    Sessions depend on each other through shared state, and because an agent used as a tool starts
+    with its caller's state.
     """
     timed: list[tuple[float, SessionKey, LogPosition, Operation]] = []
     for key, several in logs.items():
@@ -453,13 +453,13 @@ def _in_order(
 
 
 async def _is_never_alive(lease_owner: str) -> bool:
-    """Liveness of lease owners: an owner whose lease was taken over was dead at that time."""
+    """Treat each lease owner as dead: one whose lease was taken over was dead at that time."""
     del lease_owner
     return False
 
 
 def _deps(scratch: InMemorySessionService, operation: Operation) -> Dependencies:
-    """The activities' dependencies: of the app they only need the name of its root agent."""
+    """Return the activities' dependencies, with only the name of the app's root agent."""
     registry = AppRegistry([])
     if isinstance(operation.step, OpenStep) and isinstance(operation.result, Opened):
         root = LlmAgent(name=operation.result.manifest.name)

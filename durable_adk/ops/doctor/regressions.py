@@ -1,4 +1,4 @@
-"""Sessions that lack what was committed according to the histories of their workflows.
+"""Sessions that lack data which their workflows' histories show as committed.
 
 Either the store was restored from a backup, or the session was deleted.
 """
@@ -27,27 +27,27 @@ class Comparison:
     """The sessions of the histories, compared with the store."""
 
     regressed: Logs = field(default_factory=Logs)
-    """Sessions that are in the store, and lack something."""
+    """Sessions that are in the store, but incomplete."""
     missing: Logs = field(default_factory=Logs)
-    """Sessions that are not in the store, or empty as if they had been deleted and created anew."""
+    """Sessions that are not in the store, or are empty as if deleted and created again."""
     replaced: Logs = field(default_factory=Logs)
-    """Sessions that were certainly deleted: there is a newer one of the name, or a tombstone."""
+    """Sessions that were certainly deleted: there is a newer one with the name, or a tombstone."""
     doubtful: Logs = field(default_factory=Logs)
-    """Sessions that are older than their namesake only if the clocks of several hosts agree."""
+    """Sessions that are older than their namesake, if the clocks of several hosts agree."""
 
     @property
     def keys(self) -> set[SessionKey]:
-        """The sessions that lack something."""
+        """The sessions that lack data."""
         return {*self.regressed, *self.missing}
 
 
 async def compare(
     sources: Sources, logs: Sequence[OperationLog], *, apps: Collection[str]
 ) -> Comparison:
-    """Look up in the store what was committed.
+    """Compare the committed operations with the store.
 
-    Only for sessions of the store's own apps, as several stores may share a Temporal. It has to be
-    called after the histories were read: a commit in between is in the store and not in the
+    Only sessions of the store's own apps are compared, because several stores may share a Temporal.
+    Call this after reading the histories: a commit in between is in the store and not in the
     history, which is consistent.
     """
     by_key: Logs = {}
@@ -74,7 +74,7 @@ async def compare(
 async def _older(
     sources: Sources, key: SessionKey, logs: Sequence[OperationLog]
 ) -> tuple[list[OperationLog], list[OperationLog]]:
-    """The logs of deleted sessions of this name, and those that may be of a deleted session."""
+    """Return the logs of deleted sessions with this name, and those that may belong to one."""
     creation = await sources.sessions.read_creation(key)
     if creation is None:
         return [], []
@@ -92,7 +92,7 @@ async def _older(
 
 
 def _opening_record(log: OperationLog) -> InvocationRecord:
-    """The invocation's record as it was opened."""
+    """Return the invocation's record at its opening."""
     record = log.opening[1].record if log.opening else None
     if record is None:
         raise ValueError("An operation log without an opening belongs to no session.")
@@ -100,10 +100,10 @@ def _opening_record(log: OperationLog) -> InvocationRecord:
 
 
 def _looks_older(record: InvocationRecord, creation: Creation, known: Collection[str]) -> bool:
-    """Whether an invocation may be of a session that a release without tombstones has deleted.
+    """Return whether an invocation's session may have been deleted without a tombstone.
 
-    The times come from the clocks of several processes. They are no reason to end an invocation,
-    whether the session knows it or not.
+    Releases without tombstones did so. The times come from the clocks of several processes. They
+    never justify ending an invocation, whether or not the session has it.
     """
     return record.invocation_id not in known and record.update_time < creation.time
 
@@ -123,7 +123,7 @@ async def _lacks_operations(
 
 
 async def regressions(sources: Sources, compared: Comparison) -> list[Case]:
-    """The sessions that lack something, and how each can be rebuilt."""
+    """Return the sessions that lack data, each with its remedy."""
     lost = compared.missing if sources.missing is Missing.LOST else {}
     wanted = compared.regressed | lost
     if not wanted:
@@ -141,8 +141,8 @@ async def regressions(sources: Sources, compared: Comparison) -> list[Case]:
 class _JointRebuild:
     """The sessions to put back, in one transaction.
 
-    If they were put back one by one, a message that waits for the repair could find its own session
-    in order, consider the store repaired, and continue in another session that is not.
+    If sessions were put back one by one, a message that waits for the repair could find its own
+    session consistent, and continue in another session that is not.
     """
 
     store: SessionLog
@@ -192,13 +192,13 @@ def _summary(rebuilt: Rebuilt) -> str:
 
 
 def orphans(sources: Sources, compared: Comparison, *, is_empty: bool) -> list[Case]:
-    """The open workflows of sessions that the store does not have.
+    """Return the open workflows of sessions that are not in the store.
 
-    Ending them is right if the session was deleted, and loses them if it was lost with a backup.
-    The operator does not have to say which if all other sessions are consistent.
+    Ending them is right if the session was deleted, but loses data if it is missing because of a
+    backup. The operator need not decide if all other sessions are consistent.
 
     Args:
-        sources: The store, and what the operator said about missing sessions.
+        sources: The store, and the operator's decision about missing sessions.
         compared: The sessions.
         is_empty: Whether the store has no sessions at all, as if its file were new.
     """
@@ -214,10 +214,10 @@ def orphans(sources: Sources, compared: Comparison, *, is_empty: bool) -> list[C
 def unexamined(
     sources: Sources, logs: Sequence[OperationLog], *, apps: Collection[str]
 ) -> list[Case]:
-    """The open workflows that cannot be compared with the store.
+    """Return the open workflows that cannot be compared with the store.
 
-    Their app has no session there, or their history cannot be read. Without this, an operator who
-    has opened an empty store, or the wrong one, would hear that nothing is wrong.
+    Their app has no session there, or their history cannot be read. Without this, the doctor would
+    find nothing wrong with an empty or a wrong store.
 
     Args:
         sources: The store and its Temporal.

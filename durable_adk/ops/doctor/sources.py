@@ -22,8 +22,8 @@ _PAGE = 200
 class Missing(StrEnum):
     """Why the store lacks a session that appears in a workflow history.
 
-    The store recognises deleted sessions by their tombstones. There is no tombstone for a session
-    that was deleted after the backup, or together with its user.
+    The store recognises deleted sessions by their tombstones. A session that was deleted after the
+    backup, or together with its user, has none.
     """
 
     UNKNOWN = "unknown"
@@ -50,15 +50,15 @@ class Sources:
     missing: Missing = Missing.UNKNOWN
 
     def covers(self, key: SessionKey) -> bool:
-        """Whether a session is to be examined."""
+        """Return whether a session is to be examined."""
         wanted = (self.app, self.user, self.session)
         return all(want in (None, one) for want, one in zip(wanted, key, strict=True))
 
     async def session_keys(self) -> AsyncGenerator[SessionKey]:
-        """All sessions to examine; one that changes meanwhile may come twice.
+        """Yield all sessions to examine; one that changes in the meantime may be repeated.
 
-        With `since` only those that have changed since: every commit changes its session, so the
-        others are as they were at the last examination.
+        With `since`, only those that have changed since: every commit changes its session, so the
+        others are unchanged since the last examination.
         """
         for app in await self.sessions.list_apps():
             if self.app in (None, app):
@@ -80,7 +80,7 @@ class Sources:
                 yield session.key
             if (token := page.next_page_token) is None:
                 break
-        # Sessions of agents that are used as tools are in no list; each has one invocation.
+        # No list has the sessions of agents used as tools; each such session has one invocation.
         async for key, record in self.sessions.all_invocations(
             app_name=app, user_id=self.user, session_id=self.session
         ):
@@ -89,17 +89,17 @@ class Sources:
                 yield key
 
     async def records(self, key: SessionKey) -> list[InvocationRecord]:
-        """All invocations of a session."""
+        """Return all invocations of a session."""
         return await session_records(self.sessions, key)
 
 
 async def session_records(store: SessionLog, key: SessionKey) -> list[InvocationRecord]:
-    """All invocations of a session."""
+    """Return all invocations of a session."""
     return [record async for _, record in store.all_invocations(**key._asdict())]
 
 
 async def if_exists(request: Awaitable[T]) -> T | None:
-    """Temporal's response about a workflow or a run; None if that has been deleted.
+    """Return Temporal's response about a workflow or a run; None if that has been deleted.
 
     Raises:
         TemporalUnavailableError: Temporal does not respond.

@@ -1,8 +1,8 @@
-"""Open workflows that know less about their invocations than the store does.
+"""Open workflows whose state is older than the store's.
 
-This happens when Temporal is restored from a backup that is older than the store (F38). Whatever
-such a workflow repeats changes nothing, because the ids are the same. But an answer arrived as a
-signal, which will not be sent again.
+This happens when Temporal is restored from a backup that is older than the store (F38). Repeating
+steps changes nothing, because the ids are the same. But an answer arrived as a signal, which will
+not be sent again.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ async def stale_workflow(
     workflow: OwningWorkflow | None,
     log: OperationLog | None,
 ) -> Case | None:
-    """The finding if a workflow waits for something that the store already has.
+    """Return a finding if a workflow waits for an answer or end that the store already has.
 
-    A workflow with work to do detects that by itself: its next step reads the store.
+    A workflow that has work to do detects this on its own: its next step reads the store.
 
     Args:
         sources: The store and its Temporal.
         key: The session.
         record: The invocation.
         workflow: The workflow that owns the invocation, if any.
-        log: The operations of that workflow, as far as its history was read.
+        log: The operations of that workflow, if its history was read.
     """
     if workflow is None or not workflow.idle:
         return None
@@ -52,7 +52,7 @@ async def stale_workflow(
 async def undelivered_answers(
     sources: Sources, key: SessionKey, record: InvocationRecord, log: OperationLog | None
 ) -> list[StoredEvent]:
-    """The users' answers that are stored, but not in the workflow's history."""
+    """Return the users' answers that are stored, but not in the workflow's history."""
     # Temporal may have deleted the earlier runs of a workflow that has continued as new.
     if log is None or log.failure is not None or log.opening is None:
         return []
@@ -104,7 +104,7 @@ async def _send(
     owner: TemporalLeaseOwner,
     answers: Sequence[StoredEvent],
 ) -> None:
-    """Send the answers again with their original ids: the store has them, so it adds nothing.
+    """Resend the answers with their original ids: the store already has them, and adds nothing.
 
     Raises:
         InvocationTerminatedError: The workflow has ended in the meantime.

@@ -1,4 +1,4 @@
-"""Stalled workflows and their last error: no worker completes their task, and no client knows."""
+"""Stalled workflows and their last error: no worker completes their task, and no client sees it."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -17,17 +17,17 @@ from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
 MIN_ATTEMPTS = 4
-"""Attempts of a workflow task that make it stalled; fewer can be lost with dying workers."""
-_MAX_SHOWN = 300  # characters of an error
+"""Attempts of a workflow task after which it is stalled; dying workers can cause fewer."""
+_MAX_SHOWN = 300  # maximum characters of an error
 _UNREADABLE = (DurableAdkError, KeyError, RuntimeError, TypeError, ValueError)
-"""Errors of converters: a key is missing, or the payload is of another kind."""
+"""Errors of converters: a missing key, or a payload of another kind."""
 
 Invocation = tuple[SessionKey, str | None]
-"""A session, and the id of its invocation; unknown names are empty."""
+"""A session and its invocation's id; unknown ids are empty."""
 
 
 class _Argument(JsonModel):
-    """The fields that the arguments of all runs of an invocation have in common."""
+    """The fields that the arguments of all of an invocation's runs share."""
 
     app: str = ""
     user: str = ""
@@ -40,9 +40,9 @@ async def stalled_workflows(
     runs: Iterable[WorkflowExecution],
     records: Mapping[SessionKey, Iterable[InvocationRecord]],
 ) -> list[Case]:
-    """The open workflows whose task fails, or loses its worker, repeatedly (I11).
+    """Return the open workflows whose task repeatedly fails or loses its worker (I11).
 
-    This includes workflows of an app without any stored session: its first message may be stalled.
+    This includes workflows of an app without stored sessions: its first message may be stalled.
 
     Args:
         sources: The store and its Temporal.
@@ -75,14 +75,14 @@ async def stalled_workflows(
 
 
 def _covers(sources: Sources, invocation: Invocation | None) -> bool:
-    """Whether an invocation is to be examined, as far as it is known."""
+    """Return whether to examine an invocation; an unknown one is examined."""
     return invocation is None or sources.covers(invocation[0])
 
 
 def _by_workflow(
     records: Mapping[SessionKey, Iterable[InvocationRecord]],
 ) -> dict[str, Invocation]:
-    """The invocations by the ids of their workflows."""
+    """Return the invocations by the ids of their workflows."""
     found: dict[str, Invocation] = {}
     for key, listed in records.items():
         for record in listed:
@@ -92,9 +92,9 @@ def _by_workflow(
 
 
 async def _from_argument(history: WorkflowHistory, converter: DataConverter) -> Invocation:
-    """The invocation that a workflow is to run, according to its argument."""
+    """Return the invocation that a workflow should run, according to its argument."""
     started = history.events[0].workflow_execution_started_event_attributes
-    with suppress(*_UNREADABLE):  # reading the fields fails too, if the payload was refused
+    with suppress(*_UNREADABLE):  # reading the fields also fails if the payload was refused
         (argument,) = await converter.decode(started.input.payloads, [_Argument])
         session = argument.session or argument.invocation_id or ""
         return SessionKey(argument.app, argument.user, session), argument.invocation_id
@@ -102,7 +102,7 @@ async def _from_argument(history: WorkflowHistory, converter: DataConverter) -> 
 
 
 async def _reason(history: WorkflowHistory, converter: DataConverter) -> str:
-    """How the first attempt of the workflow task ended. No history has the later ones."""
+    """Return how the first attempt of the workflow task ended; histories lack later attempts."""
     for event in reversed(history.events):
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
@@ -117,7 +117,7 @@ async def _reason(history: WorkflowHistory, converter: DataConverter) -> str:
 
 
 async def _failure(failed: WorkflowTaskFailedEventAttributes, converter: DataConverter) -> str:
-    """The error with its causes: the SDK's own message may only say that decoding failed."""
+    """Return the error with its causes: the SDK's own message may only say that decoding failed."""
     try:
         error: BaseException | None = await converter.decode_failure(failed.failure)
     except _UNREADABLE as unreadable:

@@ -1,7 +1,7 @@
 """Tool calls that may have started, according to Temporal.
 
-The session store notes that an at-most-once tool has started, and a backup lacks the note. Without
-it the next attempt would take itself for the first (I8).
+The session store records the start of an at-most-once tool; an older backup lacks the record, and
+the next attempt would consider itself the first (I8).
 """
 
 import json
@@ -24,9 +24,9 @@ ACTIVITY = "call_tool"
 async def started_calls(
     client: Client, execution: WorkflowExecution, history: WorkflowHistory, converter: DataConverter
 ) -> list[ToolStep]:
-    """The pending calls of an open run that a worker has picked up.
+    """Return the pending calls of an open run that a worker has picked up.
 
-    The worker may not have reached the tool. Nothing records that, so the call counts as started.
+    The worker may not have reached the tool. No record shows that, so the call counts as started.
     """
     pending = _pending_calls(history.events)
     if not pending:
@@ -48,7 +48,7 @@ async def started_calls(
 
 
 def _pending_calls(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-    """The tool calls that were scheduled and have not ended."""
+    """Return the tool calls that were scheduled and have not ended."""
     calls: dict[int, HistoryEvent] = {}
     for event in events:
         if event.activity_task_scheduled_event_attributes.activity_type.name == ACTIVITY:
@@ -64,10 +64,10 @@ def _pending_calls(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
 
 
 def started_note(step: ToolStep) -> RebuiltNote | None:
-    """The note that prevents another run of the tool; None if the tool's contract permits one.
+    """Return the note that prevents another run of the tool; None if its contract permits one.
 
-    A tool that only its toolset knows may have any contract, so it gets the note too. A weaker
-    contract ignores it.
+    The contract of a toolset's tool is unknown here, so it also gets the note. A weaker contract
+    ignores it.
     """
     if step.spec is not None and step.spec.contract is not ToolContract.AT_MOST_ONCE:
         return None

@@ -53,25 +53,25 @@ class Erasure:
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """The data that exists about a person."""
+    """A person's data in the stores and in Temporal."""
 
     sessions: Sequence[SessionKey]
-    """Including the sessions of agents used as tools."""
+    """Includes the sessions of agents used as tools."""
     state_keys: int
-    """Keys of the user's state, which the sessions share."""
+    """Number of keys in the user's state, which the sessions share."""
     artifacts: int
-    """Artifact names."""
+    """Number of artifact names."""
     credentials: int
     schedules: UserSchedules
     """Temporal schedules that send the person's messages."""
     runs: UserRuns
     """Runs of workflows in Temporal."""
     payloads: Sequence[str]
-    """Workflows with payloads in external storage, by their folder names there."""
+    """Workflows with payloads in external storage, by their folder names."""
 
     @property
     def empty(self) -> bool:
-        """Whether there is no data; memory is not counted."""
+        """Whether there is no data; memory is not considered."""
         counts = (self.state_keys, self.artifacts, self.credentials)
         in_temporal = self.runs.found or self.schedules.names
         return not (self.sessions or in_temporal or self.payloads or any(counts))
@@ -106,8 +106,8 @@ async def erase(erasure: Erasure) -> Holdings:
     """Erase all data about a person, and return what was erased.
 
     Open invocations are ended first, so that they cannot write during the erasure. The erasure is
-    idempotent: after an error, run it again. Afterwards only the data in the locations `UNREACHED`
-    is left, and data that the user has caused in the meantime. It takes up to two minutes, because
+    idempotent: after an error, run it again. Afterwards only data in the locations `UNREACHED`
+    remains, and data that the user has created in the meantime. It takes up to two minutes, because
     Temporal deletes workflows asynchronously.
 
     Raises:
@@ -129,7 +129,7 @@ async def erase(erasure: Erasure) -> Holdings:
             app_name=app, user_id=user, session_id=key.session_id
         )
     await erasure.session_service.delete_user_state(app_name=app, user_id=user)
-    # Again: code that resists its cancellation may have saved more until its session was deleted.
+    # Again: code that ignores its cancellation may have saved data until its session was deleted.
     await _remove_others(erasure, found.sessions)
     if erasure.memory_service:
         await erasure.memory_service.scrub()
@@ -163,7 +163,7 @@ async def _others(
 
 
 async def _workflows(erasure: Erasure) -> list[TemporalLeaseOwner]:
-    """The workflows that run the user's invocations, according to the session store."""
+    """Return the workflows that run the user's invocations, according to the session store."""
     records = erasure.session_service.all_invocations(app_name=erasure.app, user_id=erasure.user)
     lease_owners = [TemporalLeaseOwner.parse(record.lease_owner) async for _, record in records]
     here = erasure.client.namespace
@@ -171,7 +171,7 @@ async def _workflows(erasure: Erasure) -> list[TemporalLeaseOwner]:
 
 
 async def _owners(client: Client, workflows: Iterable[str]) -> list[str]:
-    """The folder names of the workflows that have payloads in external storage."""
+    """Return the folder names of the workflows with payloads in external storage."""
     blobs = blobs_of(client.data_converter)
     names = [owner_folder(owner_of(client.namespace, workflow)) for workflow in workflows]
     return [name for name in names if blobs and await _has_payloads(blobs, name)]

@@ -24,7 +24,7 @@ class UserSchedules:
 
 
 async def user_schedules(client: Client, *, app: str, user: str) -> UserSchedules:
-    """All schedules of a user's invocations; one that was just created may be missing.
+    """Return all schedules of a user's invocations; one just created may be missing.
 
     Raises:
         TemporalUnavailableError: Temporal does not respond.
@@ -47,7 +47,7 @@ async def user_schedules(client: Client, *, app: str, user: str) -> UserSchedule
 
 
 async def _action(client: Client, name: str) -> ScheduleActionStartWorkflow | None:
-    """The action of a schedule; None if it was deleted, or starts no workflow."""
+    """Return a schedule's action; None if it was deleted, or starts no workflow."""
     try:
         description = await client.get_schedule_handle(name).describe()
     except RPCError as error:
@@ -62,7 +62,7 @@ async def _owner(client: Client, action: ScheduleActionStartWorkflow) -> tuple[s
     context = WorkflowSerializationContext(client.namespace, action.id)
     payloads = [
         one for one in action.args if isinstance(one, Payload)
-    ]  # descriptions have raw payloads
+    ]  # descriptions contain raw payloads
     return await owner_of_arguments(client.data_converter.with_context(context), payloads)
 
 

@@ -27,8 +27,8 @@ _TYPES = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
 _ALL = f"WorkflowType IN {_TYPES}"
 _POLL = 0.1
 _DELETION_TIMEOUT = 120.0
-"""Seconds Temporal has to delete workflows. Measured for closed workflows: 33 s with its default
-settings, about 3 s with those of our development server."""
+"""Seconds within which Temporal must delete workflows. Measured for closed workflows: 33 s with its
+default settings, about 3 s with those of our development server."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class UserRuns:
     """Number of workflows whose user is unknown, because their argument cannot be decrypted, is
     lost from external storage, or is malformed. No worker could run them either."""
     shared: frozenset[str] = frozenset()
-    """Workflow ids that other users' workflows have, too."""
+    """Workflow ids that other users' workflows also have."""
 
     @property
     def workflows(self) -> list[str]:
@@ -57,18 +57,18 @@ class UserRuns:
 async def user_runs(
     client: Client, *, app: str, user: str, known: Collection[TemporalLeaseOwner]
 ) -> UserRuns:
-    """All runs of the workflows of a user.
+    """Return all runs of a user's workflows.
 
-    The argument of each workflow is read, because an invocation that was never opened has a message
-    but is in no store. Workflows whose search attributes name another user are skipped. Few other
-    users' runs are in memory at a time.
+    This reads the argument of each workflow, because an invocation that was never opened has a
+    message but is in no store. Workflows whose search attributes name another user are skipped. Few
+    runs of other users are in memory at a time.
 
     Args:
         client: A client of the namespace.
         app: The app.
         user: The user.
-        known: Workflows that are the user's according to the session store. An id alone proves
-            nothing: after a workflow has ended, another user may reuse its id.
+        known: The user's workflows according to the session store. An id alone proves nothing:
+            after a workflow has ended, another user may reuse its id.
 
     Raises:
         TemporalUnavailableError: Temporal does not respond.
@@ -95,7 +95,7 @@ async def user_runs(
 
 
 def _is_attributed_to_others(run: WorkflowExecution, app: str, user: str) -> bool:
-    """Whether a run's search attributes name another user or app; without any they do not."""
+    """Return whether a run's search attributes name another user or app; missing ones do not."""
     marked = run.typed_search_attributes
     return marked.get(USER, user).strip() != user or marked.get(APP, app).strip() != app
 
@@ -107,9 +107,9 @@ async def _is_of(
     user: str,
     firsts: Collection[tuple[str, str]],
 ) -> bool:
-    """Whether a run is the user's, according to the store or to its own argument.
+    """Return whether a run is the user's, according to the store or to its argument.
 
-    The argument of a first run is a request, that of a later one a cursor. Both name the user.
+    The first run's argument is a request, a later run's a cursor. Both name the user.
     """
     try:
         started = await start_of(client, run.id, run.run_id)
@@ -127,7 +127,7 @@ async def _is_of(
 async def owner_of_arguments(
     converter: DataConverter, payloads: Sequence[Payload]
 ) -> tuple[str, str] | None:
-    """App and user of a run according to its arguments; None if it has none of ours.
+    """Return app and user of a run according to its arguments; None if they are not this package's.
 
     Raises:
         UnreadableError: The arguments cannot be read.
@@ -137,7 +137,7 @@ async def owner_of_arguments(
 
 
 def owner_of_argument(argument: Any) -> tuple[str, str] | None:
-    """App and user according to a run's argument; None if it is not one of ours."""
+    """Return app and user in a run's argument; None if it is not this package's."""
     with suppress(ValueError):
         asked = InvocationRequest.read(argument)
         return asked.app.strip(), asked.user.strip()
@@ -193,7 +193,7 @@ async def wait_until_deleted(client: Client, runs: UserRuns) -> None:
 
 async def _wait_for_deletion(client: Client, runs: UserRuns) -> None:
     for run in runs.found:
-        while await _exists(client, run):  # noqa: ASYNC110  # there is no notification
+        while await _exists(client, run):  # noqa: ASYNC110  # Temporal does not notify of deletions
             await asyncio.sleep(_POLL)
 
 

@@ -1,1 +1,1 @@
-"""The routes of ADK's own server, as its clients and its web page use them."""
+"""The routes of ADK's own server, for its clients and its web page."""

@@ -1,4 +1,4 @@
-"""ADK's routes that show an app: its agents and tools, as JSON and as a graph."""
+"""ADK's routes that describe an app: its agents and tools, as JSON and as a graph."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -22,7 +22,7 @@ _CHOSEN = {"fill": "#0f5223", "line": "#69cb87"}
 async def app_info(
     services: CurrentServices, caller: CurrentCaller, app_name: str
 ) -> dict[str, Any]:
-    """Return the agents of an app with their tools, for operators with their instructions."""
+    """Return an app's agents with their tools, and for operators with their instructions."""
     app = _described(services, app_name)
     if app.root_agent.kind != "LlmAgent":
         raise InvalidRequestError("Root agent is not an LlmAgent")
@@ -51,7 +51,7 @@ async def build_graph(
 async def build_graph_image(
     services: CurrentServices, app_name: str, *, dark_mode: bool = False, node: str | None = None
 ) -> dict[str, Any]:
-    """Return the graph of an app's agents, in the language of Graphviz."""
+    """Return the graph of an app's agents, or of those below a node, in Graphviz's DOT language."""
     root = _described(services, app_name).root_agent
     for part in [name for name in (node or "").split("/") if name and name != root.name]:
         found = next((one for one in root.sub_agents if one.name == part), None)
@@ -65,13 +65,13 @@ async def build_graph_image(
 async def graph(
     services: CurrentServices, app_name: str, *, dark_mode: bool = False
 ) -> dict[str, str]:
-    """Return the same graph."""
+    """Return the graph of an app's agents in Graphviz's DOT language."""
     return {"dotSrc": _dot(_described(services, app_name).root_agent, (), dark=dark_mode)}
 
 
 @router.get("/dev/apps/{app_name}/users/{user_id}/sessions/{session_id}/events/{event_id}/graph")
 async def event_graph(services: CurrentServices, key: InSession, event_id: str) -> dict[str, str]:
-    """Return the graph with what an event is about; nothing if there is no such event."""
+    """Return the graph with an event's agent and tools highlighted; empty without the event."""
     app = services.apps.get(key.app_name)
     stored = await services.session_service.find_event(key, event_id)
     if stored is None or app is None:
@@ -80,7 +80,7 @@ async def event_graph(services: CurrentServices, key: InSession, event_id: str) 
 
 
 def listed(name: str, root_agent: str, description: str) -> dict[str, Any]:
-    """Return an app as a list of apps shows it, by the names of it and of its root agent."""
+    """Return an app's entry in the list of apps."""
     return {
         "name": name,
         "rootAgentName": root_agent,
@@ -131,7 +131,7 @@ def _tree(agent: AgentDescription, *, prompts: bool) -> dict[str, Any]:
 
 
 def _about(event: Event) -> set[str]:
-    """Return the names of the agent and of the tools that an event is about."""
+    """Return the names of an event's agent and tools."""
     calls = {call.name or "" for call in event.get_function_calls()}
     responses = {response.name or "" for response in event.get_function_responses()}
     return {event.author, *calls, *responses}

@@ -1,4 +1,4 @@
-"""ADK's routes that say what is served: apps, versions and settings of its page."""
+"""ADK's routes for the list of apps, the versions, and the settings of its page."""
 
 import sys
 from typing import Annotated, Any
@@ -24,10 +24,11 @@ async def list_apps(
 ) -> list[str] | dict[str, Any]:
     """Return the names of the apps.
 
-    If none are set, those that workers serve, and those in which one has sessions oneself.
+    If none are configured, return those that workers serve, and those in which the caller has
+    sessions.
     """
     del relative_path
-    await services.until_loaded()  # a page that gets an empty list does not ask again
+    await services.until_loaded()  # after an empty list, a page would not ask again
     served = () if services.apps else await services.served_apps()
     if not detailed:
         own = await services.app_names(caller.only(None))
@@ -47,18 +48,18 @@ async def version() -> dict[str, str]:
 
 @router.get("/config/telemetry")
 async def get_telemetry() -> dict[str, bool]:
-    """Return that the page may not report how it is used."""
+    """Return that the page must not report telemetry."""
     return {"telemetry": False}
 
 
 @router.post("/config/telemetry")
 async def set_telemetry() -> dict[str, bool]:
-    """Change nothing: the page never reports how it is used."""
+    """Change nothing: the page never reports telemetry."""
     return {"telemetry": False}
 
 
 @router.get("/dev-ui/assets/config/runtime-config.json")
 async def runtime_config(request: Request) -> JSONResponse:
-    """Return the configuration of ADK's page: the API is where the page is from."""
+    """Return the configuration of ADK's page: the API has the page's origin."""
     config = {"backendUrl": request.scope.get("root_path", "").rstrip("/"), "telemetry": False}
     return JSONResponse(config, headers={"Cache-Control": "no-store"})

@@ -22,23 +22,23 @@ from durable_adk.wire.messages import MAX_METADATA_BYTES, check_marks, check_siz
 
 router = APIRouter(tags=["artifacts"])
 _ARTIFACTS = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
-# A name may contain slashes, so the routes with more behind it come first.
+# A name may contain slashes, so routes with further path segments come first.
 _NAMED = _ARTIFACTS + "/{artifact_name:path}"
 
 T = TypeVar("T", str, int)
 _FEW, _MOST = 100, 1_000
-"""Most descriptions, and most names or numbers, in a page."""
+"""Maximum number of descriptions, and of names or versions, in a page."""
 Few = Annotated[int, Query(ge=1, le=_FEW)]
 Limit = Annotated[int, Query(ge=1, le=_MOST)]
 Behind = Annotated[int | None, Query(alias="page_token", ge=0)]
-"""The type of an argument that is to be the last version of the previous page."""
+"""Parameter type: the last version of the previous page."""
 Latest = Literal["latest"]
 Version = Annotated[int, Path(ge=0, le=2**31)] | Latest
 Name = Annotated[str, Path(description="The artifact's name.")]
 
 
 class NewArtifact(RequestBody):
-    """A version of an artifact to save."""
+    """A new version of an artifact."""
 
     filename: str
     artifact: types.Part
@@ -68,7 +68,7 @@ async def list_versions_metadata(
     limit: Few = _FEW,
     behind: Behind = None,
 ) -> Response:
-    """Return the descriptions of a page of versions; see `list_artifacts`."""
+    """Return a page of the descriptions of versions; see `list_artifacts`."""
     service, names = services.artifact_service, {**key._asdict(), "filename": artifact_name}
     numbers, more = _page(await service.list_versions(**names), limit, behind)
     found = await each(
@@ -115,7 +115,7 @@ async def list_artifacts(
 ) -> list[str]:
     """Return a page of the names of the session's and of the user's artifacts.
 
-    The header `Next-Page-Token` has the `page_token` of the next page, if there is one.
+    The header `Next-Page-Token` contains the `page_token` of the next page, if there is one.
     """
     found = await services.artifact_service.list_artifact_keys(**key._asdict())
     page, more = _page(found, limit, None if page_token is None else unquote(page_token))
@@ -133,7 +133,7 @@ async def list_versions(
     limit: Limit = _MOST,
     behind: Behind = None,
 ) -> list[int]:
-    """Return a page of the numbers of versions; see `list_artifacts`."""
+    """Return a page of version numbers; see `list_artifacts`."""
     found = await services.artifact_service.list_versions(**key._asdict(), filename=artifact_name)
     page, more = _page(found, limit, behind)
     response.headers.update(more)
@@ -147,7 +147,7 @@ async def load_artifact(
     artifact_name: Name,
     version: Annotated[int | None, Query(ge=0, le=2**31)] = None,
 ) -> Response:
-    """Return the latest version, or another one."""
+    """Return the latest version, or the given one."""
     return await _loaded(services, key, artifact_name, version)
 
 
@@ -169,7 +169,7 @@ async def add_to_memory(
 
 
 def _page(found: Sequence[T], limit: int, behind: T | None) -> tuple[list[T], dict[str, str]]:
-    """Return the part of a sorted list behind one of its items, and the header of the next one."""
+    """Return the items of a sorted list that follow an item, and the header for the next page."""
     start = 0 if behind is None else bisect_right(found, behind)
     page = list(found[start : start + limit])
     more = start + limit < len(found)
@@ -199,6 +199,6 @@ async def _loaded(
     )
     if part is None:
         raise NotFoundError("Artifact not found")
-    # The alphabet of the bytes' base64 is ADK's, which its page expects.
+    # Base64 uses ADK's alphabet, which its page expects.
     text = part.model_dump_json(by_alias=True, exclude_none=True)
     return Response(text, media_type="application/json")

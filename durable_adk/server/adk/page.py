@@ -1,4 +1,4 @@
-"""ADK's own web page, if google-adk is installed or its files are in a folder."""
+"""ADK's own web page, from an installed google-adk or from a folder."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,12 +17,12 @@ POLICY = (
     "media-src 'self' data: blob:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
     "frame-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
 )
-"""The page has styles and small scripts in its HTML, and loads its fonts from Google."""
+"""Content security policy: the page has inline styles and scripts, and loads fonts from Google."""
 _router = APIRouter(include_in_schema=False)
 
 
 class AdkPageFiles(StaticFiles):
-    """The files of ADK's page, each with the policy that it needs."""
+    """The files of ADK's page, each with its content security policy."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file, or raise a 404."""
@@ -37,14 +37,14 @@ async def _with_slash(request: Request) -> Response:
 
 
 def add_adk_page(app: FastAPI, folder: Path | None) -> None:
-    """Serve ADK's page below `/dev-ui/`; nothing if there is none.
+    """Serve ADK's page below `/dev-ui/`, if its files are found.
 
     Args:
-        app: The application; the route of the page's configuration is there already.
-        folder: Where its files are; None: in an installed google-adk, which is not imported.
+        app: The application, which already has the route of the page's configuration.
+        folder: Folder of the files; None: that of an installed google-adk, which is not imported.
 
     Raises:
-        InvalidRequestError: The folder has no such files.
+        InvalidRequestError: The folder does not contain the page.
     """
     found = folder or _installed()
     if folder is not None and not (folder / "index.html").is_file():

@@ -51,17 +51,17 @@ class RunBody(RequestBody):
     session_id: str
     new_message: types.Content | None = None
     streaming: bool = False
-    """Whether chunks of answers are sent, too."""
+    """Whether to also send chunks of responses."""
     state_delta: dict[str, Any] | None = None
     function_call_event_id: str | None = None
-    """The event whose call is answered; then no event is sent in two parts."""
+    """The event whose call is answered; if set, no event is sent in two parts."""
     invocation_id: str | None = None
     """A request with the same id and message follows the first one."""
     custom_metadata: dict[str, Any] | None = None
     service_tier: str | None = None
-    """Ignored: models of this runtime have no serving tiers."""
+    """Ignored: this runtime has no service tiers."""
     when_busy: WhenBusy | None = None
-    """What to do while another invocation is active in the session; as the header When-Busy."""
+    """What to do while another invocation is active in the session; same as header When-Busy."""
 
     @property
     def key(self) -> SessionKey:
@@ -80,7 +80,7 @@ class RunBody(RequestBody):
         """Return the request that starts or answers an invocation.
 
         Raises:
-            CallerError: It is malformed, or differs from what the headers say.
+            CallerError: The request is malformed, or body and headers contradict each other.
         """
         config: dict[str, Any] = {"custom_metadata": self.custom_metadata}
         if self.streaming:
@@ -106,7 +106,7 @@ async def run(
 ) -> Response:
     """Run an agent, and return its events once it has ended or waits.
 
-    It continues if the client disconnects, or the server stops before its end.
+    It continues if the client disconnects, or if the server stops before its end.
     """
     await _check(services, caller, body)
     whole = body.model_copy(update={"streaming": False})
@@ -137,7 +137,7 @@ async def run(
 
 
 async def _check(services: ServerServices, caller: Caller, body: RunBody) -> None:
-    """Check that a caller may use the app, and may send another message."""
+    """Check that the caller may use the app, and may send another message."""
     await services.check_app(body.app_name, caller)
     if body.new_message is not None and not is_answer(body.new_message):
         await services.check_room(body.app_name, caller)
@@ -147,7 +147,7 @@ async def _check(services: ServerServices, caller: Caller, body: RunBody) -> Non
 async def _interruption(
     services: ServerServices, request: Request
 ) -> AsyncGenerator[asyncio.Event]:
-    """Set an event once the client has disconnected, or the server stops."""
+    """Yield an event that is set when the client disconnects, or the server stops."""
     interrupted = asyncio.Event()
     waits = [
         asyncio.ensure_future(left(request.receive)),
@@ -163,7 +163,7 @@ async def _interruption(
 
 
 def _goes_on(name: str) -> Response:
-    """Return a 503 that names the invocation: a repeat without its id would start another run."""
+    """Return a 503 that names the invocation: a retry without its id would start another run."""
     problem = (
         f"The server stops, and the invocation {name!r} continues. Read it with GET "
         f"/invocations/{quote(name, safe='')}/events; if there is none yet, send the message again "
@@ -180,7 +180,7 @@ async def run_sse(
     after: From,
     headers: Starting,
 ) -> Response:
-    """Run an agent, and stream its events as they are committed, and chunks before them.
+    """Run an agent, and stream its chunks, and its events as they are committed.
 
     It continues if the client disconnects. To follow it, send the invocation's id, without a
     message or with the same one, and the `id` of the last item as Last-Event-ID.
@@ -203,7 +203,7 @@ async def run_sse(
     if (
         not await reading.first()
         and name
-        and repeats  # else it only follows, whatever was sent
+        and repeats  # otherwise it only follows, whatever was sent
         and not is_answer(body.new_message or "")
     ):
         await _check_waiting(services, body, headers, reading)
@@ -216,7 +216,7 @@ async def run_sse(
 async def _check_waiting(
     services: ServerServices, body: RunBody, headers: StartHeaders, reading: Reading[FeedEntry]
 ) -> None:
-    """Check that a message which waits for its session is the one that a request repeats."""
+    """Check that the message that waits for its session is the request's message."""
     try:
         client = services.invocations(body.app_name)
         await check_waiting(services, client, body.key, body.request(headers))
@@ -237,12 +237,12 @@ def _started(
     """Start or answer an invocation, or attach to it, as `Runner.run_async` does.
 
     Args:
-        services: Of the server.
-        caller: The sender of the answer.
-        body: The request.
-        headers: Those of the request.
-        new_id: Id of an invocation that is started; None: any.
-        after: The position of a client that repeats the request; None: all is yielded.
+        services: The server's services.
+        caller: The sender of the request.
+        body: The request's body.
+        headers: The request's headers.
+        new_id: Id for a started invocation; None: any.
+        after: The position of a client that repeats the request; None: yield everything.
     """
     after = after or FeedPosition()
     invocations = services.invocations(body.app_name)
@@ -257,7 +257,7 @@ def _started(
 
 
 async def _found(body: RunBody, feed: Feed, after: FeedPosition) -> AsyncGenerator[FeedEntry]:
-    """Yield a feed's entries behind a position; of a missing session, say so as ADK does."""
+    """Yield a feed's entries after a position; report a missing session as ADK does."""
     async with aclosing(entries_of(body.key, _behind(feed, after), after)) as entries:
         try:
             async for entry in entries:
@@ -267,7 +267,7 @@ async def _found(body: RunBody, feed: Feed, after: FeedPosition) -> AsyncGenerat
 
 
 async def _behind(feed: Feed, after: FeedPosition) -> Feed:
-    """Yield what a feed has behind a position, and close it."""
+    """Yield a feed's items after a position, and close the feed."""
     async with aclosing(feed):
         async for item in feed:
             if (news := _news(item, after)) is not None:
@@ -275,7 +275,7 @@ async def _behind(feed: Feed, after: FeedPosition) -> Feed:
 
 
 def _news(item: FeedItem, after: FeedPosition) -> FeedItem | None:
-    """Return the part of an item that comes after the reader's position; None: nothing does."""
+    """Return the part of an item that comes after the reader's position, or None."""
     shown = after.chunk
     match item:
         case StoredEvent(seq=seq):
@@ -289,7 +289,7 @@ def _news(item: FeedItem, after: FeedPosition) -> FeedItem | None:
 
 
 def _shown(event: Event) -> Iterable[Event]:
-    """Yield an event unless the user has sent it, as `Runner.run_async` does."""
+    """Yield an event unless the user is its author, as `Runner.run_async` does."""
     if event.author != "user":
         yield event
 
@@ -321,7 +321,7 @@ def _rendered(
 
 
 def _parts(event: Event, *, splits: bool) -> list[Event]:
-    """Return an event as ADK's page shows it: first its content, then the artifacts it saved."""
+    """Return an event in the parts that ADK's page expects: its content, then its artifacts."""
     if not (splits and event.actions.artifact_delta and event.content and event.content.parts):
         return [event]
     without = event.actions.model_copy(update={"artifact_delta": {}})

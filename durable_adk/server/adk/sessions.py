@@ -26,12 +26,12 @@ from durable_adk.sessions.state import USER_PREFIX, without_temp
 from durable_adk.wire.messages import check_parts, check_size
 
 _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
-"""Starts of the ids of sessions that ADK's evaluations make, which no list shows."""
+"""Prefixes of the ids of sessions that ADK's evaluations create; lists omit them."""
 _RESERVED = CONTROL_FUNCTIONS | {"adk_request_input"}
 _MOST = 1_000
-"""Most sessions in a page."""
+"""Maximum number of sessions in a page."""
 _TRIES = 5
-"""How often to change the state if something else was stored meanwhile."""
+"""Maximum attempts to change the state while other writers store events."""
 
 router = APIRouter(tags=["sessions"])
 _SESSIONS = "/apps/{app_name}/users/{user_id}/sessions"
@@ -42,12 +42,12 @@ class NewSession(RequestBody):
     """A session to create."""
 
     session_id: str | None = None
-    """Its id; none: a new one."""
+    """The session's id; None: a generated one."""
     state: dict[str, Any] | None = None
     events: list[Event] | None = None
     """Events of a conversation to restore."""
     options: dict[str, Any] | None = None
-    """ADK passes these to its session service; this server's takes none."""
+    """Not supported; ADK passes these to its session service."""
 
 
 class SessionPatch(RequestBody):
@@ -72,7 +72,7 @@ async def list_sessions(
 ) -> Response:
     """Return a page of a user's sessions without their events, the latest update first.
 
-    The header `Next-Page-Token` has the `page_token` of the next page, if there is one.
+    The header `Next-Page-Token` contains the `page_token` of the next page, if there is one.
     """
     found = await services.session_service.list_sessions(
         app_name=app_name,
@@ -96,7 +96,7 @@ async def create_session(
     user_id: str,
     body: NewSession | None = None,
 ) -> Response:
-    """Create a session, also one with the events of an earlier conversation."""
+    """Create a session, optionally with the events of an earlier conversation."""
     await services.check_app(app_name, caller)
     await services.check_room(app_name, caller)
     new = body or NewSession()
@@ -120,7 +120,7 @@ async def create_session_with_id(
     key: InSession,
     state: dict[str, Any] | None = None,
 ) -> Response:
-    """Create a session with an id."""
+    """Create a session with the given id."""
     await services.check_app(key.app_name, caller)
     await services.check_room(key.app_name, caller)
     return as_json(await _create(services, *key, state))
@@ -136,7 +136,7 @@ async def delete_session(services: CurrentServices, key: InSession) -> None:
 async def update_session(
     services: CurrentServices, caller: CurrentCaller, key: InSession, body: SessionPatch
 ) -> Response:
-    """Change a session's state, without running an agent."""
+    """Change a session's state without running an agent."""
     await services.check_room(key.app_name, caller)
     event = Event(
         invocation_id=f"p-{uuid.uuid4()}",
@@ -153,7 +153,7 @@ async def existing_session(services: ServerServices, key: SessionKey) -> Session
     """Return a session with its events.
 
     Raises:
-        SessionNotFoundError: There is none.
+        SessionNotFoundError: The session does not exist.
     """
     session = await services.session_service.get_session(
         **key._asdict(), max_size=services.settings.max_session_bytes
@@ -190,7 +190,7 @@ async def _create(
 
 
 def _check_restorable(place: int, event: Event) -> None:
-    """Refuse an event that only the runtime may make: it would be taken for a request of it."""
+    """Refuse an event that could be mistaken for a request of the runtime."""
     names = {call.name for call in event.get_function_calls()}
     names |= {response.name for response in event.get_function_responses()}
     wrong = None

@@ -1,4 +1,4 @@
-"""ADK's routes of traces, made from the session store: also of runs of last week."""
+"""ADK's routes of traces, derived from the session store, so that old runs also have traces."""
 
 import asyncio
 import hashlib
@@ -26,13 +26,13 @@ from durable_adk.wire.model_request import MAX_CALLS, ModelRequest
 router = APIRouter(prefix="/dev/apps/{app_name}/debug/trace", tags=["traces"])
 _NANOSECONDS = 1_000_000_000
 _PAGES = 200
-"""Sessions that are looked at for one of an id, in a page."""
+"""Maximum number of sessions with an id that are examined."""
 _CALL = "call_llm"
 _REQUEST = "gcp.vertex.agent.llm_request"
 _REQUESTS_BYTES = 200_000
-"""Size of the requests in a trace: google-adk's page asks for it after each run."""
+"""Maximum size of the model requests in a trace: ADK's page loads the trace after each run."""
 _REBUILDING = 5.0
-"""Seconds in which a trace gets what was asked; google-adk's page waits for it."""
+"""Seconds for adding model requests to a trace: ADK's page waits for it."""
 
 
 @router.get("/session/{session_id}")
@@ -66,7 +66,7 @@ async def event_trace(  # noqa: PLR0917 - FastAPI passes them by name
     user_id: OfUser = None,
     session_id: OfSession = None,
 ) -> dict[str, Any]:
-    """Return the attributes of the span that made an event."""
+    """Return the attributes of the span that produced an event."""
     user = caller.only(user_id)
     invocation_id = event_id.partition(".")[0]
     found = [
@@ -93,7 +93,7 @@ async def event_trace(  # noqa: PLR0917 - FastAPI passes them by name
 async def _add_requests(
     services: ServerServices, caller: Caller, key: SessionKey, calls: Sequence[dict[str, Any]]
 ) -> None:
-    """Put into the attributes of the newest calls what was asked, if an operator wants to know."""
+    """For operators, add model requests to the attributes of the newest calls."""
     newest = list(reversed(calls))[:MAX_CALLS]
     if not newest or not caller.is_operator:
         return
@@ -113,14 +113,14 @@ async def _add_requests(
                 seconds=_REBUILDING,
             )
     except (DurableAdkError, TimeoutError):
-        return  # the trace is of use without them
+        return  # the trace is useful without them
     for request in found:
-        with suppress(ValueError):  # a tool of a kind that google-genai does not know
+        with suppress(ValueError):  # google-genai does not know some kinds of tools
             by_event[request.event_id][_REQUEST] = _as_adk(request)
 
 
 def _as_adk(request: ModelRequest) -> str:
-    """Return a request as google-adk writes it into a span."""
+    """Return a request in the format of google-adk's spans."""
     config = types.GenerateContentConfig.model_validate(
         {
             **{name: one for name, one in request.config.items() if name != "responseSchema"},
@@ -142,9 +142,9 @@ def _as_adk(request: ModelRequest) -> str:
 async def _sessions(
     services: ServerServices, caller: Caller, app_name: str, session_id: str, user_id: str | None
 ) -> dict[SessionKey, dict[str, dict[str, Any]]]:
-    """Return the sessions of this id that the caller may see: users may have chosen the same.
+    """Return the sessions with this id that the caller may read; several users may have one.
 
-    Each with the errors of its invocations, by their ids.
+    The values are the errors of their invocations, by invocation id.
     """
     user = caller.only(user_id)
     found = await services.session_service.invocations_by_time(
@@ -190,7 +190,7 @@ def _run(key: SessionKey, events: Sequence[Event], error: dict[str, Any] | None)
 
 
 def _agent(key: SessionKey, steps: Sequence[tuple[Event, Event]], own: str) -> dict[str, Any]:
-    """Return the span of an agent, from the event before its first one."""
+    """Return the span of an agent, from the event before the agent's first one."""
     (before, first), last = steps[0], steps[-1][1]
     return _span(
         key,
@@ -278,6 +278,6 @@ def _span(
 
 
 def _id(names: Sequence[str]) -> int:
-    """Return a number that is always the same for a span, and that JavaScript keeps."""
+    """Return a span id that is always the same, and that JavaScript represents exactly."""
     digest = hashlib.sha256(json.dumps(names).encode()).digest()
     return int.from_bytes(digest[:6], "big")

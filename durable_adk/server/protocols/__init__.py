@@ -1,1 +1,1 @@
-"""Protocols of other front ends and agents, as routes of the server."""
+"""Routes for the protocols of other front ends and agents."""

@@ -1,4 +1,4 @@
-"""Paths of requests, and how the log shows them."""
+"""Paths of requests, and their representation in the log."""
 
 import re
 from collections.abc import Mapping
@@ -11,22 +11,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from durable_adk.server.caller import SLASH
 
 ANSWERS = "/answers/"
-"""Start of the paths that end with a token."""
+"""Prefix of the paths that end with a token."""
 _SECRET_WORDS = ("token", "key", "secret", "code", "signature", "password", "jwt", "pass")
 _SECRET_NAMES = ("auth", "authorization", "credential", "credentials", "sig", "pwd")
 HIDDEN = "***"
 _SHOWN = 2_000
-"""Most characters of a path, and of a query, in the log."""
+"""Maximum characters of a path, and of a query, in the log."""
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self' blob:; font-src 'self'; connect-src 'self'; frame-src blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Policy of our page: code and styles of our files only, and no other server."""
+"""Content security policy of this package's page: only its own files, and no other server."""
 
 
 def shown_target(scope: Mapping[str, Any]) -> str:
-    """Return a request's path and query for a log, without the secrets that they may have."""
+    """Return a request's path and query for a log, without secrets."""
     path: str = scope["path"].replace(SLASH, "/")
     if (start := path.find(ANSWERS)) >= 0:
         path = path[: start + len(ANSWERS)] + HIDDEN
@@ -46,10 +46,10 @@ def _shown(name: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class EncodedSlashes:
-    """Keeps a slash that a client has encoded (``%2F``) from dividing the path.
+    """Prevents an encoded slash (``%2F``) from dividing the path.
 
-    Ids of users and sessions may have slashes. It comes before all other checks, so that all of
-    them see the path by which the route is found; `caller_of` gives the route the ids.
+    Ids of users and sessions may contain slashes. It precedes all other checks, so that they use
+    the same path as the routing; `caller_of` restores the slashes for the route.
     """
 
     app: ASGIApp

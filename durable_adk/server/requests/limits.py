@@ -1,7 +1,6 @@
-"""What one sender may take of the server: sizes, rates, open requests and unread answers (S16).
+"""Limits for each sender: sizes, rates, open requests and unread responses (S16).
 
-Each is an ASGI middleware, so it stands before every route, also before those of mounted
-applications.
+Each limit is an ASGI middleware, so it also protects mounted applications.
 """
 
 import asyncio
@@ -25,26 +24,26 @@ from durable_adk.wire.answer_token import AnswerToken
 
 
 class BodySize(NamedTuple):
-    """The size that a body may have."""
+    """The maximum size of a body."""
 
     max_bytes: int
     max_values: int
-    """Maximum of texts, items and fields of its JSON; of objects a tenth."""
+    """Maximum number of texts, items and fields in its JSON; a tenth of it for objects."""
 
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """Refuses a body that is too large, as soon as that is known.
+    """Refuses a body that is too large, as early as possible.
 
-    Reading JSON takes time by its values more than by its bytes, and all others wait meanwhile. So
-    both are counted before anybody reads it.
+    The time for parsing JSON depends on its values more than on its bytes, and blocks all other
+    requests. So both are counted before the body is parsed.
     """
 
     app: ASGIApp
     size_of: Callable[[str], BodySize]
-    """The size that the body of a request of a path may have."""
+    """Returns the maximum size of request bodies for a path."""
     byte_rate: "ByteRate | None" = None
-    """What counts the bodies of each sender; None: nothing does."""
+    """Limits the rate of bytes of each sender; None: no limit."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -62,14 +61,15 @@ class BodyLimit:
 
 
 _DRAINED, _DRAINING = 20_000_000, 5.0
-"""Bytes and seconds of the rest of a body that is refused: many clients read nothing before."""
+"""Maximum bytes and seconds for reading the rest of a refused body: many clients read no response
+before they have sent it."""
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(")|(\\?)\Z)|[\[{,]', re.DOTALL)
-"""A text of JSON, to its end or to that of the chunk, or what begins another value."""
+"""Matches a JSON string, to its end or to the end of the chunk, or the start of another value."""
 
 
 @dataclass(eq=False)
 class _LimitedBody:
-    """One request whose body is counted while it arrives; its length may be unknown before."""
+    """A request whose body is counted while it arrives; its length may be unknown before."""
 
     app: ASGIApp
     size: BodySize
@@ -81,10 +81,10 @@ class _LimitedBody:
     values: int = 0
     objects: int = 0
     text: bytes = b""
-    """The beginning of a text that continues in the next chunk."""
+    """The beginning of a string that continues in the next chunk."""
     exceeded: bool = False
     wait: float = 0.0
-    """Seconds until the sender may send so much; 0: at once, and less."""
+    """Seconds until the sender may send this amount; 0 if it may send it now."""
     more: bool = True
     started: bool = False
 
@@ -110,7 +110,7 @@ class _LimitedBody:
             await refuse(self.send, 413, PayloadTooLargeError(problem), CLOSE)
 
     async def _drain(self) -> None:
-        """Read what is left, or the connection would be reset before the response was read."""
+        """Read the rest of the body, or a reset would keep the client from reading the response."""
         async with asyncio.timeout(_DRAINING):
             while self.more and self.received <= _DRAINED:
                 message = await self.receive()
@@ -136,7 +136,7 @@ class _LimitedBody:
         return message
 
     def _has_many(self, chunk: bytes) -> bool:
-        """Whether there are too many values up to the end of a chunk."""
+        """Return whether there are too many values up to the end of a chunk."""
         whole, self.text = self.text + chunk, b""
         for found in _TOKEN.finditer(whole):
             self.values += 1
@@ -149,7 +149,7 @@ class _LimitedBody:
         return False
 
     async def _send(self, message: Message) -> None:
-        """Leave out what the application says of a body that it did not get."""
+        """Omit the application's response to a body that was cut off."""
         if self.exceeded and not self.started:
             return
         self.started = True
@@ -158,29 +158,28 @@ class _LimitedBody:
 
 @dataclass
 class Rates:
-    """How often each sender may do something.
+    """A rate limit per sender, as a token bucket of `burst` tokens that refills.
 
-    Each has a bucket of `burst` times that fills again. The buckets are in this process, so with
-    several servers the limit is that of each.
+    The buckets are in this process, so with several servers the limit applies to each.
     """
 
     per_second: float
     burst: int
     now: Callable[[], float] = time.monotonic
     max_senders: int = 10_000
-    """Buckets at a time; the one that was not used for longest is forgotten."""
+    """Maximum number of buckets; the least recently used one is dropped."""
     _buckets: OrderedDict[str, tuple[float, float]] = field(
         default_factory=OrderedDict[str, tuple[float, float]], init=False, repr=False
     )
-    """By sender: times left, and as of when."""
+    """Tokens left by sender, and the time of that count."""
 
     def take(self, sender: str, times: float = 1, *, owing: bool = False) -> float:
-        """Take out of a bucket, or return the seconds until it has one time.
+        """Take tokens from a bucket, or return the seconds until it has one.
 
         Args:
-            sender: Whose bucket.
-            times: How much to take; a bucket that has one time gives more than it has.
-            owing: Whether one that has less gives, too.
+            sender: The owner of the bucket.
+            times: Number of tokens; a bucket with at least one token may be overdrawn.
+            owing: Whether a bucket with less than one token may also be overdrawn.
         """
         now = self.now()
         left, since = self._buckets.pop(sender, (float(self.burst), now))
@@ -193,28 +192,28 @@ class Rates:
 
 
 _READ_SHARE = 0.25
-"""Share of its size that counts of what is not parsed: answers, and the rest of a refused body."""
+"""Weight of bytes that are not parsed: responses, and the rest of a refused body."""
 _TOO_MUCH = "Too many bytes and values are sent or asked for; wait, or send less at once."
 
 
 def weight(size: int, values: int) -> int:
-    """Return how many bytes of text take as long as JSON of a size with some values."""
+    """Return the number of bytes of text that take as long to parse as JSON with these values."""
     return size + 40 * values
 
 
 @dataclass(frozen=True)
 class ByteRate:
-    """Counts the bytes of bodies and answers, which all others wait for, by sender."""
+    """Limits the rate of bytes in bodies and responses by sender: they occupy the process."""
 
     rates: Rates
     answer_key: str | None = None
-    """The key of the tokens in URLs that answer."""
+    """The key of the tokens in answer URLs."""
     _owing: dict[str, object] = field(default_factory=dict[str, object], init=False, repr=False)
-    """By sender, the one body that may have more than its sender's bucket. So the largest is
-    served, and of several at once that exceed it together, one is."""
+    """By sender, the one body that may overdraw the bucket. So the largest body is accepted, and of
+    several concurrent bodies that exceed it together, one is."""
 
     def sender(self, scope: Scope) -> str:
-        """Return whose request it is."""
+        """Return the sender of a request."""
         return _sender(scope, self.answer_key)
 
     def wait(self, sender: str) -> float:
@@ -229,36 +228,36 @@ class ByteRate:
         return wait
 
     def end(self, sender: str, body: object) -> None:
-        """Let another body of a sender have more than the bucket."""
+        """Let another body of a sender overdraw the bucket."""
         if self._owing.get(sender) is body:
             del self._owing[sender]
 
     def count(self, sender: str, piece: bytes) -> None:
-        """Count what is sent or read in any case: later requests wait for it."""
+        """Count bytes that are sent or read in any case; later requests are delayed for them."""
         size = weight(len(piece), piece.count(b","))
         self.rates.take(sender, size * _READ_SHARE, owing=True)
 
 
 async def refuse_for(send: Send, seconds: float, problem: str = "") -> None:
-    """Send the response to a sender who must wait."""
+    """Send the response to a sender that must wait."""
     after = {"retry-after": str(math.ceil(seconds))}
     await refuse(send, 429, RateLimitError(problem) if problem else RateLimitError(), after)
 
 
 @dataclass
 class RateLimit:
-    """Refuses the requests of a caller above its rate."""
+    """Refuses the requests of a sender above its rate."""
 
     app: ASGIApp
     rates: Rates
     is_free: Callable[[str], bool] = lambda _: False
-    """Whether a path costs nothing, such as a page's file or what probes read."""
+    """Whether requests to a path are not limited, such as those of probes or for a page's files."""
     byte_rate: ByteRate | None = None
     """See `BodyLimit`."""
     answer_key: str | None = None
-    """The key of the tokens in URLs that answer."""
+    """The key of the tokens in answer URLs."""
     max_held: float = 1.0
-    """Seconds for which a refusal is held back at most."""
+    """Maximum seconds for which a refusal is held back."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -270,7 +269,7 @@ class RateLimit:
             else:
                 wait = self.rates.take(sender)
         if wait > 0:
-            # A client that repeats its request at once would take as much of the server as before.
+            # Slows down a client that retries immediately.
             await asyncio.sleep(min(wait, self.max_held))
             await refuse_for(send, wait, problem)
         else:
@@ -283,8 +282,8 @@ def _sender(scope: Scope, answer_key: str | None) -> str:
         return f"user {user}"
     path, what = path_of(scope), "other"
     if path.startswith(ANSWERS):
-        # Invented tokens behind the same proxy must take nothing from a valid URL, so the
-        # token is verified first.
+        # The token is verified first, so that invented tokens behind the same proxy do not use up
+        # the rate of a valid URL.
         token, what = path.removeprefix(ANSWERS), "answers"
         with suppress(AuthenticationError):
             if answer_key is not None:
@@ -295,17 +294,17 @@ def _sender(scope: Scope, answer_key: str | None) -> str:
 
 @dataclass
 class OpenLimit:
-    """Bounds what a caller has open: requests, streams among them, and answers that are not read.
+    """Limits a sender's open requests, including streams, and its unread responses.
 
-    Large answers are sent in pieces, so that an unread one waits here, where it counts, and not in
-    the connection.
+    Large responses are sent in pieces, so that unread bytes wait here, where they are counted, and
+    not in the connection.
     """
 
     app: ASGIApp
     max_open: Callable[[], int]
-    """Most requests of one sender at a time."""
+    """Maximum number of a sender's concurrent requests."""
     max_unread_bytes: int
-    """Most bytes of large answers to one sender at a time; a single one may have more."""
+    """Maximum bytes of a sender's concurrent large responses; a single one may have more."""
     byte_rate: ByteRate | None = None
     """See `BodyLimit`."""
     is_free: Callable[[str], bool] = lambda _: False
@@ -333,7 +332,7 @@ class OpenLimit:
             self.reserve(sender, -answer.length)
 
     def reserve(self, sender: str, length: int) -> bool:
-        """Count the bytes of an answer, if they are not too many beside those of others."""
+        """Count the bytes of a response, unless all responses together exceed the limit."""
         unread = self._unread[sender]
         if length > 0 and unread and unread + length > self.max_unread_bytes:
             return False
@@ -345,18 +344,18 @@ class OpenLimit:
 
 
 _PIECE = 65_536
-"""Bytes of an answer that a connection is given at once; it takes more when they are read."""
+"""Bytes of a response that are passed to a connection at once; more when they have been read."""
 
 
 @dataclass
 class _Answer:
-    """The answer to one request."""
+    """The response to one request."""
 
     limit: OpenLimit
     sender: str
     send: Send
     length: int = 0
-    """Its bytes, if it is large and they are known before it is sent."""
+    """Its length in bytes, if it is large and known in advance."""
     refused: bool = False
 
     async def send_pieces(self, message: Message) -> None:
@@ -377,7 +376,7 @@ class _Answer:
         for at in range(_PIECE, len(body), _PIECE):
             piece = body[at - _PIECE : at]
             await self.send({"type": message["type"], "body": piece, "more_body": True})
-            await asyncio.sleep(0)  # lets other requests run, and notices a closed connection
+            await asyncio.sleep(0)  # lets other requests run, and detects a closed connection
         if body:
             start = (len(body) - 1) // _PIECE * _PIECE
             message = {"type": message["type"], "body": body[start:], "more_body": more}

@@ -1,4 +1,4 @@
-"""Waits a moment for an invocation to take a message that was sent to it."""
+"""Waits a short time for an invocation to accept a message."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -21,19 +21,19 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationRequest, workflow_id
 
 _STARTED = 2.0
-"""Seconds for a started invocation to open; then the response says that it waits."""
+"""Seconds for a started invocation to open; then the response reports that it waits."""
 _ACCEPTED = 10.0
 """Seconds for a worker to accept an answer or a message."""
 _CHECKED = 1.0
-"""Seconds for Temporal to say which message waits; the head of a response waits as long."""
+"""Seconds for Temporal to return a waiting message; the response's head waits for it."""
 
 
 async def accepted(key: SessionKey, feed: Feed) -> None:
-    """Wait until an answer was accepted, and read no further.
+    """Wait until an answer is accepted, and read no further.
 
     Raises:
-        CallerError: It was refused.
-        TemporalUnavailableError: Nobody has said so in time.
+        CallerError: The answer was refused.
+        TemporalUnavailableError: No worker has accepted it in time.
     """
     if not await _begun(key, feed, _ACCEPTED):
         raise TemporalUnavailableError(
@@ -43,7 +43,7 @@ async def accepted(key: SessionKey, feed: Feed) -> None:
 
 
 async def opened(key: SessionKey, name: str, feed: Feed) -> InvocationSummary | None:
-    """Return an invocation that has just been opened; None: the store must be asked."""
+    """Return an invocation that has just been opened; None if it must be read from the store."""
     reading = Reading(_running(key, name, feed))
     try:
         await reading.first(_STARTED)
@@ -53,9 +53,9 @@ async def opened(key: SessionKey, name: str, feed: Feed) -> InvocationSummary | 
 
 
 async def _running(key: SessionKey, name: str, feed: Feed) -> AsyncGenerator[InvocationSummary]:
-    """Yield an invocation that runs, from the first items of its feed.
+    """Yield a running invocation's summary from the first items of its feed.
 
-    They are all that a summary has, so a start reads nothing that its feed has not read.
+    They contain the whole summary, so a start needs no other reads.
     """
     events: list[Event] = []
     async with aclosing(feed):
@@ -77,7 +77,7 @@ async def _begun(key: SessionKey, feed: Feed, seconds: float) -> bool:
 
 
 async def started(services: ServerServices, key: SessionKey, name: str) -> InvocationSummary:
-    """Return an invocation, or that its message waits.
+    """Return an invocation, or the message that waits for it.
 
     Raises:
         TemporalUnavailableError: Temporal does not have the message.
@@ -91,10 +91,10 @@ async def started(services: ServerServices, key: SessionKey, name: str) -> Invoc
 
 
 async def taken(services: ServerServices, key: SessionKey, name: str, feed: Feed) -> None:
-    """Wait until an invocation has a message, or check that it is under way.
+    """Wait until an invocation has a message, or check that Temporal has it.
 
     Raises:
-        CallerError: It was refused.
+        CallerError: The message was refused.
         TemporalUnavailableError: Temporal does not have it.
     """
     if not await _begun(key, feed, _STARTED):
@@ -104,12 +104,12 @@ async def taken(services: ServerServices, key: SessionKey, name: str, feed: Feed
 async def check_waiting(
     services: ServerServices, client: InvocationClient, key: SessionKey, request: InvocationRequest
 ) -> None:
-    """Check that a message which waits is that of a request.
+    """Check that a waiting message equals the request's.
 
-    If Temporal does not answer soon, the feed compares them when the message is stored.
+    If Temporal does not respond in time, the feed compares them when the message is stored.
 
     Raises:
-        EventConflictError: It is another one, which has come first.
+        EventConflictError: An earlier request with this id had another message.
     """
     name = request.invocation_id or ""
     first: InvocationRequest | None = None
@@ -127,10 +127,10 @@ async def check_waiting(
 
 
 async def _require_taken(services: ServerServices, key: SessionKey, name: str) -> None:
-    """Check that Temporal has a message, which is under way then.
+    """Check that Temporal has a message, which will then be delivered.
 
     Raises:
-        TemporalUnavailableError: It does not.
+        TemporalUnavailableError: Temporal does not have it.
     """
     try:
         await services.client.get_workflow_handle(workflow_id(key, name)).describe()

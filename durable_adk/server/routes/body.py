@@ -1,4 +1,4 @@
-"""The base class of requests' bodies, and what several of them have."""
+"""The base class of request bodies, and types that several routes share."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from durable_adk.sessions.session import Session, SessionKey, checked_key
 
 
 class CheckedBody(BaseModel):
-    """A request's body, of which few problems are reported."""
+    """A request's body; only a few of its problems are reported."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -24,7 +24,7 @@ class CheckedBody(BaseModel):
 
 
 class RequestBody(CheckedBody):
-    """A request's body, with keys as in ADK: camelCase, or names as in Python."""
+    """A request's body, with camelCase keys as in ADK, or Python names."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, val_json_bytes="base64"
@@ -36,7 +36,7 @@ async def _session_key(app_name: str, user_id: str, session_id: str) -> SessionK
 
 
 InSession = Annotated[SessionKey, Depends(_session_key)]
-"""The type of an argument that is to be the session that the path names."""
+"""Parameter type: the session that the path names."""
 
 
 async def _position(
@@ -51,11 +51,11 @@ async def _position(
 
 
 From = Annotated[FeedPosition, Depends(_position)]
-"""The type of an argument that is to be the position at which a reader continues."""
+"""Parameter type: the position at which a reader continues."""
 
 
 def as_json(value: JsonModel | Sequence[JsonModel]) -> Response:
-    """Return a response with a model's JSON, or a list of it."""
+    """Return a response with the JSON of a model, or of a list of models."""
     if isinstance(value, JsonModel):
         text = value.to_json()
     else:
@@ -64,11 +64,11 @@ def as_json(value: JsonModel | Sequence[JsonModel]) -> Response:
 
 
 _PIECE = 100_000
-"""Characters of JSON after which others are served."""
+"""Characters of JSON after which other requests are served."""
 
 
 async def large_list(values: Iterable[JsonModel]) -> str:
-    """Return the JSON of a list; others are served meanwhile."""
+    """Return the JSON of a list; serve other requests in the meantime."""
     texts, length = list[str](), 0
     for value in values:
         texts.append(value.to_json())

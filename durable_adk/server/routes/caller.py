@@ -1,4 +1,4 @@
-"""The route that returns the sender of a request, for pages."""
+"""The route that returns the sender of a request, for web pages."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -11,12 +11,12 @@ router = APIRouter(tags=["information"])
 
 
 class Sender(JsonModel):
-    """The sender of a request, and what it may do."""
+    """The sender of a request, and its permissions."""
 
     user_id: str | None = None
-    """The user whose sessions it may reach; None: the server asks nobody who they are."""
+    """The user whose sessions the sender may access; None without authentication."""
     is_operator: bool
-    """Whether it may act for all users."""
+    """Whether the sender may act for all users."""
 
 
 @router.get("/caller", response_model=Sender)

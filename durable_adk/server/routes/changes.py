@@ -25,16 +25,17 @@ from durable_adk.sessions.session import SessionKey
 router = APIRouter(tags=["invocations"])
 _log = logging.getLogger(__name__)
 _POLL = 0.5
-"""Seconds between two looks at the store, which all readers share."""
+"""Seconds between two reads of the store, which all readers share."""
 _OVERLAP = 10.0
-"""Seconds that a status may be stored late, or by a clock that is late."""
+"""Seconds by which a status may be stored late, or by a clock that is behind."""
 _WAITING = 1000
-"""Changes kept for a reader that is slow; the oldest are dropped, and its lists are old then."""
+"""Number of changes kept for a slow reader; the oldest are dropped, and the reader's lists are then
+out of date."""
 _PAGE = 500
 
 
 class DeletedItem(JsonModel):
-    """A session that was deleted, and its invocations with it."""
+    """A session that was deleted together with its invocations."""
 
     type: Literal["deleted"] = "deleted"
     app_name: str
@@ -46,28 +47,28 @@ Change = StatusItem | DeletedItem
 
 
 class StatusChanges:
-    """Looks for changes as long as anybody reads them.
+    """Polls the store for changes while there are readers.
 
     Args:
-        services: Of the server.
+        services: The server's services.
     """
 
     def __init__(self, services: ServerServices) -> None:
         self._services = services
-        # A response whose reader went away before the first byte never begins to read.
+        # Weak references: a response whose reader disconnects before the first byte is never read.
         self._readers = WeakSet[_Reader]()
         self._looking: asyncio.Task[None] | None = None
 
     async def follow(self, app_name: str | None, user_id: str | None) -> AsyncGenerator[Change]:
-        """Return the changes from now on, of one app or user or of all; without an end.
+        """Return the changes from now on, of one app or user or of all, without an end.
 
         Raises:
-            StoreUnavailableError: The store does not answer, so nobody knows what is new.
+            StoreUnavailableError: The store does not respond.
         """
         if not self._is_looking():
             since = time.time()
             known = await self._newest()
-            if not self._is_looking():  # another reader may have come meanwhile
+            if not self._is_looking():  # another reader may have started it in the meantime
                 self._looking = asyncio.create_task(self._look(known, since))
         reader = _Reader(app_name, user_id)
         self._readers.add(reader)
@@ -90,8 +91,8 @@ class StatusChanges:
                 began = time.time()
                 newest = await self._newest()
             except StoreUnavailableError:
-                pass  # the next look finds what this one has missed
-            except Exception:  # noqa: BLE001 - readers would wait forever for the next look
+                pass  # the next poll finds the missed changes
+            except Exception:  # noqa: BLE001 - otherwise readers would wait forever for the next poll
                 _log.exception("The status of invocations could not be read; it is read again.")
             else:
                 found = newest.since(since - _OVERLAP)
@@ -103,7 +104,7 @@ class StatusChanges:
             await asyncio.sleep(_POLL)
 
     async def _newest(self) -> "_Newest":
-        """Return the newest invocations of each app."""
+        """Return each app's newest invocations."""
         found = _Newest(frozenset(self._services.apps))
         for name in await self._services.app_names():
             newest = await self._services.session_service.invocations_by_time(
@@ -114,7 +115,7 @@ class StatusChanges:
 
 
 class _Change:
-    """A status of an invocation, and when it got it."""
+    """A status of an invocation, and the time of its change."""
 
     def __init__(self, at: float, key: SessionKey, record: InvocationRecord) -> None:
         self.time = at
@@ -133,23 +134,23 @@ class _Change:
 
 
 class _Newest:
-    """The newest invocations at one look, and the sessions that they are of.
+    """The newest invocations in one poll, and their sessions.
 
     Args:
-        apps: The apps that are looked at; none: all of the store, which loses an app with its last
-            session. A server that loads its apps looks at all of the store before.
+        apps: The apps that are polled; none: all apps of the store. There, an app disappears with
+            its last session. A server that still loads its apps polls all apps until then.
     """
 
     def __init__(self, apps: frozenset[str]) -> None:
         self._apps = apps
         self._changes = list[_Change]()
         self._sessions = dict[SessionKey, float]()
-        """When the newest invocation of each got its status."""
+        """Time of each session's latest status change."""
         self._upto = dict[str, float]()
-        """Apps that have older ones too, and the time of the oldest one of the look."""
+        """Apps that also have older invocations, and the time of the oldest polled one."""
 
     def add(self, app_name: str, changes: "list[_Change]") -> None:
-        """Add those of an app."""
+        """Add an app's changes."""
         self._changes += changes
         for change in changes:
             self._sessions[change.key] = max(change.time, self._sessions.get(change.key, 0.0))
@@ -161,13 +162,13 @@ class _Newest:
         return {change for change in self._changes if change.time >= at}
 
     def lacks(self, key: SessionKey, at: float) -> bool:
-        """Whether this look would have found a session whose newest invocation is that old."""
+        """Return whether a session with this time is missing from this poll, and so was deleted."""
         is_looked_at = not self._apps or key.app_name in self._apps
         is_within = is_looked_at and at > self._upto.get(key.app_name, 0.0)
         return is_within and key not in self._sessions
 
     def gone(self, later: "_Newest") -> list[DeletedItem]:
-        """Return the sessions that a later look lacks, so that they were deleted."""
+        """Return the sessions that a later poll lacks, and that were therefore deleted."""
         gone = [key for key, at in self._sessions.items() if later.lacks(key, at)]
         return [
             DeletedItem(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
@@ -176,7 +177,7 @@ class _Newest:
 
 
 class _Reader:
-    """What one reader has not read."""
+    """The changes that one reader has not read yet."""
 
     def __init__(self, app_name: str | None, user_id: str | None) -> None:
         self._app_name = app_name
@@ -185,13 +186,13 @@ class _Reader:
         self._news = asyncio.Event()
 
     def add(self, item: Change) -> None:
-        """Add a change, if the reader wants it."""
+        """Add a change if it matches the reader's app and user."""
         if self._app_name in (None, item.app_name) and self._user_id in (None, item.user_id):
             self._waiting.append(item)
             self._news.set()
 
     async def next(self) -> Change:
-        """Return the oldest change that was not read."""
+        """Return the oldest unread change, waiting for one if necessary."""
         while not self._waiting:
             self._news.clear()
             await self._news.wait()
@@ -221,9 +222,9 @@ async def get_changes(
     app_name: OfApp = None,
     user_id: OfUser = None,
 ) -> Response:
-    """Stream each new status of the invocations that the caller may see, from now on.
+    """Stream each new status of the invocations that the caller may access, from now on.
 
-    And the sessions that are deleted, if one of their invocations is among the newest of the app.
+    Also streams deleted sessions, if one of their invocations is among the app's newest.
     """
     user = caller.only(user_id)
     return EventStream(services, Reading(await changes.follow(app_name, user)), _RENDERER)

@@ -1,4 +1,4 @@
-"""Errors as HTTP responses."""
+"""HTTP responses for errors."""
 
 import json
 import re
@@ -56,19 +56,19 @@ _STATUSES: dict[type[DurableAdkError], int] = {
     CallerError: 400,
     TransientError: 503,
 }
-"""The status of each class of errors; the first that fits counts."""
+"""The status for each error class; the first match counts."""
 _CONSTRAINTS = ("type", "$ref", "enum", "const", "pattern", "minLength", "maxLength")
 RETRY_AFTER = {"Retry-After": "1"}
 BAD_REQUEST, UNAVAILABLE = 400, 503
-"""Status of a response to a request that may be sent again."""
+"""Statuses of responses after which a request may be sent again."""
 _QUOTED = 300
-"""Most characters of a message or a name in a report of a malformed request."""
+"""Maximum characters of a message or a name in the report of a malformed request."""
 _GONE = 499
-"""Status in the log of a request whose client went away before its body was complete."""
+"""Status in the log for a client that disconnected before it had sent the whole body."""
 
 
 class ErrorReport(BaseModel):
-    """What is wrong with a request."""
+    """A problem of a request."""
 
     type: str
     """Name of the error's class."""
@@ -82,13 +82,13 @@ class ErrorResponse(BaseModel):
 
     error: ErrorReport
     detail: Any = None
-    """What ADK's clients read."""
+    """The message for ADK's clients."""
 
 
 DESCRIBED: dict[int | str, dict[str, Any]] = {
     "default": {"model": ErrorResponse, "description": "An error."}
 }
-"""For FastAPI, which takes the media type of the whole route; `describe_errors` mends it."""
+"""FastAPI uses the media type of the whole route; `describe_errors` corrects that."""
 _STARTS = r"POST /(run|run_sse|invocations)$"
 _STATIC = r"\w+ /(health|version|caller|config/.*|dev-ui/.*|dev/apps/{app_name}/[^/]+|.*/app-info)$"
 _FREE = r"agui/|a2a/|.*/(artifacts|memory)$"
@@ -106,22 +106,23 @@ _GIVEN: tuple[tuple[int, str, str], ...] = (
     (500, r"POST /run$", "The run has failed."),
     (503, rf"(?!{_STATIC})", "The store, Temporal or a worker does not answer."),
 )
-"""Which statuses routes give beside 422, by ``METHOD /path``: the status, where, and why."""
+"""Error statuses of routes, in addition to 422: the status, a pattern for ``METHOD /path``, and the
+reason."""
 _OF_USERS = {401: "Authentication is required.", 429: "Too many requests; see `Retry-After`."}
-"""Those of all routes that ask who the caller is."""
+"""Error statuses of all routes that need authentication."""
 _MALFORMED = {422: "The body or a parameter is malformed; `error.field` names it."}
 
 
 def describe_errors(
     method: str, path: str, operation: dict[str, Any], *, knows_users: bool
 ) -> None:
-    """Add the errors of a route to its description, as JSON whatever the route sends else.
+    """Add a route's errors to its description, always as JSON.
 
     Args:
-        method: In capitals.
-        path: Its path.
-        operation: Its description in OpenAPI, which is changed.
-        knows_users: Whether it asks who the caller is.
+        method: The HTTP method in capitals.
+        path: The route's path.
+        operation: Its OpenAPI description, which is changed.
+        knows_users: Whether the route needs authentication.
     """
     responses = operation["responses"]
     shape = {"schema": {"$ref": f"#/components/schemas/{ErrorResponse.__name__}"}}
@@ -136,7 +137,7 @@ def describe_errors(
 
 
 def _is_checked(operation: dict[str, Any]) -> bool:
-    """Whether some body or parameter is malformed; any text is a plain string."""
+    """Return whether a body or parameter can be malformed; a plain string cannot."""
     schemas = [one["schema"] for one in operation.get("parameters", ())]
     kinds = [kind for schema in schemas for kind in schema.get("anyOf", [schema])]
     plain = ({"type": "string"}, {"type": "null"})
@@ -147,7 +148,7 @@ def _is_checked(operation: dict[str, Any]) -> bool:
 
 
 def status_of(error: DurableAdkError) -> int:
-    """Return the status of a response that reports an error."""
+    """Return the HTTP status for an error."""
     return next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
 
 
@@ -166,23 +167,23 @@ def error_response(
     Args:
         status: The HTTP status.
         kind: Name of the error's class.
-        message: What is wrong, and the remedy.
-        detail: What ADK's clients read; None: the message.
-        field: The field of the request that is wrong.
-        invocation_id: The invocation that goes on: the request should not be sent again as it is.
-        places: Where it came through user code, for operators.
+        message: The problem and the remedy.
+        detail: The message for ADK's clients; None: `message`.
+        field: The invalid field of the request.
+        invocation_id: The invocation that continues: do not repeat the request unchanged.
+        places: Frames of user code in the error's traceback, for operators.
     """
     more = {"field": field, "invocationId": invocation_id, "at": places}
     known = {name: text for name, text in more.items() if text}
     error = {"type": kind, "message": message, **known}
-    # ASCII: what a request holds, and the report quotes, may be text that UTF-8 has no bytes for.
+    # ASCII: the report may quote text that UTF-8 cannot encode (lone surrogates).
     body = json.dumps({"error": error, "detail": detail or message}, default=repr)
     headers = RETRY_AFTER if status in (429, 503) and not invocation_id else {}
     return Response(body, status, headers, media_type="application/json")
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Have an application report errors as this module does."""
+    """Make an application report errors in this module's format."""
     app.add_exception_handler(DurableAdkError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _failed)
@@ -215,28 +216,28 @@ async def _invalid(_: Request, error: Exception) -> Response:
         problem = error.errors()[0]["ctx"]["error"]
         message = f"The body is not JSON: {problem} at character {place[0]}."
     else:
-        # Behind a parameter's name, a place has the number of a value or a name of its type.
+        # After a parameter's name, the location has an index or the name of a type.
         field = ".".join(place if source == "body" else place[:1]) or source or None
         message = f"{field or 'The request'}: {message}"
     return error_response(422, "InvalidRequestError", message, detail=problems, field=field)
 
 
 def _shown(problem: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a problem as FastAPI lists it, without what the request has in its place.
+    """Return a problem in FastAPI's format, without the request's value.
 
-    Names that the request has chosen are in places and messages; they may be long, too.
+    Locations and messages may contain names from the request; these are cut if they are long.
     """
     place = [one[:_QUOTED] if isinstance(one, str) else one for one in problem["loc"]]
     return {"type": problem["type"], "loc": place, "msg": str(problem["msg"])[:_QUOTED]}
 
 
 async def _broken(_: Request, __: Exception) -> Response:
-    """Return the response to a request that our own code fails for; the log says how."""
+    """Return the response to a request for which the server itself has failed."""
     return error_response(500, "InternalServerError", "The server has failed; its log says why.")
 
 
 async def _gone(_: Request, __: Exception) -> Response:
-    return Response(status_code=_GONE)  # which nobody receives
+    return Response(status_code=_GONE)  # the client has disconnected
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -247,5 +248,5 @@ async def _failed(request: Request, error: Exception) -> Response:
     kinds = {404: "NotFoundError", 503: "TransientError"}
     kind = kinds.get(error.status_code, "InvalidRequestError")
     response = error_response(error.status_code, kind, str(error.detail), detail=error.detail)
-    response.headers.update(error.headers or {})  # the methods of a path, for example
+    response.headers.update(error.headers or {})  # e.g. the methods that a path allows
     return response

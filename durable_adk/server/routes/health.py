@@ -1,4 +1,4 @@
-"""Routes for what watches the server."""
+"""Routes for health checks."""
 
 import asyncio
 
@@ -8,22 +8,22 @@ from durable_adk.server.services import CurrentServices, ServerServices
 
 router = APIRouter(tags=["health"])
 _TIMEOUT = 2.0
-"""Seconds for store and Temporal to answer."""
+"""Seconds for store and Temporal to respond."""
 _SHARED = 1.0
-"""Seconds for which requests share one check, because anybody may send them."""
+"""Seconds for which requests share one check, because anyone may send them."""
 
 
 @router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health() -> dict[str, str]:
-    """Return that the process answers."""
+    """Return that the process responds."""
     return {"status": "ok"}
 
 
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready", responses={503: {"description": "They cannot; `reason` says why."}})
 async def ready(services: CurrentServices, response: Response) -> dict[str, str]:
-    """Return whether messages can be taken: the store and Temporal answer."""
+    """Return whether the server accepts messages: the store and Temporal respond."""
     reason = await _obstacle(services)
     if reason is None:
         return {"status": "ok"}
@@ -43,7 +43,7 @@ async def _obstacle(services: ServerServices) -> str | None:
 
 
 async def _look(services: ServerServices) -> str | None:
-    """Return what does not answer."""
+    """Return what does not respond, or None."""
     for name, check in (
         ("The session store", services.session_service.list_apps),
         ("Temporal", services.client.service_client.check_health),
@@ -51,6 +51,6 @@ async def _look(services: ServerServices) -> str | None:
         try:
             async with asyncio.timeout(_TIMEOUT):
                 await check()
-        except Exception:  # noqa: BLE001 - whatever it is, it is not ready
+        except Exception:  # noqa: BLE001 - not ready, whatever the error
             return f"{name} does not answer."
     return None

@@ -1,4 +1,4 @@
-"""Finds the invocation that the path and the query of a request name."""
+"""Finds the invocation that a request's path and query name."""
 
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -23,7 +23,7 @@ from durable_adk.wire.messages import workflow_id
 
 @dataclass(frozen=True)
 class InvocationQuery:
-    """The invocation that a request names; None: of any app, user or session."""
+    """The invocation that a request names; None matches any app, user or session."""
 
     invocation_id: str
     app_name: str | None
@@ -37,7 +37,7 @@ async def _query(
     user_id: OfUser = None,
     session_id: OfSession = None,
 ) -> InvocationQuery:
-    # A coroutine function: FastAPI would make the dataclass itself in a thread.
+    # A coroutine function, because FastAPI would create the dataclass itself in a thread.
     return InvocationQuery(invocation_id, app_name, user_id, session_id)
 
 
@@ -45,20 +45,21 @@ _Query = Annotated[InvocationQuery, Depends(_query)]
 
 
 class Located(NamedTuple):
-    """An invocation that was asked for by its id, and the session that has it."""
+    """The requested invocation and its session."""
 
     key: SessionKey
     record: InvocationRecord
 
 
 async def _located(services: CurrentServices, caller: CurrentCaller, query: _Query) -> Located:
-    """Find an invocation that the caller may reach, in the sessions that the query names.
+    """Find an invocation that the caller may access, in the sessions that match the query.
 
-    Clients choose ids, so several sessions may have the same one. None of them is guessed: what
-    follows may be an approval. An agent that ran as a tool is found by its session only.
+    Clients choose ids, so several sessions may have the same one. The server never guesses, because
+    the request may be an approval. The invocation of an agent used as a tool needs its session's
+    id.
 
     Raises:
-        InvocationNotFoundError: There is none, or it is another user's.
+        InvocationNotFoundError: It does not exist, or is another user's.
         AmbiguousInvocationError: Several sessions have it.
     """
     wanted = (query.app_name, query.user_id, query.session_id)
@@ -81,11 +82,11 @@ async def _located(services: CurrentServices, caller: CurrentCaller, query: _Que
 
 
 ThisInvocation = Annotated[Located, Depends(_located)]
-"""The type of an argument that is to be the invocation of the path."""
+"""Parameter type: the invocation in the path."""
 
 
 class Waiting(NamedTuple):
-    """A message that Temporal has, and that has no invocation of its own in the store, yet."""
+    """A message in Temporal whose invocation is not in the store yet."""
 
     key: SessionKey
     invocation_id: str
@@ -96,12 +97,12 @@ async def _located_or_waiting(
 ) -> Located | Waiting:
     """Find an invocation as `_located` does, or a message that waits for its session.
 
-    The store has nothing of the latter, so the query has to name the session.
+    The store does not have such a message, so the query must name the session.
 
     Raises:
-        InvocationNotFoundError: There is none, or it is another user's.
+        InvocationNotFoundError: It does not exist, or is another user's.
         AmbiguousInvocationError: Several sessions have it.
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     try:
         return await _located(services, caller, query)
@@ -118,34 +119,34 @@ async def _located_or_waiting(
 
 
 ThisMessage = Annotated[Located | Waiting, Depends(_located_or_waiting)]
-"""The type of an argument that is to be the invocation of the path, which may not have begun."""
+"""Parameter type: the invocation in the path, which may not have begun."""
 
 
 async def recipient(
     services: ServerServices, key: SessionKey, name: str
 ) -> InvocationRecord | None:
-    """Return the invocation that has received a message as one of its own; None: there is none."""
+    """Return the invocation that has accepted a message of this id, or None."""
     event = await services.session_service.delivered_event(key, name)
     return event and await services.session_service.get_invocation(key, event.invocation_id)
 
 
 async def is_spent(services: ServerServices, key: SessionKey, name: str) -> bool:
-    """Whether a message was refused or cancelled before it began, so that its id is of no use.
+    """Return whether a message was refused or cancelled before it began: its id is then unusable.
 
     Raises:
-        TemporalUnavailableError: Temporal does not say so.
+        TemporalUnavailableError: Temporal does not respond.
     """
-    status = await _status(services, key, name)  # first: it is stored before its workflow ends
+    status = await _status(services, key, name)  # first: the record is stored before the end
     if status in (None, WorkflowExecutionStatus.RUNNING):
         return False
     return await services.session_service.get_invocation(key, name) is None
 
 
 async def _is_open(services: ServerServices, key: SessionKey, name: str) -> bool:
-    """Whether Temporal has a message that is not yet done with.
+    """Return whether Temporal has a message that is still open.
 
     Raises:
-        TemporalUnavailableError: It does not say so.
+        TemporalUnavailableError: Temporal does not respond.
     """
     return await _status(services, key, name) is WorkflowExecutionStatus.RUNNING
 
@@ -153,10 +154,10 @@ async def _is_open(services: ServerServices, key: SessionKey, name: str) -> bool
 async def _status(
     services: ServerServices, key: SessionKey, name: str
 ) -> WorkflowExecutionStatus | None:
-    """Return the status of a message's workflow; None: there is none.
+    """Return the status of a message's workflow; None if there is none.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     try:
         found = await services.client.get_workflow_handle(workflow_id(key, name)).describe()

@@ -1,4 +1,4 @@
-"""Routes of one invocation: its events, its attempts, and what may be done to it."""
+"""Routes of one invocation: its events and attempts, and actions on it."""
 
 import uuid
 from typing import Annotated, Any
@@ -49,19 +49,19 @@ class NewInvocation(RequestBody):
     user_id: str
     session_id: str
     new_message: types.Content | None = None
-    """None: the agent continues on what the session holds."""
+    """None: the agent continues with the session's content."""
     state_delta: dict[str, Any] | None = None
     when_busy: WhenBusy | None = None
-    """What to do while another one is active in the session; as the header When-Busy."""
+    """What to do while another one is active in the session; same as header When-Busy."""
     streaming: bool = True
-    """Whether chunks of answers are sent to those who read."""
+    """Whether readers also receive chunks of responses."""
     custom_metadata: dict[str, Any] | None = None
     create_session: bool = False
-    """Whether a missing session is created."""
+    """Whether to create a missing session."""
 
 
 class SteeringMessage(RequestBody):
-    """A message for the invocation that is active."""
+    """A message for the active invocation."""
 
     message: types.Content
 
@@ -73,9 +73,9 @@ async def start_invocation(
     body: NewInvocation,
     headers: Starting,
 ) -> Response:
-    """Start an invocation, and return without reading its events.
+    """Start an invocation, and return without waiting for its events.
 
-    Answers to calls are refused: they continue an invocation.
+    Answers to calls are refused, because they continue an invocation.
     """
     key = checked_key(body.app_name, body.user_id, body.session_id)
     await services.check_app(key.app_name, caller)
@@ -112,7 +112,7 @@ async def start_invocation(
 async def get_invocation(
     services: CurrentServices, caller: CurrentCaller, this: ThisMessage
 ) -> Response:
-    """Return all that is known of an invocation, without its events."""
+    """Return all data of an invocation except its events."""
     if isinstance(this, Located):
         return as_json(await detailed(services, caller, this.key, this.record))
     record = await recipient(services, *this)
@@ -129,9 +129,9 @@ async def get_events(
     after: From,
     follow: Annotated[bool, Query(description="Wait for the events to come.")] = True,
 ) -> Response:
-    """Stream what happens in an invocation until it is closed.
+    """Stream an invocation's events and statuses until it is closed.
 
-    With `Accept: application/json`, return the events that are committed as a list.
+    With `Accept: application/json`, return the committed events as a list.
     """
     whole = "application/json" in request.headers.get("accept", "") or not follow
     if isinstance(this, Waiting):
@@ -154,7 +154,7 @@ async def get_events(
 
 @router.get("/{invocation_id}/attempts", response_model=list[AttemptSummary])
 async def get_attempts(services: CurrentServices, this: ThisInvocation) -> Response:
-    """Return the attempts at model calls, and at tool calls those without a result."""
+    """Return the attempts of model calls, and those of tool calls that have no result."""
     sessions = services.session_service
     events = await outline_of(sessions, this.key, this.record)
     return as_json(await attempts_of(sessions, this.key, this.record, events))
@@ -164,16 +164,16 @@ async def get_attempts(services: CurrentServices, this: ThisInvocation) -> Respo
 async def get_children(
     services: CurrentServices, caller: CurrentCaller, this: ThisInvocation
 ) -> Response:
-    """Return the invocations of the agents that its calls ran as tools, each with its own.
+    """Return the invocations of agents that its calls ran as tools, each with its own children.
 
-    Each is in a session of its own, by which all other routes find it.
+    Each has its own session, whose id all other routes need to find it.
     """
     return as_json(await children_of(services.session_service, caller, this.key, this.record))
 
 
 @router.post("/{invocation_id}/cancel", response_model=InvocationSummary)
 async def cancel(services: CurrentServices, this: ThisMessage) -> Response:
-    """Ask an invocation to end; what it has committed stays."""
+    """Request the cancellation of an invocation; its committed events remain."""
     client = services.invocations(this.key.app_name)
     if isinstance(this, Located):
         await client.cancel(this.key, this.record.invocation_id)
@@ -192,9 +192,9 @@ async def steer(
     body: SteeringMessage,
     headers: Starting,
 ) -> dict[str, Any]:
-    """Hand a message to an invocation that runs, before its next model call.
+    """Deliver a message to a running invocation before its next model call.
 
-    With an Idempotency-Key the message is delivered once, and accepted again also later.
+    With an Idempotency-Key, repeated requests deliver the message once, and also succeed later.
     """
     await services.check_room(this.key.app_name, caller)
     _refuse_answers(body.message)

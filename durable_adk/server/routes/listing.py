@@ -1,4 +1,4 @@
-"""Lists of invocations, newest first, over all apps and sessions that a caller may see."""
+"""Lists of invocations, newest first, over all apps and sessions that a caller may access."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ from durable_adk.sessions.session import SessionKey
 router = APIRouter(prefix="/invocations", tags=["invocations"])
 MAX_PAGE = 200
 _SCANNED = 2000
-"""Most invocations that one request looks at for a text."""
+"""Maximum number of invocations that one request searches for a text."""
 
 OfApp = Annotated[str | None, Query(description="Only this app.")]
 OfUser = Annotated[str | None, Query(description="Only this user.")]
@@ -94,7 +94,7 @@ async def count_invocations(
 async def _matching(
     services: ServerServices, key: SessionKey, record: InvocationRecord, query: str | None
 ) -> InvocationSummary | None:
-    """Return a summary that has a text; of an agent that runs as a tool there is none."""
+    """Return a summary that contains a text; None for an agent that runs as a tool."""
     if key.is_child:
         return None
     summary = await summarized(services.session_service, key, record)
@@ -110,15 +110,15 @@ def _list(found: Sequence[InvocationSummary], before: InvocationPosition | None)
 
 
 def token_of(before: InvocationPosition) -> str:
-    """Return the token of the page behind a position."""
+    """Return the token of the page after a position."""
     return base64.urlsafe_b64encode(json.dumps(before).encode()).decode()
 
 
 def position_of(token: str | None) -> InvocationPosition | None:
-    """Return the position that a page token is for; None: the beginning.
+    """Return the position of a page token; None for the first page.
 
     Raises:
-        InvalidRequestError: It is no token.
+        InvalidRequestError: It is not a page token.
     """
     if not token:
         return None

@@ -1,4 +1,4 @@
-"""The request of a model call, which a worker rebuilds when somebody looks at it."""
+"""The request of a model call, which a worker rebuilds on demand."""
 
 import asyncio
 import uuid
@@ -40,10 +40,10 @@ router = APIRouter(prefix="/invocations", tags=["invocations"])
 _LONGEST = 30.0
 """Seconds for a worker to rebuild requests."""
 _CODE = 2 / 3
-"""The part of that time for the worker's own work; the rest is for Temporal and the way back."""
+"""The worker's share of that time; the rest is for Temporal and the response."""
 _DELETING = timedelta(seconds=1)
 _OPTIONS_BYTES = 1_000_000
-"""Size of the options of runs in a workflow's argument, as JSON."""
+"""Maximum size of run options in a workflow's argument, as JSON."""
 
 logger = get_logger(__name__)
 
@@ -52,11 +52,11 @@ logger = get_logger(__name__)
 async def get_model_request(
     services: CurrentServices, caller: CurrentCaller, this: ThisInvocation, event_id: str
 ) -> Response:
-    """Return what was asked of the model that answered with an event; for operators only.
+    """Return the model request that produced an event; for operators only.
 
-    It is not stored. A worker rebuilds it from the events before the answer, with the agents'
-    present code; `differences` says why the model may have got something else. 404: no model made
-    such an event of the invocation. 409 (`RequestNotRebuiltError`): the code cannot build it.
+    It is not stored. A worker rebuilds it from the preceding events with the current code of the
+    agents; `differences` lists why the original may have differed. 404: the event is not a model
+    response of the invocation. 409 (`RequestNotRebuiltError`): the code cannot build it.
     """
     caller.require_operator(
         "see what a model was asked: it has the agents' prompts and the state that users share"
@@ -78,24 +78,24 @@ async def rebuilt_requests(
     max_bytes: int | None = None,
     seconds: float = _LONGEST,
 ) -> Sequence[ModelRequest]:
-    """Have a worker rebuild requests.
+    """Rebuild model requests on a worker.
 
     Args:
         services: The server's services.
         key: The session.
-        event_ids: Events that model calls have made, at most `MAX_CALLS`.
+        event_ids: Events of model calls, at most `MAX_CALLS`.
         runs: The lease owners of their invocations, by invocation id.
-        max_bytes: Size of the requests as JSON; those that do not fit, or cannot be rebuilt, are
-            left out. None: each is wanted.
-        seconds: How long a worker may take.
+        max_bytes: Maximum size of the requests as JSON; requests that do not fit, or cannot be
+            rebuilt, are omitted. None: all are required.
+        seconds: Maximum time for a worker.
 
     Raises:
-        RateLimitError: Others are being rebuilt, here or by the worker.
-        NotFoundError: No model made an event.
-        RequestNotRebuiltError: The agents' present code cannot build a request.
-        PayloadTooLargeError: The requests are too large, and each is wanted.
-        NoWorkerError: No worker does it.
-        TemporalUnavailableError: Temporal does not answer.
+        RateLimitError: Other requests are being rebuilt, here or by the worker.
+        NotFoundError: An event is not a model's response.
+        RequestNotRebuiltError: The agents' current code cannot build a request.
+        PayloadTooLargeError: The requests are too large, and all are required.
+        NoWorkerError: No worker has rebuilt them in time.
+        TemporalUnavailableError: Temporal does not respond.
     """
     if services.rebuilds.locked():
         raise RateLimitError(
@@ -135,7 +135,7 @@ async def _rebuilt(
 
 
 async def _delete(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
-    """Delete a workflow that nobody needs: its history has texts that Temporal is not to keep."""
+    """Delete a finished workflow: its history contains texts that Temporal should not keep."""
     execution = WorkflowExecution(workflow_id=handle.id, run_id=handle.first_execution_run_id or "")
     asked = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
@@ -158,7 +158,7 @@ def _reason(error: WorkflowFailureError) -> DurableAdkError:
 
 
 async def _run_configs(client: Client, runs: Mapping[str, str]) -> dict[str, RunConfig]:
-    """Return the options of runs by invocation id, as far as Temporal has them and they fit."""
+    """Return the options of runs by invocation id, if Temporal has them and they fit."""
     found = await asyncio.gather(*(_run_config(client, owner) for owner in runs.values()))
     fitting, room = dict[str, RunConfig](), _OPTIONS_BYTES
     for name, one in zip(runs, found, strict=True):
@@ -176,5 +176,5 @@ async def _run_config(client: Client, lease_owner: str) -> RunConfig | None:
     request = await started_with(client, owner.workflow_id, owner.first_run_id)
     if request is None:
         return None
-    # Its headers may be credentials, and are not shown.
+    # Its headers may be credentials, and are never shown.
     return request.run_config.model_copy(update={"http_options": None})

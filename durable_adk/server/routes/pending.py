@@ -1,4 +1,4 @@
-"""Routes of calls that wait for an answer."""
+"""Routes of pending calls and their answers."""
 
 import time
 import uuid
@@ -60,24 +60,24 @@ from durable_adk.wire.messages import InvocationRequest
 router = APIRouter(tags=["pending"])
 _ANSWERS = uuid.UUID("b7c1c0de-2f0e-4a55-9c0f-6c4f5d1f7a83")
 _SCANNED = 500
-"""Most invocations that one request looks at for calls."""
+"""Maximum number of invocations that one request searches for calls."""
 
 
 class GivenAnswer(RequestBody):
-    """An answer to a waiting call: `response`, or the decision of a confirmation."""
+    """An answer to a pending call: `response`, or the decision of a confirmation."""
 
     response: dict[str, Any] | None = None
     confirmed: StrictBool | None = None
     payload: Any = None
-    """Of a confirmation: the values that the tool asked to fill in."""
+    """For a confirmation: the values that the tool requests."""
     arguments: dict[str, Any] | None = None
-    """Refused: a call is approved as it was made."""
+    """Not supported: a call is approved with its original arguments."""
 
     def given(self) -> dict[str, Any]:
         """Return the response to the call.
 
         Raises:
-            InvalidRequestError: There is none, or two, or it changes the call.
+            InvalidRequestError: There is none, or more than one, or it changes the call.
         """
         if self.arguments is not None:
             raise InvalidRequestError(
@@ -92,13 +92,13 @@ class GivenAnswer(RequestBody):
 
 
 class CallAnswer(GivenAnswer):
-    """An answer, and which call it is to."""
+    """An answer, and the id of the answered call."""
 
     call_id: str
 
 
 class PendingList(JsonModel):
-    """A page of calls that wait for an answer."""
+    """A page of pending calls."""
 
     pending: list[PendingRequest] = Field(default_factory=list[PendingRequest])
     next_page_token: str | None = None
@@ -115,10 +115,10 @@ async def list_pending(
     limit: Limit = 50,
     page_token: str | None = None,
 ) -> Response:
-    """Return the calls that wait for an answer, those of the oldest pause first.
+    """Return the pending calls, those of the oldest pause first.
 
-    A page has all calls of its last invocation, so it may have more than `limit`. It may have
-    fewer, or none, although others follow.
+    A page contains all calls of its last invocation, so it may exceed `limit`. It may also have
+    fewer calls, or none, although more pages follow.
     """
     where = InvocationFilter(user=caller.only(user_id), session=session_id)
     after, found = position_of(page_token), list[LocatedCall]()
@@ -154,15 +154,15 @@ def _page(found: Sequence[LocatedCall], after: InvocationPosition | None) -> Pen
 async def answer(
     services: CurrentServices, caller: CurrentCaller, this: ThisInvocation, body: CallAnswer
 ) -> dict[str, bool]:
-    """Answer a waiting call, and return once a worker has accepted the answer.
+    """Answer a pending call, and return when a worker has accepted the answer.
 
-    The same answer of the same caller may be sent again.
+    The same caller may repeat the same answer.
     """
     by = caller.answered_by
     try:
         found, times = await _call(services, this, body.call_id)
         if found.status is CallStatus.OPEN or not await _is_repeated(services, this, body, by):
-            # A credential is never the same again, see `_is_repeated`.
+            # Credentials are never recognized as repeated, see `_is_repeated`.
             named = found.call.kind != "credential"
             name = await _answer_name(services, this, body, by, times) if named else None
             await _give(services, this, found, body, by, name=name)
@@ -173,10 +173,10 @@ async def answer(
 
 
 def _verified(services: ServerServices, token: str) -> AnswerToken:
-    """Return which call the token of a URL names.
+    """Return the call that a URL's token names.
 
     Raises:
-        AuthenticationError: It is unknown or has expired.
+        AuthenticationError: The token is unknown or has expired.
         NotFoundError: The server has no key for such tokens.
     """
     key = services.settings.answer_key
@@ -186,7 +186,7 @@ def _verified(services: ServerServices, token: str) -> AnswerToken:
 
 
 class _AnswerRoute(APIRoute):
-    """Refuses a wrong token before FastAPI reads the body, which precedes all dependencies."""
+    """Refuses an invalid token before FastAPI reads the body, which precedes all dependencies."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """See base class."""
@@ -207,10 +207,10 @@ _by_url = APIRouter(route_class=_AnswerRoute)
 async def answer_by_token(
     services: CurrentServices, token: str, body: GivenAnswer
 ) -> dict[str, bool]:
-    """Answer the waiting call that a token of a webhook names, once (S28).
+    """Answer the pending call that a webhook's token names, once (S28).
 
-    The token is all the authentication there is. A credential is not taken this way: whose it is
-    would not be known.
+    The token is the only authentication. Credentials are refused, because their user would be
+    unknown.
     """
     named = _verified(services, token)
     record = await services.session_service.get_invocation(named.key, named.invocation_id)
@@ -238,10 +238,10 @@ async def _give(
     *,
     name: str | None = None,
 ) -> None:
-    """Send an answer, and wait until a worker has accepted it, or Temporal has an update.
+    """Send an answer, and wait until a worker accepts it, or, for an update, until Temporal has it.
 
     Args:
-        services: Of the server.
+        services: The server's services.
         this: The invocation that has made the call.
         found: The call.
         body: The answer.
@@ -249,8 +249,8 @@ async def _give(
         name: The id of the answer, see `_answer_name`; None: any.
 
     Raises:
-        AlreadyExistsError: Another answer has come first.
-        InvalidRequestError: It decides a call that asks for something else.
+        AlreadyExistsError: Another answer was accepted first.
+        InvalidRequestError: `confirmed` was sent for a call that is no confirmation.
     """
     call = found.call
     if body.confirmed is not None and call.kind != "confirmation":
@@ -284,21 +284,21 @@ async def _answer_name(
     by: dict[str, str] | None,
     times: int,
 ) -> str:
-    """Return the id of an answer, the same if the same caller sends it again meanwhile.
+    """Return the id of an answer; the same if the caller repeats the answer.
 
-    An update starts the invocation of this id, so it starts one although nothing is stored yet. An
-    id is passed over if its update was refused or cancelled before it began: Temporal would start
-    nothing under it again.
+    An update starts an invocation with this id, so a repetition starts no second one even before
+    the first is stored. An id is skipped if its update was refused or cancelled before it began,
+    because Temporal would not start it again.
 
     Args:
-        services: Of the server.
+        services: The server's services.
         this: The invocation that has made the call.
         body: The answer.
         by: The sender of the answer.
-        times: How often the call was answered before.
+        times: Number of earlier answers to the call.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     said = [*this.key, this.record.invocation_id, body.call_id, body.given(), by, times]
     while True:
@@ -311,9 +311,9 @@ async def _answer_name(
 async def _is_repeated(
     services: ServerServices, this: Located, body: CallAnswer, by: dict[str, str] | None
 ) -> bool:
-    """Whether the last answer to a call was the same, and came from the same caller.
+    """Return whether the call's last answer was the same, and from the same caller.
 
-    A credential is never the same, as it is not stored.
+    Credentials cannot be compared, because they are not stored.
     """
     stored = await read_calls(services.session_service, this.key, this.record.start_seq)
     events = [item.event for item in stored]
@@ -321,7 +321,7 @@ async def _is_repeated(
     if found is None or found.call.kind == "credential" or not given:
         return False
     before, event = events[: given[-1]], events[given[-1]]
-    if event.invocation_id != found.call.invocation_id:  # an update, which its id identifies
+    if event.invocation_id != found.call.invocation_id:  # an update, identified by its id
         name = await _answer_name(services, this, body, by, len(given) - 1)
         return event.invocation_id == name
     if (event.custom_metadata or {}).get(ANSWERED_BY) != by:
@@ -330,7 +330,7 @@ async def _is_repeated(
 
 
 def _answers_to(call_id: str, events: Sequence[Event]) -> list[int]:
-    """Return the places of the user's answers to a call among events."""
+    """Return the positions of the user's answers to a call among events."""
     return [
         place
         for place, event in enumerate(events)
@@ -339,11 +339,11 @@ def _answers_to(call_id: str, events: Sequence[Event]) -> list[int]:
 
 
 async def _call(services: ServerServices, this: Located, call_id: str) -> tuple[TrackedCall, int]:
-    """Return a call of an invocation that may be answered, and how often it was.
+    """Return a call of an invocation that may be answered, and its number of earlier answers.
 
     Raises:
         NotFoundError: The invocation has made no such call.
-        AlreadyExistsError: It was answered.
+        AlreadyExistsError: The call was answered.
     """
     stored = await read_calls(services.session_service, this.key, this.record.start_seq)
     events = [item.event for item in stored]

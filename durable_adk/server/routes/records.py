@@ -1,4 +1,4 @@
-"""An invocation as lists show it, and all that is known of it."""
+"""Summaries and details of an invocation."""
 
 from collections.abc import Collection, Sequence
 from contextlib import aclosing
@@ -25,11 +25,11 @@ from durable_adk.wire.messages import child_key
 
 Known = TypeVar("Known", bound="KnownInvocation")
 PREVIEW = 200
-"""Characters of a message in a list."""
+"""Maximum characters of a message in a list."""
 
 
 class KnownInvocation(JsonModel):
-    """What lists and details of an invocation have in common."""
+    """The common fields of an invocation's summary and details."""
 
     app_name: str
     user_id: str
@@ -37,14 +37,14 @@ class KnownInvocation(JsonModel):
     invocation_id: str
     status: Status
     queued: bool | None = None
-    """Set if it waits until the session is free."""
+    """Set if it waits for the session to become free."""
     error: dict[str, Any] | None = None
     message: str | None = None
     """The beginning of the user's message."""
     start_time: float | None = None
     """Seconds since the epoch."""
     update_time: float | None = None
-    """When its status changed last."""
+    """Time of the last status change."""
     events: int = 0
 
 
@@ -56,7 +56,7 @@ class InvocationSummary(KnownInvocation):
 
 
 class TokenUsage(JsonModel):
-    """Tokens that an invocation's answers have cost, as the models report them."""
+    """Tokens used by an invocation's responses, as reported by the models."""
 
     prompt_tokens: int = 0
     candidates_tokens: int = 0
@@ -64,31 +64,30 @@ class TokenUsage(JsonModel):
 
 
 class ModelUsage(TokenUsage):
-    """The answers of one model, and what they have cost."""
+    """The responses of one model, and their tokens."""
 
     model: str
-    """Empty if the model did not say which it is."""
+    """The model's name; empty if it did not report one."""
     calls: int
     thoughts_tokens: int = 0
 
 
 class ChildInvocation(KnownInvocation):
-    """An invocation of an agent that ran as a tool, under the id of the one that called it."""
+    """An invocation of an agent that ran as a tool; it has the id of the calling invocation."""
 
     call_id: str
-    """The call, in the session of the one that called it. A tool may run its agent several times.
-    """
+    """The call, in the calling invocation's session. A tool may run its agent several times."""
     tool: str
     models: list[ModelUsage] = Field(default_factory=list[ModelUsage])
-    """Without those of its own children."""
+    """Usage without that of its own children."""
     children: list["ChildInvocation"] = Field(default_factory=list["ChildInvocation"])
 
 
 class AttemptSummary(JsonModel):
-    """One attempt at a model call, or one at a tool call that gave no result."""
+    """One attempt of a model call, or of a tool call without a result."""
 
     event_id: str
-    """The event that the call makes."""
+    """The event that the call produces."""
     agent: str | None = None
     model: str | None = None
     tool: str | None = None
@@ -100,15 +99,15 @@ class AttemptSummary(JsonModel):
     """``completed``, ``failed``, ``cancelled`` or ``lost`` with its worker."""
     error: dict[str, Any] | None = None
     worker: str | None = None
-    """Identity of its worker; None if unknown, as of one that completed, or was lost before its
-    first heartbeat."""
+    """Identity of its worker; None if unknown: the attempt completed, or was lost before its first
+    heartbeat."""
     start_time: float | None = None
     end_time: float | None = None
     usage: TokenUsage | None = None
 
 
 class InvocationDetails(KnownInvocation):
-    """All that is known of an invocation, without its events; for operators also where it runs."""
+    """All data of an invocation except its events; for operators also where it runs."""
 
     pending: list[PendingRequest] = Field(default_factory=list[PendingRequest])
     attempts: list[AttemptSummary] = Field(default_factory=list[AttemptSummary])
@@ -120,7 +119,7 @@ class InvocationDetails(KnownInvocation):
 async def summarized(
     sessions: SessionLog, key: SessionKey, record: InvocationRecord
 ) -> InvocationSummary:
-    """Return an invocation as a list shows it."""
+    """Return an invocation's summary."""
     start = record.start_seq
     stored = await sessions.read_events(key, after=start - 1, upto=start)
     count = await sessions.count_events(key, record)
@@ -131,7 +130,7 @@ async def summarized(
 
 
 def queued(kind: type[Known], key: SessionKey, name: str) -> Known:
-    """Return a message that waits for its session."""
+    """Return the summary or details of a message that waits for its session."""
     app, user, session = key
     return kind(
         app_name=app,
@@ -146,12 +145,12 @@ def queued(kind: type[Known], key: SessionKey, name: str) -> Known:
 def summary_of(
     key: SessionKey, record: InvocationRecord, first: Event | None, *, count: int
 ) -> InvocationSummary:
-    """Return an invocation that waits for nothing as a list shows it.
+    """Return the summary of an invocation without pending calls.
 
     Args:
         key: The session.
         record: The invocation.
-        first: Its user's event; None: it has none.
+        first: The user's event, or None.
         count: Number of its events.
     """
     return InvocationSummary(
@@ -171,7 +170,7 @@ def summary_of(
 async def detailed(
     services: ServerServices, caller: Caller, key: SessionKey, record: InvocationRecord
 ) -> InvocationDetails:
-    """Return all that a caller may know of an invocation."""
+    """Return all data of an invocation that a caller may read."""
     sessions = services.session_service
     summary = await summarized(sessions, key, record)
     events = await outline_of(sessions, key, record)
@@ -216,7 +215,7 @@ async def _children(  # noqa: PLR0917 - it calls itself
             run += 1
             record = await sessions.get_invocation(child, name)
             if record is None:
-                continue  # it has not begun
+                continue  # not begun yet
             summary = await summarized(sessions, child, record)
             own = await outline_of(sessions, child, record)
             found.append(
@@ -232,7 +231,7 @@ async def _children(  # noqa: PLR0917 - it calls itself
 
 
 def _by_model(events: Sequence[Event]) -> list[ModelUsage]:
-    """Return what each model's answers have cost, as the page counts those of a session."""
+    """Return the tokens of each model's responses, counted as the page does for a session."""
     answers = dict[str, list[types.GenerateContentResponseUsageMetadata]]()
     for event in events:
         if event.usage_metadata or event.model_version:
@@ -256,7 +255,7 @@ def _known(summary: InvocationSummary, record: InvocationRecord, caller: Caller)
 
 
 def requests_of(calls: Sequence[LocatedCall]) -> list[PendingRequest]:
-    """Return waiting calls as JSON."""
+    """Return pending calls as JSON."""
     return [pending_request(item.key, item.call) for item in calls]
 
 
@@ -265,7 +264,7 @@ async def outline_of(
 ) -> list[Event]:
     """Return an invocation's committed events: authors, counts, and calls without arguments.
 
-    They are read in pages, so that of a long invocation only so much is in memory.
+    They are read in pages, so that memory holds only these outlines of a long invocation.
     """
     read = partial(sessions.read_page, key, upto=record.end_seq)
     async with aclosing(paged(read, record.start_seq - 1)) as stored:
@@ -292,9 +291,9 @@ def _outline(event: Event) -> Event:
 async def attempts_of(
     sessions: SessionLog, key: SessionKey, record: InvocationRecord, events: Sequence[Event]
 ) -> list[AttemptSummary]:
-    """Return the attempts in the order in which they ended, the lost ones first.
+    """Return the attempts in the order of their ends, the lost ones first.
 
-    Of tool calls they are those without a result: the response shows the others.
+    For tool calls, only attempts without a result: the response represents the others.
     """
     failed = await read_attempts(sessions, key, record.invocation_id)
     authors = {event.id: event.author for event in events}

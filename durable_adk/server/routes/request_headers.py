@@ -21,12 +21,12 @@ WhenBusyHeader = Annotated[
         "`whenBusy` where the body has one.",
     ),
 ]
-"""The type of an argument that is to be the header alone."""
+"""Parameter type: the header When-Busy alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartHeaders:
-    """What the headers say of an invocation that is to be started; all routes read the same."""
+    """The headers of requests that start an invocation; the same for all routes."""
 
     when_busy: WhenBusy | None = None
     idempotency_key: str | None = None
@@ -35,7 +35,7 @@ class StartHeaders:
         """Return what to do while another invocation is active.
 
         Args:
-            field: What the body says.
+            field: The value in the body.
 
         Raises:
             InvalidRequestError: Header and body differ.
@@ -55,7 +55,7 @@ class StartHeaders:
             field: The id in the body.
 
         Raises:
-            InvalidRequestError: An id is invalid, or the key stands for another id than the body's.
+            InvalidRequestError: An id is invalid, or the key's id differs from the body's.
         """
         given = check_id(field, "invocation_id") if field else None
         if self.idempotency_key is None:
@@ -84,4 +84,4 @@ async def _start_headers(
 
 
 Starting = Annotated[StartHeaders, Depends(_start_headers)]
-"""The type of an argument that is to be the headers of a start."""
+"""Parameter type: the headers of a start."""

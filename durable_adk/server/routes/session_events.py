@@ -1,4 +1,4 @@
-"""Routes of a whole session: what happens in it, what waits for it, and going back in it."""
+"""Routes of a whole session: its events, its waiting messages, and rewinding it."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -16,15 +16,15 @@ router = APIRouter(prefix=_SESSION, tags=["sessions"])
 
 
 class RewindTarget(RequestBody):
-    """Where to rewind a session to."""
+    """The target of a rewind."""
 
     invocation_id: str
-    """Before its first event."""
+    """The session is rewound to before this invocation's first event."""
 
 
 @router.get("/events", response_class=EventStream)
 async def get_session_events(services: CurrentServices, key: InSession, after: From) -> Response:
-    """Stream what happens in a session, in all its invocations; without an end."""
+    """Stream a session's events and statuses, of all its invocations, without an end."""
     reading = Reading(services.feed.session(key, after))
     await reading.first()
     return EventStream(services, reading, ITEMS)
@@ -32,10 +32,10 @@ async def get_session_events(services: CurrentServices, key: InSession, after: F
 
 @router.get("/queue", response_model=list[InvocationSummary])
 async def get_queue(services: CurrentServices, key: InSession) -> Response:
-    """Return the messages that wait for the session, in the order of their turns.
+    """Return the messages that wait for the session, in order.
 
-    At most 100, and none that no worker has seen yet. One whose workflow was terminated may be
-    among them for a while.
+    At most 100, and only messages that a worker has already seen. A message whose workflow was
+    terminated may remain for a while.
     """
     sessions = services.session_service
     tickets = await sessions.waiting(key, limit=_MAX_QUEUED)
@@ -43,7 +43,7 @@ async def get_queue(services: CurrentServices, key: InSession) -> Response:
         [
             queued(InvocationSummary, key, one.invocation_id)
             for one in tickets
-            # Invocations that resume or close wait there, too, before messages.
+            # Invocations that resume or close also wait in the queue, before messages.
             if one.place is QueuePlace.LAST
             or await sessions.get_invocation(key, one.invocation_id) is None
         ]

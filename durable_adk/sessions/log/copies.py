@@ -1,4 +1,4 @@
-"""Sessions that are copied from and to another program's store, in parts."""
+"""Copies sessions from and to another program's store, in parts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,23 +25,23 @@ _ACTIONS = frozenset(
     each for name, item in EventActions.model_fields.items() for each in (name, str(item.alias))
 )
 _OTHER_PROGRAM = "google-adk"
-"""The lease owner of invocations that were copied: they are over, and nobody holds their lease."""
+"""Lease owner of copied invocations, which have ended and hold no lease."""
 
 
 class CopiedEvent(NamedTuple):
-    """An event, and what only the other program knows of it."""
+    """An event, and its fields that only the other program knows."""
 
     event: Event
     rest: dict[str, Any]
-    """The fields of its JSON form that `Event` does not have. They are kept in the store, unread,
-    so that a copy back has them."""
+    """The fields of its JSON form that `Event` lacks. They are stored unread, so that a copy back
+    has them."""
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> "CopiedEvent":
         """Read an event's JSON object.
 
         Raises:
-            ValidationError: It is no event.
+            ValidationError: It is not an event.
         """
         rest = {name: item for name, item in value.items() if name not in _FIELDS}
         actions = cast("dict[str, Any]", value.get("actions") or {})
@@ -50,13 +50,13 @@ class CopiedEvent(NamedTuple):
         return cls(Event.from_json(json.dumps(value)), rest)
 
     def is_same(self, other: "CopiedEvent") -> bool:
-        """Return whether both are the same event; copies of it may have got another timestamp."""
+        """Return whether both are the same event; a copy may have a different timestamp."""
         mine, theirs = (one.event.model_copy(update={"timestamp": 0}) for one in (self, other))
-        # In any order of keys, which JSONB does not keep.
+        # Regardless of the order of keys, which JSONB does not keep.
         return mine.id == theirs.id and canonical(mine.to_value()) == canonical(theirs.to_value())
 
     def as_adk(self) -> dict[str, Any]:
-        """Return the event's JSON object as google-adk writes it, with Python's names of fields."""
+        """Return the event's JSON object as google-adk writes it, with Python's field names."""
         value = self.event.model_dump(mode="json", exclude_none=True)
         configs = self.event.actions.requested_auth_configs.items()
         value["actions"]["requested_auth_configs"] = {
@@ -88,30 +88,30 @@ class CopiedSession(NamedTuple):
 
     key: SessionKey
     state: dict[str, Any]
-    """Its own keys."""
+    """The session's own keys."""
     create_time: float
     """Seconds since the epoch."""
     update_time: float
     events: int = 0
-    """How many it has, where that is known."""
+    """Number of its events, where known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopiedPart:
-    """The next events of a session, which its copy has up to `after`."""
+    """The next events of a session whose copy ends at `after`."""
 
     session: CopiedSession
     after: int
     events: Sequence[CopiedEvent]
     last: bool
-    """Whether these are the last ones. Only then the copy gets the session's state as it is; until
-    then it has the state that its events imply."""
+    """Whether these are the last events. Only with them the copy gets the session's actual state;
+    until then it has the state that its events imply."""
     initial: dict[str, Any] = field(default_factory=dict[str, Any])
     """With the last part: the keys that no event has set, so that the session began with them."""
 
 
 class Copies(Transactions):
-    """Operations that copy sessions; nobody else writes to these sessions meanwhile."""
+    """Operations that copy sessions; no other program may write to these sessions meanwhile."""
 
     async def copy_part(self, part: CopiedPart) -> None:
         """Append the part's events, in one transaction; with the first part, create the session.
@@ -119,7 +119,7 @@ class Copies(Transactions):
         App and user state are not touched; see `copy_state`.
 
         Raises:
-            StaleSessionError: The session has other than `part.after` events, or an invocation is
+            StaleSessionError: The session does not have `part.after` events, or an invocation is
                 active in it.
             EventConflictError: The id of an event is taken in the session.
             StateValueError: A value is not JSON.
@@ -134,11 +134,11 @@ class Copies(Transactions):
         """Set those keys of app and user state that have no value yet.
 
         Args:
-            key: Of any session of the user, or with empty ids the user or the app itself.
-            values: By key, with its prefix.
+            key: Key of any session of the user; with empty ids, of the user or the app itself.
+            values: Values by prefixed key.
 
         Returns:
-            The values that others have set, and that differ; they are kept.
+            The stored values that differ from these; they are kept.
 
         Raises:
             StateValueError: A value is not JSON.
@@ -149,7 +149,7 @@ class Copies(Transactions):
     async def read_copied(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
     ) -> list[CopiedEvent]:
-        """Read events with all that was copied with them."""
+        """Read events, each with the other program's fields."""
         window = Window(after=after, first=limit)
         rows = await self._store.read(lambda tables: tables.events(key, window))
         return [CopiedEvent.read(json.loads(row.body)) for row in rows]
@@ -157,7 +157,7 @@ class Copies(Transactions):
     async def read_conversation(
         self, key: SessionKey, config: GetSessionConfig
     ) -> tuple[Session, list[CopiedEvent]] | None:
-        """Read a session without its events, and those that are asked for, at one point in time.
+        """Read a session without its events, and the selected events, at one point in time.
 
         Raises:
             InvalidRequestError: An id is invalid.
@@ -173,7 +173,7 @@ class Copies(Transactions):
     async def append_copied(
         self, key: SessionKey, item: CopiedEvent, *, revision: int
     ) -> CopiedSession:
-        """Append an event that another program has made outside any invocation of ours.
+        """Append an event of another program, outside any invocation of this package.
 
         Returns:
             The session after the event, without its state.
@@ -217,13 +217,13 @@ def _put(tables: Tables, part: CopiedPart, entries: list[Entry]) -> None:
 
 def _append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> CopiedSession:
     row, head = append(tables, key, entry, revision)
-    if row.seq > revision:  # no repeat
+    if row.seq > revision:  # else a repeat
         _record(tables, key, row.seq, [entry])
     return CopiedSession(key, {}, head.create_time, head.update_time, row.seq)
 
 
 def _record(tables: Tables, key: SessionKey, first: int, entries: list[Entry]) -> None:
-    """Record the other program's invocations as completed, so that late answers are taken.
+    """Record the other program's invocations as completed, so that late answers are accepted.
 
     Args:
         tables: The store's tables.

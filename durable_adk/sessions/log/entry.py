@@ -65,9 +65,9 @@ class Entry:
         )
 
     def merged(self, stored: dict[str, str]) -> "Entry":
-        """Return the entry with its values merged into those that are stored, as JSON texts.
+        """Return the entry with its values merged into the stored ones (JSON texts).
 
-        The digest stays that of the event as it was written, so that a repeat is recognised.
+        The digest stays that of the original event, so that a repeat is recognised.
 
         Raises:
             StateConflictError: A value cannot be merged.
@@ -173,8 +173,8 @@ def session_copy(key: SessionKey, head: Head, *states: dict[str, str] | None) ->
 def entry_of(event: Event, invocation_id: str, *, key: SessionKey) -> Entry:
     """Build the entry for an event of an invocation in a session.
 
-    The session of an agent used as a tool keeps the bases: its changes of state are merged once
-    more, into its caller's.
+    In the session of an agent used as a tool, the entry keeps the bases: its state changes are
+    merged once more, into its caller's session.
 
     Raises:
         InvalidRequestError: The event belongs to another invocation.

@@ -33,7 +33,7 @@ class Head:
     """Number of the active invocation's event ids that are reserved for the loop; 0 saves a query.
     See `notes.reserve`."""
     size: int = 0
-    """Characters of the events, and of the state that the session was created with."""
+    """Characters of the events, and of the session's initial state."""
 
     def active(self, now: float) -> str | None:
         """Return the invocation that holds an unexpired lease."""
@@ -106,9 +106,9 @@ class Head:
         )
 
     def touched(self, now: float) -> "Head":
-        """Return another head for a change that is in no other field.
+        """Return a changed head for a change that is in no other field.
 
-        Those who watch a session compare its row, e.g. on SQLite if another process has changed it.
+        Watchers of a session compare its row, e.g. on SQLite to detect another process's change.
         """
         later = math.nextafter(self.update_time, math.inf)
         return replace(self, update_time=max(later, now))
@@ -126,7 +126,7 @@ class Head:
             lease_invocation_id=invocation_id,
             lease_epoch=self.lease_epoch + 1,
             lease_ttl=ttl,
-            retried=0,  # the new epoch already fences off attempts of earlier epochs
+            retried=0,  # the new epoch already fences off earlier ones
         )
         return taken.renewed(now)
 

@@ -22,7 +22,7 @@ from durable_adk.sessions.session import SessionKey, checked_key
 
 
 class InvocationLog(Transactions):
-    """Operations that an invocation performs under its session's lease (D4, D7, D8)."""
+    """Operations of an invocation under its session's lease (D4, D7, D8)."""
 
     async def open_invocation(
         self,
@@ -42,20 +42,21 @@ class InvocationLog(Transactions):
 
         Args:
             key: The session.
-            invocation_id: The invocation, which `user_event` names, too.
+            invocation_id: The invocation; `user_event` has the same id.
             lease_owner: The workflow or process that will run it.
             user_event: An event with an id and a timestamp; its state delta is applied.
             create_session: Whether to create a missing session.
             ttl: Seconds without a commit or `renew` until lease and ticket expire; None: never.
             place: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
-            steers: Whether the active invocation may get the queued message; see `hear`.
+            steers: Whether the active invocation may receive the queued message; see `hear`.
             bounds: Limits of the queue; None: no limit.
             caller: The session without which this one, a child, is not created.
 
         Raises:
             QueueFullError: The queue is full, and the invocation has no ticket yet.
             SessionBusyError: Another invocation holds the lease, or others are first in the queue.
-            SessionNotFoundError: It is missing and `create_session` is False, or `caller` is.
+            SessionNotFoundError: It is missing and `create_session` is False, or `caller` is
+                missing.
             EventConflictError: The invocation id is taken, or the message was delivered already.
             InvalidRequestError: An id is invalid, or the event belongs to another invocation.
             StateValueError: The delta is not JSON.
@@ -88,9 +89,9 @@ class InvocationLog(Transactions):
         """Append an event under the lease, and return its sequence number (D4).
 
         A repeat (same id and content, any timestamp) changes nothing and returns the first call's
-        number, even if another invocation holds the lease by now. `temp:` keys of the delta are not
-        stored. Values with a base are merged with what others have stored meanwhile (STA-19), and
-        then `event` has the result.
+        number, even if another invocation holds the lease by then. `temp:` keys of the delta are
+        not stored. Values with a base are merged with those stored meanwhile (STA-19), and `event`
+        receives the result.
 
         Args:
             key: The session.
@@ -235,7 +236,7 @@ class InvocationLog(Transactions):
     async def require_open(
         self, key: SessionKey, *, invocation_id: str, epoch: int | None = None, ended: bool = False
     ) -> None:
-        """Check that an invocation may still store something outside of the log, as a file (I6).
+        """Check that an invocation may still write outside of the log, for example a file (I6).
 
         It need not hold the lease: a custom agent's body may run while the invocation is paused.
 
@@ -277,9 +278,9 @@ class InvocationLog(Transactions):
         `seals` are the closing events. They are stored in the same transaction, so that a step that
         was presumed dead cannot add an event after them.
 
-        Status ABANDONED is for taking over from a dead lease owner: if it comes back, it can
-        neither write nor close. A paused invocation, which holds no lease, can be closed here only
-        with this status.
+        Status ABANDONED is for taking over from a dead lease owner: if it returns, it can neither
+        write nor close. A paused invocation, which holds no lease, can be closed here only with
+        this status.
 
         Raises:
             LeaseLostError: Another invocation took over, the invocation is paused, or the session
@@ -341,7 +342,7 @@ class InvocationLog(Transactions):
         try:
             return await self._change(key, work)
         except SessionBusyError:
-            self._changes.announce(key)  # the invocation's status has changed nevertheless
+            self._changes.announce(key)  # only the status has changed
             raise
 
 

@@ -1,7 +1,7 @@
 """Rules of invocations in the session log, as functions over a store's tables in a transaction.
 
 Each function checks before it changes anything, in the order event id, lease, revision. A repeated
-call therefore finds its own first attempt before the consequences of it (TRAP-11, TRAP-12).
+call therefore finds its own first attempt before that attempt's consequences (TRAP-11, TRAP-12).
 """
 
 import re
@@ -37,8 +37,8 @@ from durable_adk.sessions.session import SessionKey
 
 _DERIVED = re.compile(r"[1-9]\d*\.\d+(\.[1-9]\d*\.\d+)*|answer(\..*)?", re.ASCII)
 """Matches the part after an invocation's id and a dot in ids that its own events may have: the path
-of a `loop_context.Lane`, or an id from `messages.answer_event`. No other invocation may use such an
-id."""
+of a `agent_scope.Branch`, or an id from `messages.answer_event`. No other invocation may use such
+an id."""
 WITHDRAWN_FOR = 3600
 """Seconds that a withdrawal is kept: longer than an abandoned opening attempt can be delayed. The
 note's body is the Unix time, which sorts as text because it has 10 digits until 2286."""
@@ -144,7 +144,7 @@ def _require_openable(
 
 
 def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:
-    """Refuse to queue a delivered message: it was sent again, or this attempt is late."""
+    """Reject queuing a delivered message: it was sent again, or this attempt is late."""
     if tables.find_event(key, entry.event_id) is not None:
         raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
 
@@ -171,7 +171,7 @@ def withdraw(
 def require_open(
     tables: Tables, key: SessionKey, invocation_id: str, *, epoch: int | None, ended: bool
 ) -> None:
-    """Fence off what is stored outside of the log; see `InvocationLog.require_open`."""
+    """Fence off writes outside of the log; see `InvocationLog.require_open`."""
     sessions.existing(tables, key, epoch=epoch)
     record = tables.invocation(key, invocation_id)
     if record is None or record.status is Status.ABANDONED or (record.status.closed and not ended):
@@ -237,7 +237,7 @@ def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFo
 def wanted_ticket(
     invocation_id: str, lease_owner: str, place: QueuePlace, ttl: float | None
 ) -> Ticket:
-    """Build a requested ticket; its number is assigned when it is taken."""
+    """Build the requested ticket; its number is assigned when it is taken."""
     return Ticket(
         invocation_id=invocation_id, lease_owner=lease_owner, place=place, number=0, ttl=ttl
     )
@@ -266,7 +266,7 @@ def _repeated(
 def _require_opened_by(
     tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry
 ) -> None:
-    """Check that this repeats the opening and is no other request under its invocation id."""
+    """Check that this repeats the opening and is not another request under its invocation id."""
     (row,) = tables.events(key, Window(after=record.start_seq - 1, upto=record.start_seq))
     entry.require_same(row.digest)
 

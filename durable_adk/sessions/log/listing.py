@@ -1,8 +1,8 @@
 """Paged listings of sessions and invocations.
 
 Sessions are ordered by their last update, oldest first. A session that is updated during paging
-moves towards the end: it may appear twice but is never skipped. In a listing of the newest first it
-moves to the beginning, so later pages may lack it.
+moves towards the end: it may appear twice but is never skipped. In a listing that starts with the
+newest it moves to the beginning, so later pages may lack it.
 """
 
 import base64
@@ -34,9 +34,9 @@ from durable_adk.sessions.session import SessionKey
 PAGE = 500
 """Invocations held in memory at a time when all are scanned."""
 _BATCH = 200
-"""Most sessions read per query."""
+"""Maximum number of sessions read per query."""
 _FEW = 20
-"""The same where the size counts, as the state of all is read."""
+"""The same where the size counts, because the state of all these sessions is read."""
 
 
 class Listed(NamedTuple):
@@ -149,7 +149,7 @@ def _of(listed: Listed) -> Position:
 def _mark(app_name: str, user_id: str | None, position: Position) -> str:
     """Return the checksum that ties a page token to its listing.
 
-    It is no access control: a token is only a position among sessions that its user may list.
+    It is not access control: a token is only a position among sessions that its user may list.
     """
     return sha256(canonical([app_name, user_id, *position]).encode()).hexdigest()[:16]
 
@@ -194,7 +194,7 @@ class InvocationRecords(Transactions):
         """Return one page of all matching invocations; [] after the last page.
 
         The order is the store's own. An invocation that matches throughout the paging is on one of
-        the pages, also if it changes from one of the statuses to another; it may then appear twice.
+        the pages, even if it changes from one of the statuses to another; it may then appear twice.
 
         Args:
             app_name: Name of the app.
@@ -230,16 +230,16 @@ class InvocationRecords(Transactions):
         beyond: InvocationPosition | None = None,
         oldest_first: bool = False,
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Return invocations by the time at which their status changed last, the newest first.
+        """Return invocations by the time of their last status change, newest first.
 
         Args:
             app_name: Name of the app.
             user_id: Restricts them to one user.
             session_id: Restricts them to sessions with this id.
             statuses: Restricts them to invocations with one of these; empty: all.
-            limit: Largest number of them.
+            limit: Maximum number of them.
             beyond: The position of the last one of the previous page.
-            oldest_first: The oldest first. One that changes between two pages is then not missed.
+            oldest_first: Oldest first; an invocation that changes between pages is not missed then.
         """
         wanted = InvocationsByTime(
             app_name=app_name,
@@ -268,7 +268,7 @@ class InvocationRecords(Transactions):
     async def sessions_with(self, invocation_id: str) -> list[SessionKey]:
         """Return the sessions with an invocation of this id, opened or queued.
 
-        Ids that clients chose may be in several.
+        An id that clients chose may be in several sessions.
         """
         return await self._store.read(lambda tables: tables.sessions_with(invocation_id))
 

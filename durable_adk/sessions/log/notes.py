@@ -69,7 +69,7 @@ class Notes(Transactions):
             kind: The kind of note.
             name: If given, read only this note and ignore `after` and `limit`.
             after: Read only notes whose names sort after this one.
-            limit: Largest number of notes.
+            limit: Maximum number of notes.
         """
         if name is not None:
             wanted = NoteKey(invocation_id, kind, name)
@@ -98,12 +98,12 @@ class Notes(Transactions):
             invocation_id: The invocation.
             name: Id of the config; one with the same id is replaced.
             body: JSON text.
-            limit: Largest number of configs of an invocation.
+            limit: Maximum number of configs of an invocation.
             create_session: Whether to create a missing session.
 
         Raises:
             SessionNotFoundError: The session is missing and `create_session` is False.
-            InvalidRequestError: The invocation has as many others as it may have.
+            InvalidRequestError: The invocation has reached `limit`.
             StateValueError: The name or the body contains characters that cannot be stored.
         """
         check_json([name, body], "push_config")
@@ -112,7 +112,7 @@ class Notes(Transactions):
         def put(tables: Tables) -> None:
             if create_session:
                 sessions.create_if_missing(tables, key)
-            sessions.existing(tables, key)  # locks the session: of concurrent ones, none is missed
+            sessions.existing(tables, key)  # locks the session, so that concurrent configs count
             known = tables.notes(key, invocation_id, PUSH, after=None, limit=limit + 1)
             if len({one.name for one in known} - {name}) >= limit:
                 raise InvalidRequestError(
@@ -124,7 +124,7 @@ class Notes(Transactions):
         await self._change(key, put)
 
     async def remove_push_config(self, key: SessionKey, *, invocation_id: str, name: str) -> None:
-        """Remove what `put_push_config` has stored, if it is there."""
+        """Remove the configuration that `put_push_config` stored, if there is one."""
         note = NoteKey(invocation_id, PUSH, name)
         await self._store.write(lambda tables: tables.remove_note(key, note))
 

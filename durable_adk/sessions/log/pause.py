@@ -22,7 +22,7 @@ from durable_adk.sessions.session import SessionKey
 
 RESUMING_TTL = 60.0
 """Seconds until the ticket of a resumption expires without a retry; retries are at most 20 s apart.
-It expires because its owner may give up while alive, if the answer becomes invalid meanwhile."""
+It expires because a live owner may give up, if the answer becomes invalid meanwhile."""
 
 
 def pause(

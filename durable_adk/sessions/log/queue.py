@@ -16,7 +16,7 @@ from durable_adk.sessions.records import QueueBounds, QueuePlace, Ticket
 from durable_adk.sessions.session import SessionKey
 
 TURN = 0.2
-"""Shortest turn, in seconds, that the estimate of a ticket's waiting time assumes."""
+"""Minimum duration of a turn, in seconds, for the estimate of a ticket's waiting time."""
 
 _REMEDY = "when some have run, send again under a new invocation id."
 
@@ -147,7 +147,7 @@ def busy(
 def _remaining(ticket: Ticket, ahead: int, running: float, now: float) -> float:
     """Estimate the seconds until a ticket's turn.
 
-    Assumes that the active invocation needs as long again as it has run. The other turns are
+    Assumes that the active invocation needs as much time again as it has run. The other turns are
     estimated from how fast the queue has moved since the ticket was taken, capped at twice the
     active invocation's time so far, because a single long invocation may have blocked the queue.
     """

@@ -41,9 +41,9 @@ class Rebuilt:
     create_time: float = 0.0
     """Creation time of the session, used if it is missing."""
     epoch: int = 0
-    """The lease's epoch when the session was created; a tombstone, if present, has it too."""
+    """The lease's epoch when the session was created; a tombstone, if present, also has it."""
     deleted: bool = False
-    """Whether it is a deleted session, of which only a tombstone is left."""
+    """Whether the session was deleted, so that only a tombstone is left."""
 
 
 def rebuild(tables: Tables, sessions: Sequence[Rebuilt]) -> None:

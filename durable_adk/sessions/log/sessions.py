@@ -39,7 +39,8 @@ def create_if_missing(tables: Tables, key: SessionKey, caller: SessionKey | None
     """Create the session unless it exists; a child session only if its caller's session does.
 
     Raises:
-        SessionNotFoundError: The caller's session is gone, and would not take this one with it.
+        SessionNotFoundError: The caller's session is gone, so its deletion could not remove this
+            one.
     """
     if caller is not None:
         existing(tables, caller)
@@ -67,11 +68,11 @@ def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
 
 
 def remove(tables: Tables, key: SessionKey) -> None:
-    """Remove a session with the child sessions of its calls, and theirs."""
+    """Remove a session and, recursively, the child sessions of its calls."""
     head = tables.head(key)  # locks the row, which serializes this with commits and openings
     for child in tables.sessions_of(key, key.child_prefix()):
         remove(tables, child)
-    if head is not None:  # else one created from now on is a new one and must not be removed
+    if head is not None:  # otherwise one created from now on must not be removed
         tables.add_tombstone(key, Creation.after_deletion(head.lease_epoch))
         tables.remove_session(key)
 

@@ -31,7 +31,7 @@ class Window:
     """Earliest timestamp, inclusive (TRAP-15)."""
     first: int | None = None
     size: int | None = None
-    """Characters of bodies with which the events end, at least with the first; not with `last`."""
+    """Maximum characters of bodies, but at least the first event is selected; not with `last`."""
     last: int | None = None
 
     def fitting(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -77,7 +77,7 @@ class InvocationPage:
 
 
 class InvocationPosition(NamedTuple):
-    """A place among the invocations of an app, by the time of their status."""
+    """A position among the invocations of an app, by the time of their status."""
 
     update_time: float
     user_id: str
@@ -86,7 +86,7 @@ class InvocationPosition(NamedTuple):
 
     @classmethod
     def of(cls, key: SessionKey, record: InvocationRecord) -> "InvocationPosition":
-        """Return the place of an invocation."""
+        """Return the position of an invocation."""
         return cls(record.update_time, key.user_id, key.session_id, record.invocation_id)
 
 
@@ -153,7 +153,7 @@ class Tables(Protocol):
         ...
 
     def add_tombstone(self, key: SessionKey, creation: Creation) -> None:
-        """Store what `tombstone` reads, in place of an earlier one."""
+        """Store the value for `tombstone`, replacing an earlier one."""
         ...
 
     def tombstone(self, key: SessionKey) -> Creation | None:
@@ -188,9 +188,9 @@ class Tables(Protocol):
         ...
 
     def locked_state(self, key: SessionKey, names: Collection[str]) -> dict[str, str]:
-        """Read the values of keys, and let no other transaction change them until this one ends.
+        """Read the values of keys, and lock them against other transactions until this one ends.
 
-        For all keys that the transaction will set: a missing one may be stored as "" until then.
+        Covers all keys that the transaction will set: a missing one may be stored as "" until then.
         """
         ...
 
@@ -219,11 +219,11 @@ class Tables(Protocol):
     def invocations_by_time(
         self, wanted: InvocationsByTime
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Read the invocations that were updated last, or have not been for longest."""
+        """Read the most or least recently updated invocations."""
         ...
 
     def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:
-        """Count the invocations of an app, or of one of its users, by status; no children's."""
+        """Count the invocations of an app or of one of its users by status, without children's."""
         ...
 
     def sessions_with(self, invocation_id: str) -> list[SessionKey]:
@@ -275,7 +275,8 @@ class Tables(Protocol):
     ) -> list[Ticket]:
         """Read copies of the session's tickets, in the order of their turns.
 
-        With `live_at`, only tickets that have not expired then; with `limit`, only the first ones.
+        With `live_at`, only tickets that are unexpired at that time; with `limit`, only the first
+        ones.
         """
         ...
 
@@ -288,7 +289,7 @@ class Tables(Protocol):
         ...
 
     def size_of_user(self, user: SessionKey) -> int:
-        """Sum up the sizes of a user's sessions, and of the state that they share."""
+        """Return the total size of a user's sessions, and of the state that they share."""
         ...
 
     def tickets_of_user(self, key: SessionKey, live_at: float) -> int:

@@ -31,11 +31,11 @@ class Watch:
 
     @property
     def active(self) -> bool:
-        """Whether an invocation ran in the session when the waiter looked."""
+        """Whether an invocation was running in the session at the waiter's last read."""
         return self._seen is not None and self._seen.lease_invocation_id is not None
 
     def looks(self) -> None:
-        """Forget changes so far, as the waiter is about to read the session's row."""
+        """Forget changes so far: the waiter is about to read the session's row."""
         self._changed.clear()
 
     def saw(self, head: Head | None) -> None:

@@ -48,7 +48,7 @@ class SqlTables:
         return None if row is None else Head(**row)
 
     def heads_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, Head]:
-        """Read the rows of sessions, without the missing ones: a statement per `MANY_HEADS`."""
+        """Read the rows of sessions, omitting missing ones, with a statement per `MANY_HEADS`."""
         query, wanted = sql.heads_of(self._connection.dialect.name), list(keys)
         found: dict[SessionKey, Head] = {}
         for start in range(0, len(wanted), sql.MANY_HEADS):

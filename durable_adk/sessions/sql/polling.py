@@ -11,15 +11,15 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql.sqlite import DataVersion, SqliteStore
 
 _INTERVAL = 0.02
-"""Seconds between two reads of the file's version, each of which takes microseconds."""
+"""Seconds between reads of the file's version, each of which takes microseconds."""
 _REST = 4
-"""Least ratio of the time between two reads of all watched sessions to the time that one takes."""
+"""Minimum ratio of the time between reads of all watched sessions to the duration of one."""
 _LONGEST = 0.5
-"""Most seconds between two rounds."""
+"""Maximum seconds between two rounds."""
 _LINGER = 1.0
-"""Seconds to keep polling without watches, because a caller usually reads and then waits again."""
+"""Seconds of polling without watches, because a caller usually reads and then waits again."""
 _PATIENCE = 10.0
-"""Seconds after which a waiter makes sure that there is a poll."""
+"""Seconds after which a waiter makes sure that the poll is running."""
 
 
 class Poll:
@@ -44,11 +44,11 @@ class Poll:
         rounds.looked.add(watch)
 
     def patience(self, watch: Watch) -> float:  # noqa: ARG002  # as for the other store
-        """Return after how many seconds of waiting to `check`."""
+        """Return the seconds to wait before `check`."""
         return _PATIENCE
 
     async def check(self, watch: Watch) -> None:
-        """Poll again if that has ended, e.g. because another user of the store has closed it."""
+        """Restart polling if it has ended, e.g. because another user of the store has closed it."""
         self.follow(watch)
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class _Rounds:
         self._read: set[SessionKey] = set()
         self._version: int | None = None
         self.looked: set[Watch] = set()
-        """Those to compare although the file has not changed."""
+        """Watches to compare although the file has not changed."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -85,8 +85,7 @@ class _Rounds:
                 pause = min(max(_INTERVAL, (loop.time() - began) * _REST), _LONGEST)
 
     async def _round(self, file: DataVersion) -> None:
-        # Read the version before the rows, so that the next round sees a commit that falls in
-        # between.
+        # Read the version before the rows, so that the next round detects a commit in between.
         version = file.read()
         if version != self._version:
             watches = self._changes.current()

@@ -28,7 +28,7 @@ class PostgresStore:
     The announcement is sent in a separate transaction after the commit, because PostgreSQL
     serializes the commits, disk writes included, of transactions that send notifications. An
     announcement can be lost, for example if the process dies in between. Waiters tolerate this:
-    they compare what they have seen with the database from time to time, all together.
+    from time to time they compare all watched sessions with the database.
     """
 
     def __init__(self, url: URL) -> None:
@@ -74,15 +74,15 @@ class PostgresStore:
 
 
 _PATIENCE, _LONG_PATIENCE = 0.5, 10.0
-"""Seconds between two comparisons of the sessions in which an invocation runs, and of the others,
-for announcements that were lost."""
+"""Seconds between comparisons with the database, in case announcements were lost: of sessions in
+which an invocation runs, and of all others."""
 
 
 class CommitNotifications:
     """Wakes the watches of sessions that other processes change.
 
-    The watched sessions are compared with the database together, in a statement for many of them,
-    when listening starts or restarts, and from time to time.
+    The watched sessions are compared with the database, many in one statement, when listening
+    starts or restarts, and from time to time.
     """
 
     def __init__(self, store: PostgresStore, changes: Changes) -> None:
@@ -91,20 +91,21 @@ class CommitNotifications:
         self._listener: Listener | None = None
         self._looking: asyncio.Task[None] | None = None
         self._compared = {True: -math.inf, False: -math.inf}
-        """When the sessions in which an invocation runs, or all, were compared."""
+        """When all sessions were last compared (False), or those in which an invocation runs
+        (True)."""
 
     def follow(self, watch: Watch) -> None:  # noqa: ARG002  # as for the other store
-        """Listen, for a watch that has just looked; it ends with `stop`."""
+        """Listen on behalf of a watch that has just read its row, until `stop`."""
         if self._listener is None:
             self._listener = Listener(channel=CHANNEL, heard=self._heard, resumed=self._resumed)
             self._store.database.notifications.listen(self._listener)
 
     def patience(self, watch: Watch) -> float:
-        """Return after how many seconds of waiting to `check`."""
+        """Return the seconds to wait before `check`."""
         return _PATIENCE if watch.active else _LONG_PATIENCE
 
     async def check(self, watch: Watch) -> None:
-        """Compare all watched sessions for which it is time."""
+        """Compare all watched sessions that are due."""
         self.follow(watch)
         now = time.monotonic()
         if now - self._compared[watch.active] >= self.patience(watch):

@@ -128,12 +128,12 @@ class SqliteStore:
             return await asyncio.get_running_loop().run_in_executor(executor, self._at_path, work)
 
     def _at_path(self, work: Callable[[], T]) -> T:
-        """Run `work`, and return its result only if it used the file that is at the path."""
+        """Run `work`, and return its result only if it used the file that is now at the path."""
         opened = self._opened
         if opened is not None:
             opened.files.check()
         result = work()
-        if opened is not None and opened is self._opened:  # else it was closed, with its log
+        if opened is not None and opened is self._opened:  # otherwise it was closed, with its log
             opened.files.check()
         return result
 
@@ -150,9 +150,9 @@ class SqliteStore:
 
 
 class FilesAtPaths:
-    """Notices when files are deleted or replaced.
+    """Detects that files were deleted or replaced.
 
-    What is written to a file that is not at its path any more is lost when it is closed, and no
+    Data written to a file that is no longer at its path is lost when the file is closed, and no
     other process sees it.
     """
 
@@ -161,7 +161,7 @@ class FilesAtPaths:
         self._logged = False
 
     def check(self) -> None:
-        """Compare the files with those that were there; takes some microseconds.
+        """Compare the files with those opened first; takes some microseconds.
 
         Raises:
             StoreUnavailableError: A file was deleted or replaced.
@@ -179,14 +179,14 @@ class FilesAtPaths:
 
 
 class _OpenedFile:
-    """A connection that keeps SQLite from deleting and making anew the files of the log."""
+    """A connection that keeps SQLite from deleting and recreating the log's files."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
         )
         self._connection.execute("PRAGMA schema_version").fetchone()  # reading opens the log
-        real = os.path.realpath(path)  # whose name the log's files have
+        real = os.path.realpath(path)  # the log's files are named after it
         self.files = FilesAtPaths(path, Path(f"{real}-wal"), Path(f"{real}-shm"))
 
     def close(self) -> None:
@@ -216,7 +216,7 @@ class DataVersion:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what identifies a file, unlike a later one at its path; None if it is missing."""
+    """Return the identity of a file, different from a later one at its path; None if missing."""
     try:
         found = os.stat(path)  # noqa: PTH116 - at each transaction; a Path takes three times as long
     except FileNotFoundError:

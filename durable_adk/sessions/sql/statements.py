@@ -65,7 +65,7 @@ def _is(table: Table) -> ColumnElement[bool]:
 HEAD_OF = select(*_HEAD).where(_is(SESSIONS))
 LOCKED_HEAD_OF = HEAD_OF.with_for_update()  # SQLite has one writer at a time and ignores it
 MANY_HEADS = 1000
-"""Most sessions per statement of `heads_of`."""
+"""Maximum sessions per statement of `heads_of`."""
 SAVE_HEAD = update(SESSIONS).where(_is(SESSIONS))
 REMOVE = [
     delete(table).where(_is(table))
@@ -178,8 +178,8 @@ def states_of(owners: Sequence[SessionKey]) -> Select[Any]:
 def page_query(page: InvocationPage) -> Executable:
     """Build the query for a page, ordered by an index, so that no other rows are read.
 
-    By time, each status has a query of its own, since the index begins with the status: for IN, a
-    database would sort all the rows for every page.
+    By time, each status has a query of its own, because the index begins with the status: with IN,
+    a database would sort all the rows for every page.
     """
     fixed = {"app_name": page.app_name, "user_id": page.user_id, "session_id": page.session_id}
     order = _order(page)
@@ -191,13 +191,13 @@ def page_query(page: InvocationPage) -> Executable:
 
 
 def _of_each(statuses: Sequence[str], query: Select[Any]) -> CompoundSelect[Any]:
-    """Build the query for what a query with a limit finds of each status."""
+    """Build the union of a limited query's results for each status."""
     parts = [query.where(INVOCATIONS.c.status == one).subquery() for one in statuses]
     return union_all(*map(select, parts))
 
 
 def _after(page: InvocationPage, order: Sequence[str]) -> Select[Any]:
-    """Build the query for a page of invocations of whatever status."""
+    """Build the query for a page of invocations of any status."""
     columns = [INVOCATIONS.c[name] for name in order]
     query = select(INVOCATIONS).order_by(*columns).limit(page.limit)
     if page.after is not None:
@@ -214,8 +214,8 @@ def _order(page: InvocationPage) -> tuple[str, ...]:
 
     Columns that are equal in all rows are omitted, because SQLite would sort for them. If only
     statuses narrow the search, the order is by time: few invocations are open among many closed
-    ones, and an invocation that gets one of them during paging comes last. Otherwise the order is
-    by ids, which never change.
+    ones, and an invocation that changes to one of them during paging comes last. Otherwise the
+    order is by ids, which never change.
     """
     if page.user_id is None:
         return ("update_time", *_IDS) if page.statuses else _IDS
@@ -228,9 +228,9 @@ _TIME = ("update_time", *_IDS)
 def by_time_query(wanted: InvocationsByTime) -> Executable:
     """Build the query for the newest or oldest invocations, in the order of an index.
 
-    Each status has a query of its own, as in `page_query`. But no index of a user's invocations has
-    the status; a query for each would read them again. Those of one session are few, and all read:
-    for their order, a database would read all of the user's.
+    Each status has a query of its own, as in `page_query`, but not for a user's invocations: their
+    indexes lack the status, so each query would read them all again. Those of one session are few,
+    and all of them are read: to use an index's order, a database would read all of the user's.
     """
     fixed = {"app_name": wanted.app_name, "user_id": wanted.user_id}
     fixed["session_id"] = wanted.session_id
@@ -288,7 +288,7 @@ class Inserts:
         self.state = state.on_conflict_do_update(
             index_elements=[*KEY, "key"], set_={"value": state.excluded.value}
         )
-        # An update that changes nothing: it locks the row, also against others that would add it.
+        # An update that changes nothing locks the row, also against transactions that would add it.
         self.locked_state = state.on_conflict_do_update(
             index_elements=[*KEY, "key"], set_={"value": STATE.c.value}
         ).returning(STATE.c.value)
@@ -321,8 +321,8 @@ inserts = cache(Inserts)
 def heads_of(dialect: str) -> Select[Any]:
     """Build the query for the rows of the sessions in a JSON array of keys, bound as `keys`.
 
-    Databases differ in how they read JSON. With one parameter the statement is built once; with one
-    for each id, building it takes six times as long as reading the sessions one by one.
+    Databases differ in how they read JSON. With one parameter the statement is built once; with a
+    parameter per id, building it takes six times as long as reading the sessions one by one.
     """
     if dialect == "sqlite":
         wanted = func.json_each(bindparam("keys", type_=Text)).table_valued("value")

@@ -43,7 +43,7 @@ class Connection:
         self._session.add_done_callback(lambda future: future.exception())
         self._stop = asyncio.Event()
         self._deadline = loop.call_later(timeout, self._give_up, timeout)
-        # An empty context: the connection outlives the call, and its trace, that first needed it.
+        # An empty context: the connection outlives the call that opened it, and that call's trace.
         self._life = loop.create_task(self._live(session), context=Context())
         self.calls = 0
         """Number of calls in progress."""
@@ -74,7 +74,7 @@ class Connection:
         function: Callable[[_library.McpClientSession], Awaitable[T]],
         session: _library.McpClientSession,
     ) -> T:
-        """Await the function while the session is alive: a lost session may leave it waiting."""
+        """Await the function while the session is alive: it may never return after the loss."""
         work = asyncio.ensure_future(function(session))
         try:
             await asyncio.wait({work, self._life}, return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +87,7 @@ class Connection:
                 await asyncio.wait({work}, timeout=CANCEL_TIMEOUT)
 
     def stop(self) -> "asyncio.Task[None]":
-        """Start to close; the returned task ends when everything is closed."""
+        """Start to close; the returned task ends when the connection is closed."""
         self._stop.set()
         if not self._session.done():
             self._fail("it was closed")

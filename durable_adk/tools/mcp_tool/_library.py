@@ -38,9 +38,9 @@ _ENDED = ("session terminated", "session not found")
 class McpClientSession(ClientSession):
     """A client session that returns results unchecked.
 
-    The library checks each result against the tool's output schema, and lists all tools again if it
-    does not know that schema, so on every new connection. A result is for the model to read: one
-    that violates its schema must not end the run.
+    The library checks each result against the tool's output schema. On every new connection it does
+    not know that schema yet, and lists all tools again. Results are for the model to read: one that
+    violates its schema must not end the run.
     """
 
     async def validate_tool_result(self, name: str, result: "types.CallToolResult") -> None:
@@ -56,5 +56,5 @@ def is_end(error: Exception) -> bool:
 
 
 def wire(model: BaseModel) -> dict[str, Any]:
-    """Return a protocol value as it is transmitted, as JSON."""
+    """Return a protocol value as the JSON that is transmitted."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

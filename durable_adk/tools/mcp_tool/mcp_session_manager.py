@@ -24,7 +24,7 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 Streams: TypeAlias = AbstractAsyncContextManager[Any]
 """The read and write streams of a connection."""
 CLOSE_TIMEOUT = 9.0
-"""Seconds for servers to exit before they are abandoned; the whole close takes 10 (RUN-11)."""
+"""Seconds for servers to exit before they are abandoned; closing takes at most 10 (RUN-11)."""
 MAX_SESSIONS = 64
 """Maximum sessions of one event loop; beyond it, idle sessions are closed."""
 
@@ -50,8 +50,8 @@ class StdioConnectionParams(_Params):
     headers: ClassVar[None] = None
 
     def streams(self, headers: dict[str, str], errlog: TextIO | None) -> Streams:
-        """Return a connection that can be entered."""
-        del headers  # there is no HTTP
+        """Return a context manager that connects."""
+        del headers  # stdio has no HTTP headers
         return _library.stdio_client(self.server_params, errlog=errlog or sys.stderr)
 
     def __str__(self) -> str:
@@ -87,8 +87,8 @@ class StreamableHTTPConnectionParams(_HttpParams):
     async def streams(
         self, headers: dict[str, str], errlog: TextIO | None
     ) -> AsyncGenerator[tuple[Any, ...]]:
-        """Return a connection that can be entered."""
-        del errlog  # there is no process
+        """Return a context manager that connects."""
+        del errlog  # no process that writes to stderr
         async with self.httpx_client_factory(headers=headers) as client:
             # Order: connect, read, write, pool.
             client.timeout = (self.timeout, self.sse_read_timeout, self.timeout, self.timeout)
@@ -103,8 +103,8 @@ class SseConnectionParams(_HttpParams):
     """A server that speaks HTTP with server-sent events, the protocol's original transport."""
 
     def streams(self, headers: dict[str, str], errlog: TextIO | None) -> Streams:
-        """Return a connection that can be entered."""
-        del errlog  # there is no process
+        """Return a context manager that connects."""
+        del errlog  # no process that writes to stderr
         return _library.sse_client(
             self.url,
             headers=headers,
@@ -209,7 +209,7 @@ class MCPSessionManager:
             del self._pools[loop]
         pool = self._pools.setdefault(asyncio.get_running_loop(), {})
         connection = pool.pop(key, None) or self._open(key)
-        pool[key] = connection  # inserted last, as the most recently used
+        pool[key] = connection  # inserted last, because it is the most recently used
         idle = [other for other, item in pool.items() if not item.calls and other != key]
         for other in idle[: max(len(pool) - MAX_SESSIONS, 0)]:
             self._end(pool.pop(other))

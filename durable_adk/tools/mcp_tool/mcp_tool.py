@@ -48,12 +48,12 @@ class McpTool(BaseTool):
         require_confirmation: ConfirmationRule = False,
         header_provider: HeaderProvider | None = None,
     ) -> None:
-        """Describe the tool as the server does.
+        """Adopt the server's description of the tool.
 
         Args:
             mcp_tool: The server's description of the tool.
             mcp_session_manager: The sessions with the server.
-            require_confirmation: Whether a user has to approve calls (TOL-60): all calls, or those
+            require_confirmation: Whether a user must confirm calls (TOL-60): all calls, or those
                 for which a function of the arguments returns True.
             header_provider: Creates headers for a call's HTTP requests.
         """
@@ -65,12 +65,12 @@ class McpTool(BaseTool):
 
     @property
     def reads_confirmation(self) -> bool:
-        """See `BaseTool.reads_confirmation`; a server cannot read it."""
+        """See `BaseTool.reads_confirmation`; false, because the server cannot read it."""
         return False
 
     @property
     def raw_mcp_tool(self) -> "_library.types.Tool":
-        """The server's description of the tool, of which each caller gets a copy."""
+        """The server's description of the tool; each caller gets a copy."""
         return own_copy(self._mcp_tool)
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -93,8 +93,9 @@ class McpTool(BaseTool):
             ``{"content": [...], "structuredContent": {...}, "isError": False}`` as the server sent
             it, the second only if present; or ``{"error": text}`` if the tool failed, the server
             rejected the call or is unreachable, its result cannot be stored, or the call is not
-            confirmed yet or was rejected. What else the server said of a failure is beside `error`:
-            `content` without the texts, `structuredContent`, `_meta`, or `data` of a rejection.
+            confirmed yet or was rejected. Further details of a failure are next to `error`:
+                `content`
+            without the texts, `structuredContent`, `_meta`, or `data` of a rejection.
         """
         if confirmation_refusal := await self._unconfirmed(args, tool_context):
             return {"error": confirmation_refusal}
@@ -144,7 +145,7 @@ def _response(result: dict[str, Any]) -> dict[str, Any]:
 def _storable(name: str, response: dict[str, Any]) -> dict[str, Any]:
     """Return the response, or an error if it cannot be stored, so that the run continues.
 
-    Of a failure the text is kept if it can be stored alone.
+    A failure whose details cannot be stored keeps its error text.
     """
     what = f"The result of the MCP tool {name}"
     try:

@@ -61,11 +61,11 @@ class McpToolset(BaseToolset):
 
         Args:
             connection_params: The server's connection parameters.
-            tool_filter: Which of its tools to use: names, or a predicate.
+            tool_filter: Selects the tools to use: names, or a predicate.
             tool_name_prefix: Prefix of the tool names that the model sees.
             tool_list_cache_ttl_seconds: Seconds for which a list is used; None: see the class.
             errlog: Destination for the stderr of a stdio server; this process's stderr by default.
-            require_confirmation: Whether a user has to approve a call (TOL-60).
+            require_confirmation: Whether a user must confirm a call (TOL-60).
             header_provider: Creates headers from the context of a step, for instance from its user;
                 each set of headers has its own session and list.
 
@@ -96,7 +96,7 @@ class McpToolset(BaseToolset):
         """
         headers = await provided_headers(self.header_provider, readonly_context)
         tools = await self._known_or_asked(headers)
-        tools = map(copy.copy, tools)  # the list is kept; callbacks may change what they are given
+        tools = map(copy.copy, tools)  # the list is cached, and callbacks may change a tool
         return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
 
     def refresh(self) -> None:

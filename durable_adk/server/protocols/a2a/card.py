@@ -1,4 +1,4 @@
-"""Agent cards, which say what an app does and how to reach it."""
+"""Agent cards, which describe an app and how to reach it."""
 
 from collections.abc import Iterator
 
@@ -32,10 +32,10 @@ def card_of(
 
     Args:
         name: The app's name.
-        app: What is known of it.
-        url: Where it is served.
-        settings: Say how to authenticate.
-        whole: Whether it names the agents and tools below the root agent, too.
+        app: The app's description, if available.
+        url: The app's URL.
+        settings: The server's settings, for authentication and push notifications.
+        whole: Whether to include the agents and tools below the root agent.
     """
     root = app.root_agent if app else AgentDescription(name=name, kind="BaseAgent")
     skills = list(_skills(root)) if whole else [_skill(root)]

@@ -1,4 +1,4 @@
-"""The routes of A2A: an agent card of each app, JSON-RPC over HTTP, and the HTTP+JSON binding."""
+"""The routes of A2A: each app's agent card, JSON-RPC over HTTP, and the HTTP+JSON binding."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -27,11 +27,12 @@ router = APIRouter(tags=["a2a"])
 _APP = "/a2a/{app_name}"
 _CARD = "/.well-known/agent-card.json"
 _INVALID, _INVALID_PARAMS = -32600, -32602
-"""JSON-RPC's codes of a request that is none, and of one whose content is malformed."""
+"""JSON-RPC's codes for an invalid request, and for invalid parameters."""
 _QUOTED, _LONG = 300, 4_000
-"""Characters of a problem, which may quote what was sent; bytes of an error that quotes more."""
+"""Maximum characters of a problem, which may quote the request; maximum bytes of an error
+response."""
 MAX_PING_SECONDS = 3.0
-"""Between two comments in a stream: the official client gives up after 5 s without a byte."""
+"""Seconds between comments in a stream: the official client gives up after 5 s without data."""
 _PUSH_CONFIG = "/tasks/{id}/pushNotificationConfigs/{push_id}"
 _V03: dict[str, tuple[Any, Callable[..., object] | None]] = {
     "message/send": (v03.SendMessageRequest, conversions.to_core_send_message_request),
@@ -48,17 +49,17 @@ _V03: dict[str, tuple[Any, Callable[..., object] | None]] = {
     "tasks/pushNotificationConfig/delete": (v03.DeleteTaskPushNotificationConfigRequest, None),
     "agent/getAuthenticatedExtendedCard": (v03.GetAuthenticatedExtendedCardRequest, None),
 }
-"""By method of A2A 0.3, the request, and how the library reads one whose values may be out of the
-range of 1.0's."""
+"""For each method of A2A 0.3, the request's class, and the library's conversion to 1.0, for values
+that may be out of the range of 1.0."""
 
 
 @router.get(_APP + _CARD)
 async def get_agent_card(
     services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
 ) -> Response:
-    """Return an app's agent card, which is for all if the server's apps are set.
+    """Return an app's agent card, which is public if the server's apps are configured.
 
-    The extended card names its tools, too.
+    The extended card also names its tools.
     """
     known = caller.is_operator or caller.user_id is not None
     await services.check_app(app_name, caller)
@@ -73,20 +74,20 @@ async def handle(
     request: Request,
     when_busy: WhenBusyHeader = None,
 ) -> Response:
-    """Handle a request of A2A, in JSON-RPC."""
+    """Handle an A2A request in JSON-RPC."""
     handler = await _handler(services, caller, app_name, request, when_busy)
     if refusal := _refusal(await _json_of(request)):
         return refusal
     dispatcher = _Dispatcher(handler, enable_v0_3_compat=True)
     try:
         return _kept_alive(await dispatcher.handle_requests(request), services)
-    except UnicodeEncodeError:  # it would have been in the response
+    except UnicodeEncodeError:  # e.g. the error quotes a lone surrogate
         error = {"code": _INVALID, "message": "id has a lone surrogate, which is no character."}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
 
 
 class _Dispatcher(JsonRpcDispatcher):
-    """Cuts what the library quotes of a request of 1.0 that it cannot read."""
+    """Truncates the library's quotes of a 1.0 request that it cannot parse."""
 
     def _generate_error_response(self, request_id: str | int | None, error: Any) -> JSONResponse:
         data = getattr(error, "data", None)
@@ -103,18 +104,18 @@ async def _json_of(request: Request) -> Any:
     try:
         return await request.json()
     except (ValueError, RecursionError):
-        return None  # the dispatcher says so
+        return None  # the dispatcher reports that
 
 
 def _refusal(body: Any) -> Response | None:
-    """Return the response to a request of A2A 0.3 that is malformed.
+    """Return the response to a malformed request of A2A 0.3.
 
-    The library would quote what was sent, several times in each of its problems.
+    The library would quote the request several times in each of its problems.
     """
     sent = cast("dict[str, Any]", body if isinstance(body, dict) else {})
     method = sent.get("method")
     if not isinstance(method, str) or method not in _V03 or sent.get("jsonrpc") != "2.0":
-        return None  # a request of 1.0, or none of JSON-RPC, which the dispatcher says
+        return None  # a 1.0 request, or not JSON-RPC, which the dispatcher reports
     model, convert = _V03[method]
     try:
         check_json(sent, "request")
@@ -123,7 +124,7 @@ def _refusal(body: Any) -> Response | None:
             convert(read)
     except CallerError as error:
         problem = error.message
-    except Exception as error:  # noqa: BLE001 - the library's own, and protobuf's
+    except Exception as error:  # noqa: BLE001 - errors of the library and of protobuf
         problem = (
             f"params cannot be read ({type(error).__name__}): a number may be out of range, data "
             "nested too deep, or bytes not in base64."
@@ -140,7 +141,7 @@ def _refusal(body: Any) -> Response | None:
 
 
 def _name_of(sent: dict[str, Any]) -> str | int | None:
-    """Return the id of a request, if it is one that a response can have."""
+    """Return the id of a request, if a response can contain it."""
     name = sent.get("id")
     if isinstance(name, str):
         return name if name.encode(errors="replace").decode() == name else None
@@ -158,7 +159,7 @@ def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Cal
         handler = await _handler(services, caller, app_name, request, when_busy)
         try:
             response = await work(RestDispatcher(handler), request)
-        except UnicodeEncodeError:  # it would have been in the response
+        except UnicodeEncodeError:  # a lone surrogate cannot be encoded
             return _refused("The request has a lone surrogate, which is no character.")
         if response.status_code == BAD_REQUEST and len(response.body) > _LONG:
             return _refused(_cut(json.loads(bytes(response.body))["error"]["message"]))
@@ -194,7 +195,7 @@ for _method, _path, _work in (
     ("GET", "/tasks", RestDispatcher.list_tasks),
     ("GET", "/extendedAgentCard", RestDispatcher.handle_authenticated_agent_card),
 ):
-    # The protocol describes these, and not OpenAPI.
+    # The protocol's own documents describe these routes, not OpenAPI.
     router.add_api_route(_APP + _path, _rest(_work), methods=[_method], include_in_schema=False)
 
 

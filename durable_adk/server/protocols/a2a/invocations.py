@@ -1,4 +1,4 @@
-"""Messages of A2A as requests of this runtime: they start an invocation or answer its calls."""
+"""A2A messages as requests to this runtime: they start an invocation or answer its calls."""
 
 import uuid
 from collections.abc import AsyncGenerator
@@ -31,17 +31,17 @@ _NOBODY = "A2A_USER_"
 
 @dataclass(frozen=True)
 class Sent:
-    """A message that is sent when its entries are read."""
+    """A message that is sent when its entries are first read."""
 
     view: TaskView
     entries: AsyncGenerator[FeedEntry]
     own_id: str | None = None
-    """The task that the message starts unless another one hears it; None: it is an answer."""
+    """The task that the message starts if no running task accepts it; None for an answer."""
 
     async def taken(self) -> TaskView:
-        """Return the task that has taken the message.
+        """Return the task that has accepted the message.
 
-        One that is to steer has a task of its own if the one that worked made no more model calls.
+        A steering message has its own task if the running task made no further model call.
         """
         if self.own_id is None:
             return self.view
@@ -59,10 +59,10 @@ async def start(
     when_busy: WhenBusy,
     follows: bool,
 ) -> Sent:
-    """Start a task, in the context that the message names or in one of its own.
+    """Start a task, in the message's context or in a new one.
 
-    With `WhenBusy.STEER` the task that works there takes the message, if there is one. All ids are
-    made of the message's, so the same message starts nothing again.
+    With `WhenBusy.STEER`, the context's running task accepts the message, if there is one. All ids
+    are derived from the message's, so repeating the message starts no second task.
 
     Raises:
         InvalidParamsError: The message is empty.
@@ -80,7 +80,7 @@ async def start(
         active = await services.session_service.active_invocation(key)
         view = replace(view, task_id=active.invocation_id) if active else view
     sent = Sent(view, entries, own_id=task_id)
-    return replace(sent, view=await sent.taken())  # it may have been sent before
+    return replace(sent, view=await sent.taken())  # the message may be a repetition
 
 
 async def resume(
@@ -91,13 +91,13 @@ async def resume(
     *,
     follows: bool,
 ) -> Sent:
-    """Answer what a task waits for, or steer one that works.
+    """Answer the calls of a waiting task, or steer a running one.
 
-    A message that is sent again follows what came of it first.
+    A repeated message follows the outcome of the first one.
 
     Raises:
-        InvalidParamsError: The message is empty, or does not answer what is asked.
-        UnsupportedOperationError: The task waits for nothing, and does not work.
+        InvalidParamsError: The message is empty, or does not answer the task's calls.
+        UnsupportedOperationError: The task neither waits for an answer nor runs.
     """
     services, key, task_id = view.services, view.key, view.task_id
     if message.context_id and message.context_id != key.session_id:
@@ -126,7 +126,7 @@ async def resume(
 
 
 async def _first_sent(view: TaskView, record: InvocationRecord, name: str) -> StoredEvent | None:
-    """Return as what a message is stored that was sent before; None: it was not."""
+    """Return the stored event of a message that was sent before; None if it was not."""
     sessions = view.services.session_service
     read = partial(sessions.read_page, view.key, upto=record.end_seq)
     async with aclosing(paged(read, record.start_seq - 1)) as stored:

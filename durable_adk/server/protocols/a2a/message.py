@@ -1,4 +1,4 @@
-"""Messages of A2A as content of events, and back."""
+"""Conversion of A2A messages to content of events, and back."""
 
 import json
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ _BYTES = "application/octet-stream"
 
 
 def content_of(message: Message) -> types.Content:
-    """Return what a message says, for a model. Data is its JSON as text.
+    """Return a message's content for a model; data becomes JSON text.
 
     Raises:
-        InvalidParamsError: It says nothing.
+        InvalidParamsError: The message is empty.
     """
     parts = [_content_part(part) for part in message.parts if part.WhichOneof("content")]
     if not parts:
@@ -44,13 +44,13 @@ def _content_part(part: Part) -> types.Part:
 
 
 def parts_of(parts: Sequence[types.Part] | None) -> list[Part]:
-    """Return what others see of parts: text and files, without thoughts and calls."""
+    """Return the public part of contents: text and files, without thoughts and calls."""
     shown = (_shown(part) for part in parts or () if not part.thought)
     return [part for part in shown if part is not None]
 
 
 def said_in(event: Event) -> list[Part]:
-    """Return what others see of an event."""
+    """Return the public part of an event."""
     return parts_of(event.content and event.content.parts)
 
 
@@ -72,7 +72,7 @@ def data_part(value: Any) -> Part:
 
 
 def user_message(event: Event, task_id: str, context_id: str) -> Message:
-    """Return what a user has said, or answered."""
+    """Return a user's message or answers."""
     answers = [
         data_part({"callId": one.id, "response": one.response or {}})
         for one in event.get_function_responses()
@@ -87,14 +87,14 @@ def user_message(event: Event, task_id: str, context_id: str) -> Message:
 
 
 def answer_of(message: Message, pending: Sequence[PendingCall]) -> types.Content:
-    """Return a message as answers to calls that wait.
+    """Return a message as answers to pending calls.
 
     A data part with `callId` answers that call, with its `response`, or `confirmed` and `payload`.
-    Without an id, data or text answers the only call that waits. Text decides nothing: what is to
-    be confirmed needs data.
+    Without an id, data or text answers the only pending call. A text cannot answer a confirmation,
+    which needs data.
 
     Raises:
-        InvalidParamsError: It does not say what it answers, or how.
+        InvalidParamsError: The answered call, or the answer, is not clear.
     """
     parts = [part for part in message.parts if part.WhichOneof("content")]
     data = [_answering(part) for part in parts if part.HasField("data")]
@@ -168,7 +168,7 @@ def _value(part: Part) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return JSON with whole numbers where they were sent so; the message has floats only."""
+    """Restore integers in JSON; A2A messages have only floats."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

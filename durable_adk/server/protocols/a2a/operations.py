@@ -1,4 +1,4 @@
-"""Handles the requests of A2A over the session store and its feed."""
+"""Handles A2A requests with the session store and its feed."""
 
 import asyncio
 import math
@@ -63,9 +63,9 @@ from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.webhook import PushConfig
 
 _STARTED = 2.0
-"""Seconds for a message to begin something; then the task is said to wait."""
+"""Seconds for a message to take effect; then the task is returned in its current state."""
 _CANCELLED = 10.0
-"""Seconds for a cancelled task to end; then it is returned as it is."""
+"""Seconds for a cancelled task to end; then it is returned in its current state."""
 _STOPS = "The server stops; the task continues. Ask for it again."
 
 
@@ -73,7 +73,7 @@ _STOPS = "The server stops; the task continues. Ask for it again."
 class TaskHandler(RequestHandler):
     """Handles the requests of one sender to one app.
 
-    It holds nothing: tasks are invocations, contexts are sessions, and both are in the store.
+    It keeps no state: tasks are invocations, contexts are sessions, and both are in the store.
     """
 
     services: ServerServices
@@ -82,10 +82,10 @@ class TaskHandler(RequestHandler):
     request: Request
     card: AgentCard
     when_busy: WhenBusy
-    """What a message that starts a task does while another one is active in its context."""
+    """What a message that starts a task does while another task is active in its context."""
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
-        """Start or resume a task, and return it once it has ended or waits."""
+        """Start or resume a task, and return it when it has ended or waits."""
         del context
         validate_history_length(params.configuration)
         with _reported():
@@ -109,7 +109,7 @@ class TaskHandler(RequestHandler):
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """Start or resume a task, and yield what happens until it has ended or waits."""
+        """Start or resume a task, and yield its updates until it has ended or waits."""
         del context
         with _reported():
             sent = await self._sent(params, follows=True)
@@ -123,7 +123,7 @@ class TaskHandler(RequestHandler):
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """Yield a task as it is, and then what happens until it has ended or waits."""
+        """Yield a task in its current state, then its updates until it has ended or waits."""
         del context
         with _reported():
             view, record = await self._found(params.id)
@@ -152,7 +152,7 @@ class TaskHandler(RequestHandler):
             return await list_tasks(self.services, self.caller, self.app_name, params)
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
-        """Cancel a task, and return it once it has ended."""
+        """Cancel a task, and return it when it has ended."""
         del context
         with _reported():
             view, record = await self._found(params.id)
@@ -164,7 +164,7 @@ class TaskHandler(RequestHandler):
                 async with asyncio.timeout(_CANCELLED):
                     await self._read(reading)
             except (TimeoutError, NotFoundError, InvocationCancelledError):
-                pass  # it is returned as it is; one that never began is not in the store
+                pass  # returned in its current state; a task that never began is not in the store
             finally:
                 reading.close()
             record = await self.services.session_service.get_invocation(view.key, view.task_id)
@@ -182,7 +182,7 @@ class TaskHandler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Have a task's changes of state sent to a URL."""
+        """Register a URL for notifications of a task's state changes."""
         del context
         with _reported():
             view = await self._notifying(params.task_id)
@@ -193,7 +193,7 @@ class TaskHandler(RequestHandler):
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Return where a task's changes of state are sent."""
+        """Return a push notification configuration of a task."""
         del context
         with _reported():
             return await push_notifications.find(await self._notifying(params.task_id), params.id)
@@ -201,7 +201,7 @@ class TaskHandler(RequestHandler):
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Return all places to which a task's changes of state are sent."""
+        """Return all push notification configurations of a task."""
         del context
         with _reported():
             found = await push_notifications.stored(await self._notifying(params.task_id))
@@ -210,13 +210,13 @@ class TaskHandler(RequestHandler):
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Send nothing more to a place."""
+        """Delete a push notification configuration."""
         del context
         with _reported():
             await push_notifications.remove(await self._notifying(params.task_id), params.id)
 
     async def _notifying(self, task_id: str) -> TaskView:
-        """Return a task that the sender may be notified of."""
+        """Return a task for whose notifications the sender may register."""
         self._require_notifications()
         view, _ = await self._found(task_id)
         return view
@@ -234,7 +234,7 @@ class TaskHandler(RequestHandler):
 
         Args:
             params: The message.
-            follows: Whether the sender follows what comes of it, however long there is no worker.
+            follows: Whether the sender follows the task even while there is no worker.
         """
         message, options = params.message, params.configuration
         notifies = options.HasField("task_push_notification_config")
@@ -259,10 +259,10 @@ class TaskHandler(RequestHandler):
         return sent
 
     async def _found(self, task_id: str) -> tuple[TaskView, InvocationRecord | None]:
-        """Return a task that the sender may reach, and its record if it has begun.
+        """Return a task that the sender may access, and its record if it has begun.
 
         Raises:
-            TaskNotFoundError: There is none, or it is another user's.
+            TaskNotFoundError: The task does not exist, or is another user's.
         """
         sessions, name = self.services.session_service, check_id(task_id, "id")
         keys = [
@@ -274,7 +274,8 @@ class TaskHandler(RequestHandler):
         ]
         if not keys:
             raise TaskNotFoundError(f"There is no task {name!r}.")
-        # Ids of tasks are the server's, but other protocols let clients choose one that they know.
+        # The server generates task ids, but clients of other protocols may choose an id that they
+        # know.
         found = [(await self._begun(key, name), key) for key in keys]
         (_, record), key = min(found, key=lambda one: one[0][0])
         return TaskView(self.services, key, name), record
@@ -291,7 +292,7 @@ class TaskHandler(RequestHandler):
     async def _news(
         self, view: TaskView, record: InvocationRecord | None
     ) -> AsyncGenerator[FeedEntry]:
-        """Return what happens in a task from now on."""
+        """Return the feed of a task from now on."""
         key, task_id = view.key, view.task_id
         if record is None:
             client = self.services.invocations(self.app_name, waits_for_worker=True)
@@ -302,7 +303,7 @@ class TaskHandler(RequestHandler):
         )
 
     async def _read(self, reading: Reading[FeedEntry]) -> None:
-        """Read to the end, unless the sender leaves.
+        """Read the feed to its end, or until the sender disconnects.
 
         Raises:
             InternalError: The server stops.
@@ -320,7 +321,7 @@ class TaskHandler(RequestHandler):
         task: Task,
         taken: Callable[[], Awaitable[TaskView]] | None = None,
     ) -> AsyncIterator[Update]:
-        """Yield a task, and then what a feed says of it, or of the one that is `taken` by then."""
+        """Yield a task and its updates; at the first entry, switch to the task from `taken`."""
         stream = UpdateStream(view, task.status.state)
         try:
             yield task
@@ -332,11 +333,11 @@ class TaskHandler(RequestHandler):
                 async for update in stream.of(entry.item):
                     yield update
         finally:
-            reading.close()  # also if the reader has left before the first entry
+            reading.close()  # also if the reader disconnected before the first entry
 
 
 class TaskUnavailableError(InternalError):
-    """The store or Temporal does not answer: the same request may be sent again."""
+    """The store or Temporal does not respond; the request may be retried."""
 
 
 A2A_ERROR_MAPPING[TaskUnavailableError] = ErrorMapping(503, "UNAVAILABLE", "UNAVAILABLE")
@@ -344,14 +345,14 @@ A2A_ERROR_MAPPING[TaskUnavailableError] = ErrorMapping(503, "UNAVAILABLE", "UNAV
 
 @contextmanager
 def _reported() -> Generator[None]:
-    """Raise errors of this package as those of A2A, which have its codes."""
+    """Convert this package's errors to A2A's, which have its codes."""
     try:
         yield
     except (NotFoundError, LeaseLostError) as error:  # the context was deleted
         raise TaskNotFoundError(error.message) from error
     except (CallerError, EventConflictError) as error:
         raise InvalidParamsError(error.message) from error
-    except NoWorkerError as error:  # the invocation continues, so the request must not be repeated
+    except NoWorkerError as error:  # the invocation continues, so the client must not retry
         raise InternalError(error.message) from error
     except TransientError as error:
         raise TaskUnavailableError(error.message) from error

@@ -14,9 +14,9 @@ from durable_adk.server.protocols.a2a.task import TaskView
 from durable_adk.wire.webhook import PushConfig
 
 _MAX_CONFIGS = 10
-"""Largest number of configurations of a task."""
+"""Maximum number of a task's configurations."""
 _MAX_LENGTH = 4_096
-"""Largest length of the texts of a configuration."""
+"""Maximum length of the texts of a configuration."""
 _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
@@ -24,16 +24,16 @@ _HEADER = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 async def checked(
     params: TaskPushNotificationConfig, task_id: str, allowed: list[str]
 ) -> PushConfig:
-    """Return a sender's configuration of a task.
+    """Validate a sender's configuration for a task.
 
     Args:
-        params: The configuration; without an id it gets the task's, as from the official server.
+        params: The configuration; a missing id becomes the task's, as in the official server.
         task_id: Id of the task.
         allowed: Hosts that need not be public, see `addresses_of`.
 
     Raises:
-        InvalidParamsError: A part of it is missing or invalid, or notifications may not be sent
-            to its URL.
+        InvalidParamsError: A field is missing or invalid, or notifications must not be sent to its
+            URL.
         InvalidRequestError: Its id is invalid.
     """
     given = normalize_push_notification_config(task_id, params)
@@ -68,7 +68,7 @@ async def _check_url(url: str, allowed: list[str]) -> None:
         await addresses_of(url, allowed)
     except InvalidRequestError as error:
         raise InvalidParamsError(error.message) from None
-    except OSError:  # the same text, or users could ask which names this network has
+    except OSError:  # the same text, or users could probe the names of this network
         raise InvalidParamsError(NOT_PUBLIC) from None
 
 
@@ -76,7 +76,7 @@ async def store(view: TaskView, config: PushConfig, *, create_session: bool = Fa
     """Store a configuration with the session of its task.
 
     Raises:
-        InvalidRequestError: The task has as many others as it may have.
+        InvalidRequestError: The task already has the maximum number of configurations.
     """
     await view.services.session_service.put_push_config(
         view.key,
@@ -98,7 +98,7 @@ async def find(view: TaskView, config_id: str) -> TaskPushNotificationConfig:
     """Return a configuration of a task, without its secrets.
 
     Raises:
-        TaskNotFoundError: There is none with this id.
+        TaskNotFoundError: The task has no configuration with this id.
     """
     for one in await stored(view):
         if one.id == config_id:
@@ -107,14 +107,14 @@ async def find(view: TaskView, config_id: str) -> TaskPushNotificationConfig:
 
 
 async def remove(view: TaskView, config_id: str) -> None:
-    """Delete a configuration of a task, if it is there."""
+    """Delete a configuration of a task, if it exists."""
     await view.services.session_service.remove_push_config(
         view.key, invocation_id=view.task_id, name=config_id
     )
 
 
 def shown(view: TaskView, config: PushConfig) -> TaskPushNotificationConfig:
-    """Return a configuration without its secrets, which only its receiver gets again."""
+    """Return a configuration without its secrets, which only the notified server receives."""
     found = TaskPushNotificationConfig(id=config.id, task_id=view.task_id, url=config.url)
     if config.scheme:
         found.authentication.CopyFrom(AuthenticationInfo(scheme=config.scheme))

@@ -1,4 +1,4 @@
-"""Invocations as tasks of A2A: what the store has of them, and what their feed says."""
+"""Invocations as A2A tasks, from the store and from the feed."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,15 +28,15 @@ from durable_adk.sessions.session import SessionKey
 Update = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 STATES = {status: TaskState.Value(name) for status, name in TASK_STATES.items()}
-"""The state of a task by its invocation's status; a pause may need a credential instead."""
+"""Task state by invocation status; a pause may require authentication instead."""
 
 OMITTED_ARTIFACTS = "adk_omitted_artifacts"
-"""Key of a task's metadata: names of files that were not loaded, as the task would be too large."""
+"""Key of a task's metadata: names of files that were not loaded, to limit the task's size."""
 
 
 @dataclass(frozen=True)
 class TaskView:
-    """Shows an invocation of a session as a task: the context is the session."""
+    """An invocation of a session as a task; the session is the context."""
 
     services: ServerServices
     key: SessionKey
@@ -50,14 +50,14 @@ class TaskView:
         history: bool = True,
         max_size: int | None = None,
     ) -> Task:
-        """Return the task as the store has it; without a record it waits for its session.
+        """Return the task from the store; without a record, it waits for its session.
 
         Args:
             record: The invocation's record.
             artifacts: Whether to load its artifacts.
-            history: Whether to read what its user has said.
-            max_size: Characters of events; None: as many as a session read as a whole may have. A
-                task with more has its status only.
+            history: Whether to read the user's messages.
+            max_size: Maximum characters of events; None: the limit for reading a whole session. A
+                larger task has only its status.
         """
         if record is None:
             return self.opening(TaskState.TASK_STATE_SUBMITTED)
@@ -82,23 +82,23 @@ class TaskView:
                 max_size=max_size or self.services.settings.max_session_bytes,
             )
         except PayloadTooLargeError:
-            return []  # what was asked for has been done, so the answer must not be an error
+            return []  # the request has succeeded, so the response must not be an error
         return [one.event for one in stored if one.event.invocation_id == self.task_id]
 
     async def begun(self) -> bool:
-        """Whether the task has begun; before that it waits for its session, or for a worker."""
+        """Return whether the task has begun; before, it waits for its session or a worker."""
         found = await self.services.session_service.get_invocation(self.key, self.task_id)
         return found is not None
 
     def opening(self, state: TaskState) -> Task:
-        """Return the task as a stream of it begins."""
+        """Return the task for the beginning of a stream."""
         status = TaskStatus(state=state)
         return Task(id=self.task_id, context_id=self.key.session_id, status=status)
 
     async def status(
         self, status: Status, error: str | None = None, time: float | None = None
     ) -> TaskStatus:
-        """Return a status, with what a paused invocation asks for, or why it has failed."""
+        """Return a status, with a paused invocation's requests, or a failed one's error."""
         asked: Sequence[PendingCall] = ()
         if status is Status.PAUSED:
             sessions = self.services.session_service
@@ -114,7 +114,7 @@ class TaskView:
     async def _add_artifacts(self, task: Task, events: Sequence[Event]) -> None:
         """Add the latest version of each file, and texts of agents.
 
-        Files that would be loaded beyond `max_session_bytes` are named in the task's metadata.
+        Files beyond a total of `max_session_bytes` are only named in the task's metadata.
         """
         deltas = (event.actions.artifact_delta for event in events)
         latest = {name: version for delta in deltas for name, version in delta.items()}
@@ -133,7 +133,7 @@ class TaskView:
             task.metadata.update({OMITTED_ARTIFACTS: omitted})
 
     async def artifacts_of(self, event: Event) -> AsyncIterator[Artifact]:
-        """Yield the files that an event saved, and what its agent says in it."""
+        """Yield the files that an event saved, and its agent's text."""
         for name, version in event.actions.artifact_delta.items():
             if file := await self._file(name, version):
                 yield file
@@ -161,16 +161,16 @@ def _texts_of(event: Event) -> Iterator[Artifact]:
 
 @dataclass
 class UpdateStream:
-    """Renders the feed of an invocation as updates of its task."""
+    """Converts the feed of an invocation to updates of its task."""
 
     view: TaskView
     state: TaskState = TaskState.TASK_STATE_UNSPECIFIED
-    """The state that was sent last."""
+    """The last state that was sent."""
     _writing: tuple[str, int] | None = None
-    """The answer whose chunks were sent last, and the attempt at it."""
+    """The response whose chunks were sent last, and its attempt."""
 
     async def of(self, item: Item) -> AsyncIterator[Update]:
-        """Yield what an item of the feed means for the task."""
+        """Yield the task's updates for an item of the feed."""
         match item:
             case PartialItem():
                 if parts := said_in(item.event):

@@ -19,13 +19,13 @@ _PAGE = 50
 async def list_tasks(
     services: ServerServices, caller: Caller, app_name: str, params: ListTasksRequest
 ) -> ListTasksResponse:
-    """Return a page of the tasks of an app that a sender may see; large tasks end it early.
+    """Return a page of an app's tasks that the sender may access; large tasks end it early.
 
     Tasks that wait for their session are not listed.
 
     Raises:
-        InvalidParamsError: The size of a page is out of range.
-        InvalidRequestError: The page token is not one of ours.
+        InvalidParamsError: The page size is out of range.
+        InvalidRequestError: The page token is not one of this server's.
     """
     size = params.page_size if params.HasField("page_size") else _PAGE
     validate_page_size(size)
@@ -64,7 +64,7 @@ async def list_tasks(
 
 
 async def _listed(view: TaskView, record: InvocationRecord, params: ListTasksRequest) -> Task:
-    """Return a task as a list shows it; of one that is larger than a page only its status."""
+    """Return a task for a list; only its status if it is larger than a page."""
     settings = view.services.settings
     task = await view.task(
         record,

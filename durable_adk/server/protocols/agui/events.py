@@ -1,4 +1,4 @@
-"""A run as events of AG-UI."""
+"""Rendering of a run as AG-UI events."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,14 +54,14 @@ from durable_adk.sessions.state import APP_PREFIX, TEMP_PREFIX
 from durable_adk.tools.agui_toolset import FRONT_END_TOOLS
 
 _REASONS = {"confirmation": "tool_call", "credential": "authentication_required"}
-"""Why a run stops, by the kind of what it waits for; the others wait for input."""
+"""Reasons for interrupting a run, by the kind of pending call; other kinds wait for input."""
 
 
 _SHOWN_OF_REQUESTS = {"name", "kind", "arguments", "payload", "editable", "auth_config"}
 
 
 def shown_state(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what a front end sees: not its own tools, what all users share, or the temporary."""
+    """Return the state for a front end: without its own tools, app state and temporary state."""
     hidden = (APP_PREFIX, TEMP_PREFIX)
     return {
         key: value
@@ -72,7 +72,7 @@ def shown_state(state: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class _Streamed:
-    """The text and the thoughts of an event that was sent so far."""
+    """The text and thoughts of an event that have been sent so far."""
 
     subagent: str | None
     attempt: int = 0
@@ -82,14 +82,14 @@ class _Streamed:
 
 @dataclass(kw_only=True)
 class RunRenderer:
-    """Makes the events of one run, in order.
+    """Creates the events of one run, in order.
 
     Args:
         thread_id: The session.
         run_id: The run that the front end has started.
-        root: The root agent, which works for the run itself; None: the first that speaks.
-        tools: Names of the front end's own tools, whose calls are no interrupts to it.
-        revision: Sequence number of the session's last event, when the run was asked for.
+        root: The root agent, which is no sub-agent of the run; None: the first author.
+        tools: Names of the front end's own tools, whose calls do not interrupt the run.
+        revision: Sequence number of the session's last event at the run's request.
     """
 
     thread_id: str
@@ -97,26 +97,26 @@ class RunRenderer:
     root: str | None = None
     tools: frozenset[str] = frozenset()
     result_ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Ids of the messages by which the front end has sent results, by the ids of the calls."""
+    """Ids of the messages in which the front end has sent results, by call id."""
     revision: int = 0
     status: StatusItem | None = None
-    """The last status that the feed had."""
+    """The feed's last status."""
     first: int | None = None
-    """Sequence number of the run's first event; None: it has none yet."""
+    """Sequence number of the run's first event; None before it."""
     _messages: list[Message] = field(default_factory=list[Message])
-    """The committed ones of the run."""
+    """The run's committed messages."""
     _long_running: set[str] = field(default_factory=set[str])
     _subagents: list[str] = field(default_factory=list[str])
     _streamed: dict[str, _Streamed] = field(default_factory=dict[str, _Streamed])
     _usage: dict[str, TokenUsage] = field(default_factory=dict[str, TokenUsage])
 
     def resumes(self, before: Sequence[Event]) -> None:
-        """Note the events that the invocation has had before the run, which resumes it."""
+        """Record the invocation's events before the run that resumes it."""
         for event in before:
             self._long_running |= event.long_running_tool_ids or set()
 
     def messages(self, events: Sequence[Event]) -> list[Message]:
-        """Return the messages of events."""
+        """Convert events to messages."""
         found = list[Message]()
         for event in events:
             self._long_running |= event.long_running_tool_ids or set()
@@ -124,9 +124,10 @@ class RunRenderer:
         return found
 
     def rendered(self, item: Item) -> Iterator[BaseEvent]:
-        """Yield what an item of the feed is for a front end.
+        """Yield a front end's events for an item of the feed.
 
-        A snapshot has the messages of the run only; those of earlier ones come before them.
+        A snapshot contains only the run's messages; the messages of earlier runs must be put before
+        them.
         """
         match item:
             case EventItem():
@@ -134,7 +135,7 @@ class RunRenderer:
                 self.first = item.seq if self.first is None else self.first
                 yield from self._committed(item.event, is_first=is_first)
                 if is_first and item.seq <= self.revision:
-                    # The front end has lost the run's stream, and has parts of its messages.
+                    # The front end has lost the run's stream, and has its messages only in part.
                     yield self._snapshot()
             case PartialItem():
                 yield from self._partial(item)
@@ -142,10 +143,10 @@ class RunRenderer:
                 self.status = item
 
     def finished(self, waiting: Sequence[LocatedCall]) -> Iterator[BaseEvent]:
-        """Yield the end of the run, by its last status.
+        """Yield the end of the run, according to its last status.
 
         Args:
-            waiting: What a paused run waits for.
+            waiting: The calls that a paused run waits for.
         """
         found = [self._interrupt(one) for one in waiting if one.call.name not in self.tools]
         yield from self._closed_messages()
@@ -173,7 +174,7 @@ class RunRenderer:
         )
 
     def failed(self, kind: str, message: str) -> RunErrorEvent:
-        """Return the end of a run that has failed."""
+        """Return the end of a failed run."""
         usage = list(self._usage.values()) or None
         return RunErrorEvent(message=message, code=kind, usage=usage)
 
@@ -183,7 +184,7 @@ class RunRenderer:
         self._messages.extend(self.messages([event]))
 
     def _subagent_of(self, event: Event) -> str | None:
-        """Return the run of an event's sub-agent; None: it is the root's, or the user's."""
+        """Return the run of an event's sub-agent; None for the root agent or the user."""
         if event.author in (self.root, USER):
             return None
         return _subagent_run(event.invocation_id, event.author)
@@ -212,7 +213,7 @@ class RunRenderer:
         self._count(event)
 
     def _begun(self, event: Event) -> Generator[BaseEvent, None, str | None]:
-        """Yield the start of the sub-agent that an event belongs to, and return its run."""
+        """Yield the start of an event's sub-agent, and return its run."""
         if event.author != USER:
             self.root = self.root or event.author
         name = self._subagent_of(event)
@@ -222,11 +223,11 @@ class RunRenderer:
         return name
 
     def _whole_messages(self, event: Event, subagent: str | None) -> Iterator[BaseEvent]:
-        """Yield what is missing of an event's text and thoughts, and end both."""
+        """Yield the rest of an event's text and thoughts, and the end of both."""
         sent = self._streamed.setdefault(event.id, _Streamed(subagent))
         thoughts, text = text_of(event, thoughts=True), text_of(event)
         if not (thoughts.startswith(sent.thoughts or "") and text.startswith(sent.text or "")):
-            # A plugin has changed what the model said.
+            # A plugin has changed the model's text.
             yield from self._dropped(event.id)
             sent = self._streamed[event.id] = _Streamed(subagent)
         rest = thoughts[len(sent.thoughts or "") :], text[len(sent.text or "") :]
@@ -234,7 +235,7 @@ class RunRenderer:
         yield from self._ended(event.id)
 
     def _dropped(self, event_id: str) -> Iterator[BaseEvent]:
-        """Take back what was sent of an event: a front end keeps what a snapshot has, only."""
+        """Withdraw an event's sent parts: a front end keeps only the messages in a snapshot."""
         yield from self._ended(event_id)
         yield self._snapshot()
 
@@ -249,7 +250,7 @@ class RunRenderer:
             yield TextMessageEndEvent(message_id=event_id, **by)
 
     def _closed_messages(self) -> Iterator[BaseEvent]:
-        """End the messages of answers that were never committed."""
+        """End the messages of responses that were never committed."""
         for event_id in list(self._streamed):
             yield from self._ended(event_id)
 
@@ -258,7 +259,7 @@ class RunRenderer:
     ) -> Iterator[BaseEvent]:
         for one in self._results_of(event):
             if is_first and one.message_id == self.result_ids.get(one.call_id):
-                continue  # the front end has it
+                continue  # the front end already has it
             yield ToolCallResultEvent(
                 message_id=one.message_id,
                 tool_call_id=one.call_id,
@@ -268,9 +269,9 @@ class RunRenderer:
             )
 
     def _results_of(self, event: Event) -> list[ToolResult]:
-        """Return the results without preliminary ones: a call has one result in AG-UI.
+        """Return the final results only: a call has one result in AG-UI.
 
-        One that the front end has sent keeps the id that it has there.
+        A result that the front end has sent keeps its message id.
         """
         found = results_of(event)
         if event.author == USER:
@@ -323,12 +324,12 @@ def _subagent_run(invocation_id: str, agent: str) -> str:
 
 
 def _by(subagent: str | None) -> dict[str, Any]:
-    """Return the attribution to a sub-agent's run; there is none for the root agent."""
+    """Return the attribution to a sub-agent's run; empty for the root agent."""
     return {} if subagent is None else {"subagent_run_id": subagent}
 
 
 def _continued(event_id: str, sent: _Streamed, thoughts: str, text: str) -> Iterator[BaseEvent]:
-    """Yield more of an event's thoughts and text."""
+    """Yield the next parts of an event's thoughts and text."""
     by = _by(sent.subagent)
     if thoughts:
         name = reasoning_id(event_id)
@@ -345,7 +346,7 @@ def _continued(event_id: str, sent: _Streamed, thoughts: str, text: str) -> Iter
 
 
 def _called(event: Event, subagent: str | None) -> Iterator[BaseEvent]:
-    """Yield the calls of tools."""
+    """Yield an event's tool calls."""
     by = _by(subagent)
     for call in calls_of(event):
         name = call.id or ""
@@ -357,10 +358,10 @@ def _called(event: Event, subagent: str | None) -> Iterator[BaseEvent]:
 
 
 def _changes(event: Event, subagent: str | None) -> Iterator[BaseEvent]:
-    """Yield what an event changes besides messages."""
+    """Yield an event's changes other than messages."""
     by, actions = _by(subagent), event.actions
     if changed := shown_state(actions.state_delta):
-        # Adding a member that is there replaces it.
+        # Adding an existing member replaces it.
         patch: list[Any] = [
             {"op": "add", "path": f"/{_pointer(key)}", "value": value}
             for key, value in changed.items()
@@ -374,5 +375,5 @@ def _changes(event: Event, subagent: str | None) -> Iterator[BaseEvent]:
 
 
 def _pointer(key: str) -> str:
-    """Return a key as a part of a JSON pointer."""
+    """Return a key escaped for a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -1,7 +1,7 @@
-"""The route of AG-UI 1.0: front ends of others, such as CopilotKit, over durable invocations.
+"""The route of AG-UI 1.0: durable invocations for front ends such as CopilotKit.
 
-A thread is a session and a run an invocation, so the same request again follows the run that it has
-started, on any server. A run that waits for somebody ends with interrupts. The run that resumes it
+A thread is a session and a run an invocation, so repeating a request follows the run that it has
+started, on any server. A run that waits for an answer ends with interrupts. The run that resumes it
 answers them, and shows the same invocation from there on.
 """
 
@@ -45,9 +45,9 @@ from durable_adk.sessions.state import USER_PREFIX
 
 router = APIRouter(tags=["AG-UI"])
 ANONYMOUS = "user"
-"""The user of a request that names none, to a server without authentication; as of ADK's page."""
+"""The user of an unauthenticated request without a user id; the same as for ADK's page."""
 _FEW = 16
-"""Events to read at once, of which the second is mostly the one."""
+"""Number of events to read at once; usually the second one is the one searched for."""
 
 
 class RunAgentBody(CheckedBody, RunAgentInput):
@@ -64,9 +64,9 @@ async def run_agent(
     headers: Starting,
     user_id: OfUser = None,
 ) -> Response:
-    """Run an agent for a front end that speaks AG-UI.
+    """Run an agent for an AG-UI front end.
 
-    It continues if the front end disconnects; the same request again follows it from its start.
+    It continues if the front end disconnects; repeating the request follows it from its start.
     """
     user = user_id or caller.user_id or ANONYMOUS
     await services.check_app(app_name, caller)
@@ -85,14 +85,14 @@ async def _events(
     body: RunAgentInput,
     start: dict[str, Any],
 ) -> AsyncGenerator[BaseEvent]:
-    """Yield all events of a run; what fails is its last one.
+    """Yield all events of a run; an error becomes the last one.
 
     Args:
-        services: Of the server.
+        services: The server's services.
         caller: The sender of the request.
         key: The session.
         body: The request.
-        start: Fields of the request to the invocation that the body does not have.
+        start: Fields of the invocation's request that are not in the body.
     """
     sessions = services.session_service
     render = RunRenderer(
@@ -132,11 +132,11 @@ async def _events(
 
 def _client(services: ServerServices, key: SessionKey) -> InvocationClient:
     client = services.invocations(key.app_name, creates_sessions=True, waits_for_worker=True)
-    return replace(client, derives_state=True)  # the request's is compared with the session's
+    return replace(client, derives_state=True)  # compare the request's state with the session's
 
 
 async def _state(sessions: SessionLog, key: SessionKey) -> tuple[int, dict[str, Any]]:
-    """Return revision and state of a session; if it is missing, those with which it is created."""
+    """Return revision and state of a session; for a missing one, those of a new session."""
     try:
         return await sessions.read_state(key)
     except SessionNotFoundError:
@@ -146,7 +146,7 @@ async def _state(sessions: SessionLog, key: SessionKey) -> tuple[int, dict[str, 
 
 
 async def _root(services: ServerServices, key: SessionKey) -> str | None:
-    """Return the root agent of an app; if its code is not here, the session's first agent."""
+    """Return an app's root agent; without a description of the app, the session's first agent."""
     if known := services.apps.get(key.app_name):
         return known.root_agent.name
     after = 0
@@ -159,7 +159,7 @@ async def _root(services: ServerServices, key: SessionKey) -> str | None:
 
 
 async def _before(services: ServerServices, key: SessionKey, item: EventItem) -> list[Event]:
-    """Return the events that the invocation of an event has had before it."""
+    """Return the earlier events of an event's invocation."""
     record = await services.session_service.get_invocation(key, item.event.invocation_id)
     first = record.start_seq if record else item.seq
     if first >= item.seq:
@@ -179,7 +179,7 @@ async def _read(
 async def _whole(
     services: ServerServices, key: SessionKey, render: RunRenderer, event: BaseEvent
 ) -> BaseEvent:
-    """Return an event; a snapshot of messages with those before the run, which few runs need."""
+    """Return an event, adding earlier messages to a snapshot, which few runs need."""
     if not isinstance(event, MessagesSnapshotEvent):
         return event
     last = render.revision if render.first is None else render.first - 1

@@ -1,4 +1,4 @@
-"""Messages of AG-UI: what a front end sends as ADK's content, and events as its messages."""
+"""Conversion of a front end's AG-UI messages to ADK's content, and of events to messages."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ from durable_adk.events.event import Event
 
 
 class ToolResult(NamedTuple):
-    """The result of a call as the message of a tool."""
+    """The result of a call, for a tool message."""
 
     message_id: str
     call_id: str
@@ -43,10 +43,10 @@ _MEDIA = {"image": ImagePart, "audio": AudioPart, "video": VideoPart}
 
 
 def content_of(message: UserMessage) -> types.Content:
-    """Return what a user says, as ADK's content.
+    """Return a user's message as ADK's content.
 
     Raises:
-        InvalidRequestError: It has neither text nor parts, or data that is not base64.
+        InvalidRequestError: The message has neither text nor parts, or data that is not base64.
     """
     said = message.content
     parts = [types.Part(text=said)] if isinstance(said, str) else [_part(one) for one in said]
@@ -75,8 +75,8 @@ def messages_of(
 
     Args:
         event: The event.
-        results: Those of its results that are shown.
-        subagent: The run of the sub-agent that it belongs to.
+        results: Those of its results to include.
+        subagent: The run of its sub-agent.
     """
     attributed: dict[str, Any] = {"subagent_run_id": subagent} if subagent else {}
     told: list[Message] = [
@@ -106,7 +106,7 @@ def _said(event: Event) -> list[Message]:
     )
     if not parts:
         return []
-    # A front end keeps the order of the messages that it knows by their ids.
+    # A front end keeps the order of known messages by their ids.
     name = str((event.custom_metadata or {}).get(MESSAGE_ID) or event.id)
     if all(part.text is not None for part in parts):
         return [UserMessage(id=name, content="".join(part.text or "" for part in parts))]
@@ -129,7 +129,7 @@ def _shown(part: types.Part) -> Iterable[ContentPart]:
 
 
 def text_of(event: Event, *, thoughts: bool = False) -> str:
-    """Return the text of an event, or that of its thoughts."""
+    """Return the text of an event, or of its thoughts."""
     parts = (event.content.parts if event.content else None) or []
     return "".join(part.text or "" for part in parts if bool(part.thought) is thoughts)
 
@@ -142,9 +142,10 @@ def calls_of(event: Event) -> list[types.FunctionCall]:
 
 
 def results_of(event: Event) -> list[ToolResult]:
-    """Return the results of calls that an event has.
+    """Return the results of calls in an event.
 
-    Left out are answers to the runtime's requests, and what a call that needs one has returned.
+    Answers to the runtime's requests are omitted, and so are the results of the calls that need
+    one.
     """
     asks = {
         *event.actions.requested_tool_confirmations,
@@ -162,14 +163,14 @@ def results_of(event: Event) -> list[ToolResult]:
 
 
 def is_of_server(message: Message) -> bool:
-    """Return whether the server has sent a message, of what a run says and does."""
+    """Return whether the server has sent a message: a tool's result, a text or a thought."""
     if isinstance(message, ToolMessage):
         return message.id.endswith(f":{message.tool_call_id}")
     return isinstance(message, AssistantMessage | ReasoningMessage)
 
 
 def result_ids_of(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the ids of the messages by which a front end has sent results, by their calls' ids."""
+    """Return the ids of the messages in which a front end has sent results, by call id."""
     return {
         one.tool_call_id: one.id
         for one in messages

@@ -1,4 +1,4 @@
-"""Requests of AG-UI's front ends as messages and answers of invocations."""
+"""Conversion of AG-UI requests to messages and answers for invocations."""
 
 import json
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ from durable_adk.tools.agui_toolset import FRONT_END_TOOLS, check_declared
 from durable_adk.wire.messages import InvocationRequest
 
 CONTEXT = "ag_ui_context"
-"""The key of the state that holds what a front end says of itself to the agent."""
+"""The state key for the front end's context for the agent."""
 _NOTHING_NEW = (
     "messages: The last one must be the user's, or the result of a call that waits. To follow a "
     "run, send its `runId`."
@@ -50,12 +50,12 @@ async def request_of(
     Args:
         sessions: The session store.
         key: The session.
-        body: What the front end has sent.
-        state: The session's state; what the front end has of it and is the same is not sent.
-        name: Id of the invocation that the request starts, if it resumes none.
+        body: The front end's request.
+        state: The session's state; values that the front end has not changed are not sent.
+        name: Id of the invocation that the request starts, unless it resumes one.
 
     Raises:
-        CallerError: It is malformed, or does not fit what the session waits for.
+        CallerError: The request is malformed, or does not fit the session's pending calls.
     """
     sent = _sent_by_front_end(body.messages)
     request = InvocationRequest.parse(
@@ -89,7 +89,7 @@ def _metadata(body: RunAgentInput) -> dict[str, Any] | None:
 
 
 def _changed(body: RunAgentInput, state: dict[str, Any]) -> dict[str, Any]:
-    """Return what a front end has changed in the state."""
+    """Return the front end's changes of the state."""
     given: Any = body.state
     if given is not None and not isinstance(given, dict):
         raise InvalidRequestError("state: It must be an object, or null.")
@@ -125,7 +125,7 @@ async def _message(
 
 
 async def _check_taken(sessions: SessionLog, key: SessionKey, results: list[ToolMessage]) -> None:
-    """Refuse a message behind results that no run has taken: they would be lost."""
+    """Refuse a message after results that no run has accepted: they would be lost."""
     if not results:
         return
     _, calls = await _calls(sessions, key, [result.tool_call_id for result in results])
@@ -137,7 +137,7 @@ async def _check_taken(sessions: SessionLog, key: SessionKey, results: list[Tool
 
 
 def _sent_by_front_end(messages: list[Message]) -> list[Message]:
-    """Leave out what the server has sent last: a front end that lost a stream has the beginning."""
+    """Omit messages at the end that the server has sent, e.g. the beginning of a lost stream."""
     count = len(messages)
     while count and is_of_server(messages[count - 1]):
         count -= 1
@@ -156,9 +156,9 @@ def _last_results(messages: list[Message]) -> list[ToolMessage]:
 async def _resumed(
     sessions: SessionLog, key: SessionKey, resume: list[ResumeEntry], results: list[ToolMessage]
 ) -> types.Content:
-    """Return the answers to the interrupts of a run: to all, as AG-UI wants it.
+    """Return the answers to a run's interrupts, which must be complete in AG-UI.
 
-    Beside them there may be results of the front end's own tools.
+    The request may also have results of the front end's own tools.
     """
     told = {result.tool_call_id: result for result in results}
     asked = [entry.interrupt_id for entry in resume]
@@ -167,7 +167,7 @@ async def _resumed(
     if unknown:
         raise InvalidRequestError(f"resume: The session has no interrupts {', '.join(unknown)}.")
     answered = {entry.interrupt_id for entry in resume}
-    # Answers that are sent again do not answer what has come up since.
+    # Repeated answers need not answer later interrupts.
     if all(calls[name].status is CallStatus.OPEN for name in answered):
         runs = {calls[name].call.invocation_id for name in answered}
         waiting = [call for call in pending_calls(events) if call.invocation_id in runs]
@@ -191,7 +191,7 @@ async def _resumed(
 async def _answered(
     sessions: SessionLog, key: SessionKey, results: list[ToolMessage]
 ) -> types.Content:
-    """Return the results of long-running calls, which a front end sends as messages, too."""
+    """Return the results of long-running calls, which a front end also sends as messages."""
     _, calls = await _calls(sessions, key, [result.tool_call_id for result in results])
     found = [
         (calls[result.tool_call_id].call, _result(result))
@@ -224,7 +224,7 @@ def _responses(answers: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.C
 
 
 def _response(call: PendingCall, entry: ResumeEntry) -> dict[str, Any]:
-    """Return the response to a call that an answer to its interrupt means."""
+    """Return the response to a call that corresponds to an answer to its interrupt."""
     payload: Any = entry.payload
     if call.kind == "confirmation":
         return _decision(entry)
@@ -260,7 +260,7 @@ def _decision(entry: ResumeEntry) -> dict[str, Any]:
 
 
 def _result(message: ToolMessage) -> dict[str, Any]:
-    """Return a tool's result; what is no JSON object is in `result`, a failure in `error`."""
+    """Return a tool's result; other values than objects are in `result`, a failure in `error`."""
     content: Any = message.content
     if not isinstance(content, str):
         content = json.dumps([to_json_value(part.model_dump(mode="json")) for part in content])
