@@ -131,7 +131,7 @@ class UnknownAppError(CallerError, ValueError):
 
 
 class NotFoundError(CallerError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 class SessionNotFoundError(NotFoundError, ValueError):
@@ -296,7 +296,7 @@ class LeaseLostError(RunError):
 
 
 class PayloadLostError(RunError):
-    """A value that is kept outside of Temporal cannot be given: it is lost, or not for us."""
+    """A value stored outside of Temporal is lost, or belongs to another workflow."""
 
 
 class InvocationCancelledError(RunError):
@@ -308,7 +308,7 @@ class InvocationTerminatedError(RunError):
 
 
 class WebhookRefusedError(RunError):
-    """The receiver of a webhook does not want it; it is not sent again."""
+    """The receiver of a webhook rejected it; it is not sent again."""
 
 
 class TransientError(DurableAdkError):
@@ -358,7 +358,7 @@ class ModelUnavailableError(TransientError):
 
 
 class ToolsetUnavailableError(TransientError):
-    """A toolset cannot say which tools it has."""
+    """A toolset cannot list its tools."""
 
 
 class MissingCredentialError(ToolsetUnavailableError):
