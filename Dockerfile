@@ -3,12 +3,12 @@
 
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml deploy/requirements.lock README.md LICENSE ./
 COPY durable_adk durable_adk
 COPY examples/capital_agent examples/capital_agent
-# All extras, and what builds the package, in the versions of constraints.txt and no other files.
+# All extras, and what builds the package, in the versions of requirements.lock and no other files.
 RUN python -m venv /venv \
-    && /venv/bin/pip install --no-cache-dir --require-hashes -r constraints.txt \
+    && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
     && /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM python:3.12-slim

@@ -114,12 +114,12 @@ matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores
 dist: $(STAMP) ## Build wheel and sdist into dist/
 	$(BIN)/python -m hatchling build --directory dist --target sdist --target wheel
 
-lock: ## Choose the newest versions within the ranges for constraints.txt
+lock: ## Choose the newest versions within the ranges for deploy/requirements.lock
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet "uv>=0.9,<1"
 	$(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --group build --universal --python-version 3.11 \
 		--generate-hashes --upgrade --no-emit-index-url --no-header --no-annotate --quiet \
-		--output-file constraints.txt
+		--output-file deploy/requirements.lock
 
 pins: $(STAMP) ## Renew what later releases have to understand: shapes, names and histories
 	$(BIN)/python -m tests.replay.record

@@ -1,9 +1,9 @@
 """How long an invocation stands still when its worker dies: ``python -m benchmarks.takeover``.
 
 Each sample kills a worker process (SIGKILL) that is doing a certain thing while another one stands
-by, with the default settings, and takes the time until the invocation goes on. Printed are counts
-and ratios of the bound that docs/durability.md gives; seconds mean little on a machine that does
-other things too, but these are timeouts, which a slower machine does not make longer by much.
+by, with the default settings, and takes the time until the invocation continues. Printed are counts
+and ratios of the bound in docs/know/durability.md; seconds mean little on a machine that does other
+things too, but these are timeouts, which a slower machine does not make longer by much.
 
 ``--task-timeout 3`` sets another workflow task timeout, and ``--stress`` counts the workflow tasks
 that time out although nobody has died, with replays of long histories on a machine that is busy.

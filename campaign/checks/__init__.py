@@ -1,1 +1,1 @@
-"""The invariants of docs/specification.md, as functions over a run's evidence."""
+"""The invariants of docs/know/specification.md, as functions over a run's evidence."""

@@ -1,6 +1,6 @@
 """Errors for importing missing names of ADK, which give the reason or the replacement.
 
-``python -m tests.support.missing`` generates `missing_names.json` from docs/adk-compatibility.md.
+``python -m tests.support.missing`` makes `missing_names.json` of docs/use/adk-compatibility.md.
 """
 
 import importlib
@@ -118,7 +118,7 @@ def _explained(path: str, reason: str) -> str:
     extra = f" With {_EXTRA} it is google-adk's own." if own else ""
     return (
         f"{path}, which google-adk has, is not here: {reason}.{extra} See "
-        "docs/adk-compatibility.md."
+        "docs/use/adk-compatibility.md."
     )
 
 

@@ -34,8 +34,9 @@ class LLMRegistry:
         raise AgentDefinitionError(
             f"No model class serves the name {model!r}. Known names: "
             f"{', '.join(cls._classes)}. Check the spelling; for OpenAI, Anthropic and others give "
-            'the agent google-adk\'s LiteLlm (pip install "durable-adk[adk]", see docs/models.md) '
-            "or another BaseLlm object, or register a class with LLMRegistry.register."
+            'the agent google-adk\'s LiteLlm (pip install "durable-adk[adk]", see '
+            "docs/start/models.md) or another BaseLlm object, or register a class with "
+            "LLMRegistry.register."
         )
 
     @classmethod

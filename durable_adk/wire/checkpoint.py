@@ -3,7 +3,7 @@
 The argument of the next workflow run is a `Cursor` of a few hundred bytes. The `Checkpoint` is
 written to the session store first: the cursor stays small, however many calls are pending.
 
-A later release may read it: docs/releasing.md says how it may change.
+A later release may read it: docs/run/releasing.md says how it may change.
 """
 
 import base64

@@ -20,7 +20,7 @@ MAX_WAIT = 20.0
 class ReadSessionEventsStep(NamesSession, Effect["EventPage"]):
     """The argument of workflow type ``SessionEvents``: plain JSON from any Temporal client.
 
-    Keys may be camelCase or snake_case. `docs/temporal-clients.md` describes it field by field.
+    Keys may be camelCase or snake_case. `docs/use/temporal-clients.md` describes it field by field.
     """
 
     invocation_id: str | None = None

@@ -58,7 +58,7 @@ class ToolRun(JsonModel):
 class InvocationRequest(JsonModel):
     """The argument of workflow type ``Invocation``: plain JSON from any Temporal client.
 
-    Keys may be camelCase or snake_case. `docs/temporal-clients.md` describes it field by field.
+    Keys may be camelCase or snake_case. `docs/use/temporal-clients.md` describes it field by field.
     """
 
     app: str

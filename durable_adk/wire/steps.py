@@ -3,7 +3,7 @@
 Steps name things and never carry the conversation (D3): the activity loads the session from the
 store by key and revision, so a step takes a few hundred bytes of history at every turn.
 
-Histories of open invocations contain these values: docs/releasing.md says how they may change.
+Histories of open invocations contain these values: docs/run/releasing.md says how they may change.
 """
 
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The differences that are declared, each with its row in docs/adk-compatibility.md."""
+"""The differences that are declared, each with its row in docs/use/adk-compatibility.md."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What docs/adk-compatibility.md says of both, and no conversation shows."""
+"""What docs/use/adk-compatibility.md says of both, and no conversation shows."""
 
 from pathlib import Path
 from typing import Any

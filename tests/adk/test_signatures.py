@@ -1,4 +1,4 @@
-"""docs/adk-compatibility.md against google-adk itself: every public name, and its signature."""
+"""docs/use/adk-compatibility.md against google-adk itself: every public name, and its signature."""
 
 from collections.abc import Iterator
 from typing import Any

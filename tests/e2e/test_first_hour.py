@@ -1,4 +1,4 @@
-"""docs/first-hour.md: its pictures are what a terminal shows today."""
+"""docs/start/first-hour.md: its pictures are what a terminal shows today."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.required import ROOT
 
-PAGE = ROOT / "docs" / "first-hour.md"
+PAGE = ROOT / "docs" / "start" / "first-hour.md"
 PICTURES = sorted(PAGE.with_suffix("").glob("*.svg"))
 CHANGING = re.compile(
     r"\b(e|adk)-[0-9a-f-]{8,}\b|\b[0-9a-f]{12}\b"  # ids

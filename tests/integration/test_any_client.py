@@ -44,7 +44,7 @@ from tests.support.scripts import call, gist
 from tests.support.waiting import PATIENCE, until
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "temporal-clients.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "use" / "temporal-clients.md"
 
 
 def get_capital(country: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/adk-compatibility.md: every row and every public name, with its test or its difference."""
+"""docs/use/adk-compatibility.md: each row and public name has its test or its difference."""
 
 import ast
 import importlib

@@ -1,6 +1,6 @@
 """Releases that change agents while invocations are open (D6, F35, I13, I20).
 
-The outcomes here are the table in docs/durability.md, "Deploys".
+The outcomes here are the table in docs/know/durability.md, "Deploys".
 """
 
 import asyncio

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "start" / "guide.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 
 

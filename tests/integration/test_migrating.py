@@ -1,4 +1,4 @@
-"""docs/migrating.md: its error lines are those that the code gives."""
+"""docs/use/migrating.md: its error lines are those that the code gives."""
 
 import importlib
 import re
@@ -20,7 +20,7 @@ from tests.support.pausing import auth_config
 from tests.support.required import ROOT
 from tests.support.scripts import call, send
 
-DOCUMENT = (ROOT / "docs" / "migrating.md").read_text()
+DOCUMENT = (ROOT / "docs" / "use" / "migrating.md").read_text()
 ERRORS = DOCUMENT.partition("## When it is imported")[2].partition("## When it behaves")[0]
 BLOCKS = re.findall(r"^```\n(.*?)^```$", ERRORS, re.MULTILINE | re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.splitlines()]

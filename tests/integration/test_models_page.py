@@ -15,7 +15,7 @@ from tests.stubs.openai_stub import OpenAIStub
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "examples" / "chat_completions")
-PAGE = (ROOT / "docs" / "models.md").read_text()
+PAGE = (ROOT / "docs" / "start" / "models.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

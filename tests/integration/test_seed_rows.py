@@ -1,6 +1,6 @@
 """What the seeds promise beyond the twenty steps, each row where it can be seen from outside.
 
-docs/adk-compatibility.md says which row is held by which test.
+docs/use/adk-compatibility.md says which row is held by which test.
 """
 
 import asyncio

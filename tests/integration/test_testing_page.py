@@ -1,4 +1,4 @@
-"""docs/testing.md: the tests that it shows pass, and each can fail."""
+"""docs/start/testing.md: the tests that it shows pass, and each can fail."""
 
 import inspect
 import re
@@ -9,7 +9,9 @@ import pytest
 
 from tests.support.required import ROOT
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+BLOCKS = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs" / "start" / "testing.md").read_text(), re.DOTALL
+)
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""What later releases have to understand, and what may change of it (docs/releasing.md)."""
+"""What later releases have to understand, and what may change of it (docs/run/releasing.md)."""
 
 import json
 from copy import deepcopy

@@ -35,7 +35,7 @@ class Talk:
     says: list[str]
     """What is said, by whom, in order; agents side by side in alphabetical order."""
     declared: dict[str, list[str]] = field(default_factory=dict)
-    """What differs in google-adk: by row of docs/adk-compatibility.md, the kinds of differences."""
+    """Kinds of differences in google-adk, by row of docs/use/adk-compatibility.md."""
 
     def reply(self, request: dict[str, Any]) -> Any:
         """The stub's answer to a request on Gemini's wire."""

@@ -41,7 +41,7 @@ class Scenario:
 
     name: str
     proves: str
-    """Ids of docs/specification.md that it is about."""
+    """Ids of docs/know/specification.md that it is about."""
     make: Callable[[], BaseAgent | App]
     turns: Sequence[Turn]
     state: Mapping[str, Any]

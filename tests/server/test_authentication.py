@@ -304,8 +304,8 @@ async def test_the_environment_says_who_may(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_setting_of_access_is_described() -> None:
-    """docs/server.md has each variable, and none that there is not."""
-    text = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+    """docs/use/server.md has each variable, and none that there is not."""
+    text = (Path(__file__).parents[2] / "docs" / "use" / "server.md").read_text()
     described = {name.lower() for name in re.findall(r"DURABLE_ADK_SERVER_(\w+)", text)} - {""}
     shared = {"answer_key"}  # with the workers, under their name
     assert AccessSettings.model_fields.keys() - shared <= described

@@ -1,4 +1,4 @@
-"""The loop under a simulated Temporal, with faults everywhere; see docs/durability.md."""
+"""The loop under a simulated Temporal, with faults everywhere; see docs/know/durability.md."""
 
 import re
 import subprocess

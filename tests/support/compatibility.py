@@ -1,11 +1,11 @@
-"""What docs/adk-compatibility.md says, by its headings and tables."""
+"""What docs/use/adk-compatibility.md says, by its headings and tables."""
 
 import re
 from functools import cache
 
 from tests.support.required import ROOT
 
-DOCUMENT = ROOT / "docs" / "adk-compatibility.md"
+DOCUMENT = ROOT / "docs" / "use" / "adk-compatibility.md"
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Records the terminal of docs/first-hour.md: ``python -m tests.support.first_hour [FOLDER]``.
+"""Records the terminal of first-hour.md: ``python -m tests.support.first_hour [FOLDER]``.
 
 The commands are typed into a shell in a new folder, and what then stands on its terminal is drawn
-as docs/first-hour/*.svg, or in FOLDER. Nothing is edited.
+as docs/start/first-hour/*.svg, or in FOLDER. Nothing is edited.
 """
 
 import os
@@ -27,7 +27,7 @@ from rich.text import Text
 
 from tests.support.required import ROOT
 
-PAGE = ROOT / "docs" / "first-hour.md"
+PAGE = ROOT / "docs" / "start" / "first-hour.md"
 COLUMNS = 100
 LINES = 200
 """More than a scene has: nothing scrolls away."""

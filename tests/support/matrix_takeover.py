@@ -205,7 +205,7 @@ IDLE, CALL, SLACK = 1.2, 3.0, 0.5
 
 
 def bound(what: str, task_timeout: float) -> float:
-    """Seconds that docs/durability.md promises for one of the times."""
+    """Seconds that docs/know/durability.md promises for one of the times."""
     if what.startswith(("local", "just")):
         return task_timeout + SLACK
     if what.startswith("store"):

@@ -16,7 +16,7 @@ FOLDER = ROOT / "durable_adk"
 PACKAGE = sorted(FOLDER.rglob("*.py"))
 MODULES = [path.relative_to(FOLDER) for path in PACKAGE]
 ALL_TESTS = sorted((ROOT / "tests").rglob("*.py"))
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+ARCHITECTURE = ROOT / "docs" / "know" / "architecture.md"
 TESTS = [path for path in ALL_TESTS if path.name.startswith("test_")]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 UNPICKLERS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle", "yaml"}
@@ -163,7 +163,7 @@ def test_imports_stand_at_the_top() -> None:
 
 
 def glossary() -> list[str]:
-    """The terms of docs/architecture.md: the bold ones at the start of the glossary's rows."""
+    """The terms of docs/know/architecture.md: the bold ones at the start of the glossary's rows."""
     section = ARCHITECTURE.read_text().partition("\n## Glossary\n")[2].partition("\n## ")[0]
     return re.findall(r"^\| \*\*(.+?)\*\* \|", section, re.MULTILINE)
 
@@ -210,7 +210,7 @@ def test_a_module_has_the_name_of_a_known_thing() -> None:
     }
     assert not unknown, (
         "Name the module by a word of ADK, Temporal, OpenTelemetry or the glossary in "
-        "docs/architecture.md, or add a word that every programmer knows to COMPUTING."
+        "docs/know/architecture.md, or add a word that every programmer knows to COMPUTING."
     )
 
 

@@ -1,4 +1,4 @@
-"""``docs/operations.md`` knows every setting, limit, time and error there is, and no others."""
+"""``docs/run/operations.md`` knows every setting, limit, time and error there is, and no others."""
 
 import re
 from dataclasses import fields
@@ -20,7 +20,7 @@ from durable_adk.sql import database
 from durable_adk.worker import WorkerOptions, timing
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "operations.md").read_text()
+TEXT = (ROOT / "docs" / "run" / "operations.md").read_text()
 FIXED = "### Fixed times"
 GROUPS = {"DurableAdkError", "CallerError", "TransientError"}
 """What nobody is told of, but for what is below it."""

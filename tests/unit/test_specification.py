@@ -1,4 +1,4 @@
-"""docs/specification.md: every requirement id that is cited has a row, and every row is cited."""
+"""docs/know/specification.md: each cited id has a row, and each row is cited."""
 
 import re
 from collections import Counter
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "specification.md"
+DOCUMENT = ROOT / "docs" / "know" / "specification.md"
 FOLDERS = ("durable_adk", "tests", "campaign", "simulation", "benchmarks", "examples")
 CODE = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.py"))
-PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
+PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md")])
 SELF = (Path(__file__), DOCUMENT)
 ROW = re.compile(r'^\| <a id="(\S+)"></a>(\S+) \| (.+) \|$', re.MULTILINE)
 ANCHOR = re.compile(r'<a id="(\S+?)">')

@@ -52,8 +52,8 @@ def web(
 
     Whoever reaches 127.0.0.1 may act for every user. With another --host it needs a way to know its
     users: DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or
-    DURABLE_ADK_SERVER_OIDC. docs/server.md has these and all other settings; docs/page.md has the
-    page.
+    DURABLE_ADK_SERVER_OIDC. docs/use/server.md has these and all other settings; docs/use/page.md
+    has the page.
 
     [bold]Example[/bold]
 
@@ -81,7 +81,7 @@ def serve(
 
     Whoever reaches 127.0.0.1 may act for every user. With another --host it needs a way to know its
     users: DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or
-    DURABLE_ADK_SERVER_OIDC. docs/server.md has these and all other settings.
+    DURABLE_ADK_SERVER_OIDC. docs/use/server.md has these and all other settings.
 
     [bold]Example[/bold]
 

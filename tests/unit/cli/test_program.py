@@ -27,7 +27,7 @@ def test_help_names_settings_and_documents_that_there_are():
         if command.work in ("dev.http:web", "dev.http:serve"):
             ways = ("TOKENS_FILE", "PROXY_HEADER", "OIDC")
             assert named == {f"DURABLE_ADK_SERVER_{way}" for way in ways}
-            assert "docs/server.md" in command.__doc__
+            assert "docs/use/server.md" in command.__doc__
         for path in re.findall(r"docs/[\w-]+\.md", command.__doc__ or ""):
             assert (ROOT / path).is_file()
 

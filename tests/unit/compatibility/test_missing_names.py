@@ -15,7 +15,7 @@ from tests.support.missing import TABLE, table
 
 
 def test_the_table_is_the_documents() -> None:
-    """Run `python -m tests.support.missing` after a change of docs/adk-compatibility.md."""
+    """Run `python -m tests.support.missing` after a change of docs/use/adk-compatibility.md."""
     assert json.loads(TABLE.read_text()) == table()
 
 

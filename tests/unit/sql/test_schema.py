@@ -1,4 +1,4 @@
-"""The tables, as docs/temporal-clients.md shows them to who reads them without this package."""
+"""The tables, as docs/use/temporal-clients.md shows them to who reads them without this package."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sql import schema
 from tests.unit.sessions.contract import opened
 
-TEXT = (Path(__file__).parents[3] / "docs" / "temporal-clients.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "use" / "temporal-clients.md").read_text()
 PART = TEXT.partition("\n### By SQL\n")[2].partition("\n#")[0]
 KEY = SessionKey("capital_agent", "alice", "trip")
 

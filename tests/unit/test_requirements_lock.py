@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "constraints.txt").read_text()
+TEXT = (ROOT / "deploy" / "requirements.lock").read_text()
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT, BUILD = DECLARED["project"], DECLARED["build-system"]["requires"]
 ASKED = [
