@@ -107,16 +107,16 @@ class JournaledSessionService(DatabaseSessionService):
                 key, invocation_id=invocation_id, user_event=user_event, **options
             )
 
-    async def hear(
+    async def deliver_message(
         self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
     ) -> StoredEvent | None:
         """See the base class."""
         with self._noted("hear", f"{steered}.0", invocation_id, epoch) as outcome:
-            heard = await super().hear(
+            delivered = await super().deliver_message(
                 key, invocation_id=invocation_id, epoch=epoch, steered=steered
             )
-            outcome["seq"] = heard.seq if heard else 0
-        return heard
+            outcome["seq"] = delivered.seq if delivered else 0
+        return delivered
 
     async def read_notes(self, key: SessionKey, **options: Any) -> list[Note]:
         """See the base class; notes when a run continues from a checkpoint of the other release."""

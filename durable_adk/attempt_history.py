@@ -34,13 +34,13 @@ class AttemptHistory(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    told: Stretches = ()
+    reported: Stretches = ()
     """Attempts that ended with an error of any kind."""
     excused: Stretches = ()
     """Those among them that are no evidence against the step: a requirement was unavailable."""
-    elsewhere: int = 0
+    unregistered: int = 0
     """How many attempts ended because the worker did not know the agent."""
-    away: int = 0
+    toolset_failures: int = 0
     """How many attempts could not reach the toolset for the tool."""
     exits: int = 0
     """How many attempts in a row, lost ones aside, ended because their workers shut down."""
@@ -85,25 +85,30 @@ class AttemptHistory(BaseModel):
 
     def lost(self, number: int) -> list[int]:
         """Return the numbers of the attempts before `number` that have reported nothing."""
-        return list(_outside(self.told, number))
+        return list(_outside(self.reported, number))
 
     def counted(self, number: int) -> int:
         """Return an attempt's number, not counting excused attempts."""
         return number - sum(last - first + 1 for first, last in self.excused)
 
-    def in_vain(self, number: int) -> Iterator[int]:
+    def unexcused(self, number: int) -> Iterator[int]:
         """Iterate over the numbers of the earlier attempts that are not excused."""
         return _outside(self.excused, number)
 
     def after(
-        self, number: int, *, excused: bool = False, elsewhere: bool = False, away: bool = False
+        self,
+        number: int,
+        *,
+        excused: bool = False,
+        unregistered: bool = False,
+        toolset_failures: bool = False,
     ) -> "AttemptHistory":
         """Return the history extended by attempt `number`, which ends with an error."""
         return AttemptHistory(
-            told=_with(self.told, number),
+            reported=_with(self.reported, number),
             excused=_with(self.excused, number) if excused else self.excused,
-            elsewhere=self.elsewhere + elsewhere,
-            away=self.away + away,
+            unregistered=self.unregistered + unregistered,
+            toolset_failures=self.toolset_failures + toolset_failures,
         )
 
     def leaving(self, number: int, build: str) -> "AttemptHistory":

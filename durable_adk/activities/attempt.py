@@ -61,7 +61,7 @@ STORE_DELAY = 2.0
 would grow to half a minute, and the step would continue that much later than the store."""
 _EAGER = 5  # attempts for which Temporal's own delay is shorter
 
-TRIED: Final = "tried"
+STARTED: Final = "started"
 """Kind of the notes that record which attempts were about to run a step's code."""
 
 _NOT_HERE = (AgentNotFoundError, UnknownAppError)
@@ -95,10 +95,10 @@ class LostAttempts:
         """
         await self.deps.scope(self.step)  # waits for the store; dying here does not count
         key, invocation_id = self.step.key, self.step.invocation_id
-        notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=TRIED)
-        await write_note(self.deps, self.step, TRIED, _name(number), "{}")
-        tried = {_name(1), *(note.name for note in notes)}
-        return sum(_name(one) in tried for one in history.lost(number))
+        notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=STARTED)
+        await write_note(self.deps, self.step, STARTED, _name(number), "{}")
+        started = {_name(1), *(note.name for note in notes)}
+        return sum(_name(one) in started for one in history.lost(number))
 
 
 def _name(number: int) -> str:
@@ -113,11 +113,23 @@ class StepAttempt(EffectAttempt):
 
     what: str
     """The step's description in messages."""
-    trials: LostAttempts | None = None
+    lost_attempts: LostAttempts | None = None
     """Decides which lost attempts count; None: all."""
     is_local: bool = False
     """Whether it is a local activity. Local activities have no heartbeat details, and their attempt
     counter restarts after a worker crash. So they are never given up."""
+
+    @classmethod
+    def of_activity(cls, what: str, lost_attempts: LostAttempts | None) -> "StepAttempt":
+        """Return the attempt that the current activity is; see the fields."""
+        info = activity.info()
+        return cls(
+            what=what,
+            number=info.attempt,
+            history=AttemptHistory.of(info.heartbeat_details),
+            lost_attempts=lost_attempts,
+            is_local=info.is_local,
+        )
 
     @property
     def counted(self) -> int:
@@ -125,14 +137,16 @@ class StepAttempt(EffectAttempt):
         return self.history.counted(self.number)
 
     @property
-    def elsewhere(self) -> int:
+    def unregistered(self) -> int:
         """How often the step was returned because the worker did not know its agent."""
-        return self.number - 1 if self.is_local else self.history.elsewhere
+        return self.number - 1 if self.is_local else self.history.unregistered
 
     @property
     def leaving(self) -> AttemptHistory:
         """Attempt history to pass on if this attempt ends because its worker shuts down."""
-        return self.history.leaving(self.number, self.trials.deps.build if self.trials else "")
+        return self.history.leaving(
+            self.number, self.lost_attempts.deps.build if self.lost_attempts else ""
+        )
 
     async def begins(self) -> None:
         """Record that the step's code is about to run; await it after reading all input.
@@ -140,7 +154,7 @@ class StepAttempt(EffectAttempt):
         Raises:
             RunError: Too many attempts were lost while the step's code ran.
         """
-        if self.trials is not None:
+        if self.lost_attempts is not None:
             await self.check_lost()
 
     async def check_lost(self) -> None:
@@ -150,21 +164,24 @@ class StepAttempt(EffectAttempt):
         on worker after worker for ever (F12).
         """
         exits = self.history.exits
-        if self.trials is not None and exits >= self.trials.deps.limits.max_worker_exits:
+        if (
+            self.lost_attempts is not None
+            and exits >= self.lost_attempts.deps.limits.max_worker_exits
+        ):
             raise RunError(
                 f"{self.what} was given up: {exits} workers of one build in a row were shut down "
                 "(max_worker_exits) while it ran. Look for what shuts them down."
             )
         lost = 0 if self.is_local else len(self.history.lost(self.number))
-        if lost and self.trials is not None:
-            lost = await self.trials.begin(self.number, self.history)
+        if lost and self.lost_attempts is not None:
+            lost = await self.lost_attempts.begin(self.number, self.history)
         if lost >= MAX_LOST:
             raise RunError(
                 f"{self.what} was given up: its worker was lost, or did not report back, {lost} "
                 "times. Look for what ends the process, or blocks it."
             )
 
-    def tell(self, history: AttemptHistory) -> None:
+    def report(self, history: AttemptHistory) -> None:
         """Send the history to the next attempt, in a heartbeat."""
         if not self.is_local:
             history.send()
@@ -293,7 +310,7 @@ def transient_or_unregistered(error: DurableAdkError, *, before: int) -> bool:
 
 @asynccontextmanager
 async def step_attempt(
-    what: str, *, trials: LostAttempts | None = None, asks: int | None = None
+    what: str, *, lost_attempts: LostAttempts | None = None, max_attempts: int | None = None
 ) -> AsyncGenerator[StepAttempt]:
     """Run the body as one attempt of a step that runs user code or calls a model.
 
@@ -303,28 +320,24 @@ async def step_attempt(
 
     Args:
         what: The step's description in messages.
-        trials: Decides which of the lost attempts count; the body calls `StepAttempt.begins`. None:
-            all count, and the body need not call it.
-        asks: Maximum number of calls to an unavailable model; None: the step calls no model.
+        lost_attempts: Decides which of the lost attempts count; the body calls
+            `StepAttempt.begins`. None: all count, and the body need not call it.
+        max_attempts: Most calls of an unavailable model; None: the step calls no model.
 
     Raises:
         ApplicationError: The step has failed, or is to be retried.
     """
-    info = activity.info()
-    history = AttemptHistory.of(info.heartbeat_details)
-    this = StepAttempt(
-        what=what, number=info.attempt, history=history, trials=trials, is_local=info.is_local
-    )
+    this = StepAttempt.of_activity(what, lost_attempts)
 
     def retry(error: DurableAdkError) -> bool:
-        if isinstance(error, ModelUnavailableError) and asks is not None and this.counted >= asks:
-            return False
-        return transient_or_unregistered(error, before=this.elsewhere)
+        if max_attempts is not None and isinstance(error, ModelUnavailableError):
+            return this.counted < max_attempts
+        return transient_or_unregistered(error, before=this.unregistered)
 
     with application_errors(retry=retry, number=this.counted):
         try:
-            async with heartbeating(history, leaving=this.leaving):
-                if trials is None:
+            async with heartbeating(this.history, leaving=this.leaving):
+                if lost_attempts is None:
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:
@@ -332,12 +345,12 @@ async def step_attempt(
             # blocked its worker sends none, so that it counts as lost: otherwise it would be
             # retried for ever.
             if not (isinstance(error, WorkerStuckError) and error.suspected):
-                this.tell(history_after(history, this.number, error))
+                this.report(history_after(this.history, this.number, error))
             raise
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if activity.is_worker_shutdown():
-                this.tell(this.leaving)
+                this.report(this.leaving)
             elif task is not None and not task.cancelling():  # code cancelled the loop's tasks
                 raise wrapped(RunError, own_cancellation(error)) from error
             raise
@@ -345,10 +358,15 @@ async def step_attempt(
 
 def history_after(history: AttemptHistory, number: int, error: BaseException) -> AttemptHistory:
     """Return the attempt history after an attempt that ended with an error."""
-    elsewhere, away = isinstance(error, _NOT_HERE), isinstance(error, ToolsetUnavailable)
+    unregistered, toolset_failures = (
+        isinstance(error, _NOT_HERE),
+        isinstance(error, ToolsetUnavailable),
+    )
     missing = isinstance(error, TransientError) and not isinstance(error, ModelUnavailableError)
-    excused = elsewhere or away or missing
-    return history.after(number, excused=excused, elsewhere=elsewhere, away=away)
+    excused = unregistered or toolset_failures or missing
+    return history.after(
+        number, excused=excused, unregistered=unregistered, toolset_failures=toolset_failures
+    )
 
 
 @asynccontextmanager
@@ -371,9 +389,9 @@ async def heartbeating(
     async def beat() -> None:
         while True:
             await asyncio.sleep(timeout.total_seconds() / 4)
-            told = leaving if leaving is not None and activity.is_worker_shutdown() else history
+            reported = leaving if leaving is not None and activity.is_worker_shutdown() else history
             try:
-                told.send()
+                reported.send()
             except Exception as error:  # noqa: BLE001 - the next one may succeed
                 logger.warning("heartbeat.not_sent", error_type=type(error).__name__)
 

@@ -51,8 +51,10 @@ class AttemptRecorder(Generic[C]):
         A failed attempt at a model call that left no note is recorded as lost, because of its cost.
         A tool may have failed so often that checking for each note would take long.
         """
-        in_vain = isinstance(self.step, ModelStep)
-        earlier = self.history.in_vain(self.number) if in_vain else self.history.lost(self.number)
+        unexcused = isinstance(self.step, ModelStep)
+        earlier = (
+            self.history.unexcused(self.number) if unexcused else self.history.lost(self.number)
+        )
         for number in earlier:
             worker = self.history.worker_of(number)
             await self._note(number, AttemptEnd.LOST, worker=worker)

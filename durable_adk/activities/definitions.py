@@ -67,9 +67,11 @@ class InvocationActivities:
         lost.
         """
         deps = self._effects.deps
-        trials = LostAttempts(deps=deps, step=step) if row.notes_attempts(step) else None
-        asks = row.attempts(deps.limits)
-        async with step_attempt(row.what(step), trials=trials, asks=asks) as this:
+        lost_attempts = LostAttempts(deps=deps, step=step) if row.notes_attempts(step) else None
+        max_attempts = row.attempts(deps.limits)
+        async with step_attempt(
+            row.what(step), lost_attempts=lost_attempts, max_attempts=max_attempts
+        ) as this:
             return await self._user_loop.run(self._effects.perform(step, this))
 
 

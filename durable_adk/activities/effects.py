@@ -137,8 +137,8 @@ class CodeEffect(_Row[C, R]):
 
     def timeout(self, step: C, limits: Limits) -> float:
         """Return the seconds of an attempt; the code's own time limit ends earlier."""
-        grant = step.grant if isinstance(step, Step) else None
-        hooked = grant is not None and grant.on_event  # after the work
+        early_commit = step.early_commit if isinstance(step, Step) else None
+        hooked = early_commit is not None and early_commit.on_event  # after the work
         return step.attempt_timeout + limits.callback_timeout * (2 if hooked else 1)
 
     async def perform(self, deps: Dependencies, step: C, attempt: EffectAttempt) -> R:
@@ -165,17 +165,17 @@ class StepEffect(CodeEffect[A, StepResult]):
             if not self.commits:
                 return await work
             result, closed = await run_and_commit(deps, step, work, attempt)
-            if closed and step.grant is not None:
+            if closed and step.early_commit is not None:
                 # Must not be interrupted: the result must tell the loop what is stored.
                 again = closed == "before"
-                await uninterrupted(_closed_by_step(deps, step, step.grant, again=again))
+                await uninterrupted(_closed_by_step(deps, step, step.early_commit, again=again))
             return result
 
 
 async def _closed_by_step(
-    deps: Dependencies, step: Step, grant: EarlyCommit, *, again: bool
+    deps: Dependencies, step: Step, early_commit: EarlyCommit, *, again: bool
 ) -> None:
-    await lifecycle.closed_by_step(deps, step, grant, again=again)
+    await lifecycle.closed_by_step(deps, step, early_commit, again=again)
     await announce(deps, step.key, step.invocation_id, Status.COMPLETED)
 
 

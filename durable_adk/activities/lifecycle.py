@@ -199,7 +199,7 @@ async def closed(deps: Dependencies, step: CloseStep, ending: Ending) -> None:
 
 
 async def closed_by_step(
-    deps: Dependencies, step: Step, grant: EarlyCommit, *, again: bool
+    deps: Dependencies, step: Step, early_commit: EarlyCommit, *, again: bool
 ) -> None:
     """Report that a step, or an earlier attempt of it, closed its invocation with its event."""
     if not _is_heard():
@@ -210,8 +210,8 @@ async def closed_by_step(
     except DurableAdkError:
         return  # the store has just become unavailable
     if record is not None and record.status.closed:
-        agent = grant.agent or step.agent
-        await _ended(deps, step.key, record, agent=agent, runs=grant.runs, again=again)
+        agent = early_commit.agent or step.agent
+        await _ended(deps, step.key, record, agent=agent, runs=early_commit.runs, again=again)
 
 
 def _is_heard() -> bool:

@@ -227,7 +227,7 @@ def _rows(item: LocatedCall, name: str, options: Sequence[str]) -> Iterator[tupl
         yield "hint", hint
     if call.kind == "credential" and (page := _consent_page(call)):
         yield "sign in", page
-    yield "requested", f"{local_time(call.asked_at)} by {call.author}"
+    yield "requested", f"{local_time(call.requested_at)} by {call.author}"
     if call.deadline is not None:
         yield "deadline", local_time(call.deadline)
     yield "session", f"{key.session_id} of user {key.user_id}, app {key.app_name}"

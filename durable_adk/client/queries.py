@@ -147,7 +147,7 @@ async def find_pending_calls(sessions: SessionLog, where: InvocationFilter) -> l
         for key, records in found.items()
         for call in await pending_calls_in(sessions, key, records)
     ]
-    return sorted(calls, key=lambda item: item.call.asked_at)
+    return sorted(calls, key=lambda item: item.call.requested_at)
 
 
 async def pending_calls_of(

@@ -276,9 +276,9 @@ class Context(ReadonlyContext):
         """Returns the result of an `AgentTool` that the tool's code runs with a message."""
         if self._made_of is not None:
             self.run_agent = partial(run_tool_in_memory, context=self)
-        self.asked_by: ConfirmationRequester | None = None
+        self.requested_by: ConfirmationRequester | None = None
         """The code that requested a confirmation of this call, as far as recorded (I16)."""
-        self.given_credentials: dict[str, AuthCredential] = {}
+        self.provided_credentials: dict[str, AuthCredential] = {}
         """Credentials that the user provided in this invocation, by key."""
         self.exchanged_credentials: list[AuthConfig] = []
         """Configurations whose code was exchanged for a token that is yet to be saved."""
@@ -526,13 +526,13 @@ class Context(ReadonlyContext):
         seconds. `load_credential` also finds credentials of earlier invocations.
         """
         key = auth_config.key
-        given = self.given_credentials.get(key)
+        given = self.provided_credentials.get(key)
         if given is None:
             return None
         credential = with_token(auth_config, given)
         kept = without_client_secret(credential)
         if kept.oauth2 and given.oauth2 and kept.oauth2.access_token != given.oauth2.access_token:
-            self.given_credentials[key] = kept
+            self.provided_credentials[key] = kept
             self.exchanged_credentials.append(
                 auth_config.model_copy(update={"exchanged_auth_credential": kept})
             )

@@ -56,7 +56,7 @@ class PendingCall(JsonModel):
     branch: str | None = None
     event_id: str
     invocation_id: str
-    asked_at: float
+    requested_at: float
     """The event's timestamp, in seconds since the epoch."""
     deadline: float | None = None
     """When the loop decides instead of the user, in seconds since the epoch; None: never."""
@@ -199,7 +199,7 @@ def _tracked(
         branch=event.branch,
         event_id=event.id,
         invocation_id=event.invocation_id,
-        asked_at=event.timestamp,
+        requested_at=event.timestamp,
         deadline=deadline,
         on_deadline=on_deadline,
     )

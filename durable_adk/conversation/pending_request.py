@@ -39,7 +39,7 @@ class PendingRequest(JsonModel):
     """The agent that made the call."""
     message: str | None = None
     """The beginning of the invocation's first message; only in the list of all calls."""
-    asked_at: float
+    requested_at: float
     """Seconds since the epoch."""
     deadline: float | None = None
     """When it is decided without an answer, in seconds since the epoch; None: never."""
@@ -73,7 +73,7 @@ def pending_request(
         auth_config=shown.get("authConfig"),
         author=call.author,
         message=message,
-        asked_at=call.asked_at,
+        requested_at=call.requested_at,
         deadline=call.deadline,
         on_deadline=call.on_deadline,
     )

@@ -228,8 +228,8 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, b
             end = closing_unknown(step.key, step.invocation_id, step.lease_owner, step.timestamp)
             end.create_session = step.create_session
             ending = await uninterrupted(runtime.perform(end))
-            if ending.heard_by is not None:
-                return Steered(step.key, step.invocation_id, ending.heard_by), True
+            if ending.delivered_to is not None:
+                return Steered(step.key, step.invocation_id, ending.delivered_to), True
             raise asyncio.CancelledError from None
 
 

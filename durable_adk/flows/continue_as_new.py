@@ -228,7 +228,7 @@ def _still_needed(state: LoopState, pending: PendingState) -> PendingState:
             # Only branches beside the answered one need these.
             "delivered": pending.delivered if len(branches.ids) > 1 else set[str](),
             "outcomes": latest,
-            "heard": set(sorted(pending.heard)[-MAX_OUTCOMES:]),
+            "delivered_messages": set(sorted(pending.delivered_messages)[-MAX_OUTCOMES:]),
             "digests": {
                 name: pending.digests[name] for name in sorted(kept) if name in pending.digests
             },

@@ -49,7 +49,7 @@ class Invocation:
         return state.step_fields(scope.ctx.agent_name, event_id) | {
             "run_start": scope.position.start,
             "branch": scope.ctx.branch,
-            "grant": self._early_commit(scope) if early else None,
+            "early_commit": self._early_commit(scope) if early else None,
             "epoch": None if early else state.checkpoint.epoch,
             "run": scope.position.run or None,
         }

@@ -178,8 +178,8 @@ class PendingCalls:
         pending = self._pending
         while pending.steered and not (self._closed or self._state.runtime.cancelled()):
             name = pending.steered.pop(0)
-            if name not in pending.heard:
-                pending.heard.add(name)
+            if name not in pending.delivered_messages:
+                pending.delivered_messages.add(name)
                 await self.resume()
                 news = InvocationAnswer(steers=name, answer_id=name)
                 await self._store(news, author="user")
@@ -311,7 +311,7 @@ class PendingCalls:
         self._resumed(taken)
         self._state.reconfigure(answer.options())
         self._stored(step.event_id, taken)
-        stored = taken.heard or step.changed
+        stored = taken.delivered or step.changed
         delta = stored.actions.state_delta if stored else answer.state_delta
         if taken.state is None:  # else the state already contains the changes
             self._state.changed(EventActions(state_delta=without_temp(delta)))

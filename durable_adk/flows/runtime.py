@@ -50,7 +50,7 @@ class Inbox:
             self._forget_refusal(name)
         saved.steered += early.steered
         saved.outcomes = early.outcomes | saved.outcomes
-        saved.heard |= early.heard
+        saved.delivered_messages |= early.delivered_messages
         known, saved.digests = saved.digests, early.digests
         self.know(known)
 

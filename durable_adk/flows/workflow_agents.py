@@ -86,7 +86,7 @@ class _Child:
 
     def note(self, event: Event) -> None:
         """Keep an event while its calls may still need a response on behalf of the child."""
-        self.position.asked = _with_open_calls([*self.position.asked, event])
+        self.position.open_call_events = _with_open_calls([*self.position.open_call_events, event])
 
 
 _News = asyncio.Queue[tuple[_Child, Event | BaseException | None]]
@@ -135,11 +135,11 @@ def _children(node: AgentNode, scope: AgentScope) -> list[_Child]:
     """Return the children with their branches, resumed if they began in an earlier workflow run."""
     position = scope.frame.resumed(ParallelPosition) or scope.frame.hold(
         ParallelPosition(
-            place=scope.branch.next_id(), children=[ChildPosition() for _ in node.children]
+            event_id=scope.branch.next_id(), children=[ChildPosition() for _ in node.children]
         )
     )
     children: list[_Child] = []
-    for index, branch in enumerate(scope.branch.fork(position.place, len(node.children))):
+    for index, branch in enumerate(scope.branch.fork(position.event_id, len(node.children))):
         name = ".".join(filter(None, (scope.ctx.branch, node.name, node.children[index].name)))
         above = replace(
             scope,
@@ -173,7 +173,9 @@ async def _events(
     for child in children:
         if child.position.stopped:
             # Answers from outside do not pass through here.
-            for event in closing_responses(child.position.asked, STOPPED, pending.delivered):
+            for event in closing_responses(
+                child.position.open_call_events, STOPPED, pending.delivered
+            ):
                 yield event
 
 

@@ -60,7 +60,9 @@ class PostgresPartials(PartialChannel):
             if self._hears:
                 return
             self._hears = True
-        listener = Listener(channel=REPLAYS, heard=lambda _, channel: self._replays.ask(channel))
+        listener = Listener(
+            channel=REPLAYS, on_message=lambda _, channel: self._replays.ask(channel)
+        )
         self._database.notifications.listen(listener)
 
     @asynccontextmanager
@@ -68,7 +70,7 @@ class PostgresPartials(PartialChannel):
         """See `PartialChannel.subscribe`."""
         subscription = Subscription()
         pieces = _Pieces(subscription)
-        listener = Listener(channel=channel_name(key, invocation_id), heard=pieces.add)
+        listener = Listener(channel=channel_name(key, invocation_id), on_message=pieces.add)
         notices = self._database.notifications
         try:
             with suppress(DurableAdkError):

@@ -322,7 +322,7 @@ class _MemoryTables:
         log = self._logs.get(key)
         found = log.tickets.values() if log and log.tickets else ()
         live = [one for one in found if live_at is None or _is_live(one, live_at)]
-        ordered = sorted(live, key=lambda one: (one.place, one.number))
+        ordered = sorted(live, key=lambda one: (one.position, one.number))
         return [one.model_copy() for one in ordered[:limit]]
 
     def ticket(self, key: SessionKey, invocation_id: str) -> Ticket | None:
@@ -331,9 +331,9 @@ class _MemoryTables:
         return found.model_copy() if found else None
 
     def tickets_before(self, key: SessionKey, ticket: Ticket, live_at: float) -> int:
-        place = ticket.place, ticket.number
+        place = ticket.position, ticket.number
         found = self._logs[key].tickets.values()
-        return sum((one.place, one.number) < place and _is_live(one, live_at) for one in found)
+        return sum((one.position, one.number) < place and _is_live(one, live_at) for one in found)
 
     def size_of_user(self, user: SessionKey) -> int:
         sizes = [SESSION_SIZE + self._logs[key].head.size for key in self.sessions_of(user)]

@@ -15,7 +15,7 @@ PUSH: Final = "push"
 """Kind of notes with a push configuration; the name is a `PushConfig`'s id."""
 KEPT = frozenset({ATTEMPT, PUSH})
 """Kinds of notes that are kept when their invocation is closed; others are deleted (I24)."""
-HEARD: Final = "heard"
+DELIVERED: Final = "delivered"
 """Kind of notes that record steering messages; the name is the message's own invocation id."""
 RESERVED: Final = "reserved"
 """Kind of notes that reserve an event for the loop; the name is the event's id."""
@@ -131,7 +131,7 @@ class QueueBounds(NamedTuple):
     """Limit for all sessions of one user of an app."""
 
 
-class QueuePlace(IntEnum):
+class QueuePosition(IntEnum):
     """Place at which an invocation joins the queue of a busy session."""
 
     FIRST = 0
@@ -146,7 +146,7 @@ class Ticket(JsonModel):
     lease_owner: str
     """The waiting workflow or process; see `lease_owner`. The next in the queue drops the ticket of
     a dead owner."""
-    place: QueuePlace
+    position: QueuePosition
     number: int
     """Increases with every ticket while the queue is not empty. A ticket for closing events gets a
     number before all others."""

@@ -66,7 +66,7 @@ class Listener:
     """A subscription to a channel; both callbacks run in the database's event loop."""
 
     channel: str
-    heard: Callable[[int, str], None]
+    on_message: Callable[[int, str], None]
     """Called with the sending connection's number and the text of each message."""
     resumed: Callable[[], None] = lambda: None
     """Called whenever listening starts or restarts; messages sent before may be lost."""
@@ -204,7 +204,7 @@ class Notifications:
         """Return whether messages from another connection arrive; some poolers prevent it."""
         arrived = asyncio.Event()
         channel = f"durable_adk_probe_{secrets.token_hex(8)}"
-        probe = Listener(channel=channel, heard=lambda _sender, _text: arrived.set())
+        probe = Listener(channel=channel, on_message=lambda _sender, _text: arrived.set())
         self.listen(probe)
         try:
             await asyncio.wrap_future(probe.ready)
@@ -250,9 +250,9 @@ class Notifications:
         wanted = {one.channel for one in listeners}
         async with asyncio.timeout(_TIMEOUT):
             for channel in listening - wanted:
-                await connection.remove_listener(channel, self._heard)
+                await connection.remove_listener(channel, self._on_message)
             for channel in wanted - listening:
-                await connection.add_listener(channel, self._heard)
+                await connection.add_listener(channel, self._on_message)
         for one in listeners:
             if one.channel not in listening or not one.ready.done():
                 one.resumed()
@@ -260,11 +260,11 @@ class Notifications:
                     one.ready.set_result(None)
         return wanted
 
-    def _heard(self, _connection: object, sender: int, channel: str, text: str) -> None:
+    def _on_message(self, _connection: object, sender: int, channel: str, text: str) -> None:
         with self._lock:
             listeners = [one for one in self._listeners if one.channel == channel]
         for one in listeners:
-            one.heard(sender, text)
+            one.on_message(sender, text)
 
     async def _flush(self, connection: Any) -> bool:
         """Send one batch of queued messages; return whether there were any."""

@@ -129,7 +129,7 @@ TICKETS = Table(
     METADATA,
     *_session_key(),
     Column("invocation_id", Text, primary_key=True),
-    Column("place", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("lease_owner", Text, nullable=False),
     Column("ttl", Double),

@@ -90,5 +90,5 @@ async def confirmation_refusal(
     if not await tool.check_require_confirmation(args, tool_context):
         return None
     tool_context.request_confirmation(hint=runtime_hint(tool.name))
-    tool_context.asked_by = "runtime"
+    tool_context.requested_by = "runtime"
     return NEEDS_CONFIRMATION

@@ -27,7 +27,7 @@ class StackFrame(BaseModel):
     workflow run with `enter`, and takes each position once with `resumed`.
     """
 
-    told: dict[str, Any] = Field(default_factory=dict[str, Any])
+    position: dict[str, Any] = Field(default_factory=dict[str, Any])
     """The stored position, until it is resumed."""
     below: dict[str, "StackFrame"] = Field(default_factory=dict[str, "StackFrame"])
     """The stored frames, until they are entered."""
@@ -36,8 +36,8 @@ class StackFrame(BaseModel):
 
     def resumed(self, kind: type[P]) -> P | None:
         """Return the position of the previous workflow run, once; None if this level is new."""
-        told, self.told = self.told, {}
-        return self.hold(kind.model_validate(told, extra="ignore")) if told else None
+        position, self.position = self.position, {}
+        return self.hold(kind.model_validate(position, extra="ignore")) if position else None
 
     def hold(self, position: P) -> P:
         """Keep a position, which its owner changes in place."""
@@ -56,13 +56,13 @@ class StackFrame(BaseModel):
 
     def clear(self) -> None:
         """Drop the position and all frames, because another agent takes over this level."""
-        self.told, self.below, self._position, self._entered = {}, {}, None, {}
+        self.position, self.below, self._position, self._entered = {}, {}, None, {}
 
     @model_serializer
     def _stored(self) -> dict[str, Any]:
         position = self._position.model_dump(mode="json") if self._position else {}
         return {
-            "told": position,
+            "position": position,
             "below": {name: frame.model_dump() for name, frame in self._entered.items()},
         }
 
@@ -115,10 +115,10 @@ class ChildPosition(BaseModel):
     open: bool = True
     stopped: bool = False
     """Whether it was cancelled."""
-    asked: list[Event] = Field(default_factory=list[Event])
+    open_call_events: list[Event] = Field(default_factory=list[Event])
     """Events with calls that have no response, and with the responses to their other calls."""
 
-    @field_serializer("asked")
+    @field_serializer("open_call_events")
     def _short(self, events: list[Event]) -> list[dict[str, Any]]:
         return [_short(event) for event in events]
 
@@ -126,7 +126,7 @@ class ChildPosition(BaseModel):
 class ParallelPosition(StackPosition):
     """The children of a ParallelAgent."""
 
-    place: str
+    event_id: str
     """The event id from which the names of their branches are derived."""
     children: list[ChildPosition]
 

@@ -85,12 +85,12 @@ class PendingState(JsonModel):
     """Why an answer was refused, by answer id; None: it was accepted."""
     answers: int = 0
     """Number of answers that have arrived, in all workflow runs."""
-    heard: set[str] = Field(default_factory=set[str])
+    delivered_messages: set[str] = Field(default_factory=set[str])
     """Ids of messages that were delivered, or turned out to be withdrawn."""
     digests: dict[str, str] = Field(default_factory=dict[str, str])
     """Digest of the first answer of each id, by answer id."""
 
-    @field_serializer("delivered", "heard")
+    @field_serializer("delivered", "delivered_messages")
     def _sorted(self, names: set[str]) -> list[str]:
         return sorted(names)
 

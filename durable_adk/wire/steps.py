@@ -68,7 +68,7 @@ class Ending(JsonModel):
     """Number of model events, including error events of failed model calls."""
     tool_calls: int = 0
     tokens: int = 0
-    heard_by: str | None = None
+    delivered_to: str | None = None
     """The invocation to which the message was delivered before it could be withdrawn."""
 
 
@@ -166,9 +166,9 @@ class Step(JsonModel, Effect["StepResult"]):
     """Id of the event that the step will produce: the same for every attempt (D5)."""
     attempt_timeout: float
     """Maximum seconds of one attempt."""
-    grant: EarlyCommit | None = None
+    early_commit: EarlyCommit | None = None
     epoch: int | None = None
-    """The lease's epoch, unless `grant` contains it."""
+    """The lease's epoch, unless `early_commit` contains it."""
     run_config: RunConfig | None = None
     """The run's options; None: the default ones, which then take no space in the history."""
     plugins: bool | None = None
@@ -185,7 +185,7 @@ class Step(JsonModel, Effect["StepResult"]):
     @property
     def run_epoch(self) -> int | None:
         """The epoch of the lease; None: unknown."""
-        return self.grant.epoch if self.grant else self.epoch
+        return self.early_commit.epoch if self.early_commit else self.epoch
 
 
 class ModelStep(Step):
@@ -385,7 +385,7 @@ class AnswerTaken(JsonModel):
     seq: int = 0
     call_ids: list[str] = Field(default_factory=list[str])
     """The calls that were answered."""
-    heard: Event | None = None
+    delivered: Event | None = None
     """The steering message, which no signal contains, with the `temp:` keys of its delta."""
     state: dict[str, Any] | None = None
     """The session's state, if it was requested and fits."""

@@ -135,7 +135,7 @@ class TemporalRuntime:
             case AnswerTaken():
                 if done.refused is None:
                     self._status.running()
-                if done.state is not None or done.heard is not None:
+                if done.state is not None or done.delivered is not None:
                     await self._recorded()  # messages add up: one task reports at most 4 MB (1c)
             case LoadedCheckpoint(ending=None):
                 self._configure(Checkpoint.from_json(unpacked(done.checkpoint)).opened)

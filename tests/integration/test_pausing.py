@@ -418,7 +418,7 @@ async def test_who_is_asked_sees_the_deadline(make_runner: MakeRunner, kind: str
     await send(runner)
     (pending,) = await runner.pending(**USER)
     assert pending.kind == kind
-    assert pending.deadline == pending.asked_at + 3600.0
+    assert pending.deadline == pending.requested_at + 3600.0
     assert pending.on_deadline == ("reject" if kind == "confirmation" else "tell")
     assert before + 3600.0 <= pending.deadline <= time.time() + 3600.0
 

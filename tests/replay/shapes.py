@@ -52,8 +52,8 @@ MIGRATIONS = Path(migrations.__file__).parent / "versions"
 WORKFLOWS = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
 NOTES = {
     *(notes.ANSWER, notes.BEGUN, notes.RESULT, notes.OUTCOME),
-    *(records.ATTEMPT, records.PUSH, records.HEARD, records.RESERVED, records.WITHDRAWN),
-    *(attempt.TRIED, take_over.NOTIFIED, checkpoint.CHECKPOINT, checkpoint.JOURNAL),
+    *(records.ATTEMPT, records.PUSH, records.DELIVERED, records.RESERVED, records.WITHDRAWN),
+    *(attempt.STARTED, take_over.NOTIFIED, checkpoint.CHECKPOINT, checkpoint.JOURNAL),
 }
 
 

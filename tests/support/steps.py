@@ -59,25 +59,27 @@ class Steps:
         assert opened.record is not None
         return EarlyCommit(epoch=opened.record.epoch, closes=True)
 
-    def place(self, event_id: str, revision: int, grant: EarlyCommit | None) -> dict[str, Any]:
+    def place(
+        self, event_id: str, revision: int, early_commit: EarlyCommit | None
+    ) -> dict[str, Any]:
         """The fields of a step."""
         return {
             "key": KEY, "invocation_id": INVOCATION, "revision": revision, "run_start": 1,
-            "agent": "a", "event_id": event_id, "attempt_timeout": 10, "grant": grant,
+            "agent": "a", "event_id": event_id, "attempt_timeout": 10, "early_commit": early_commit,
         }  # fmt: skip
 
     async def model_step(self, *, granted: bool = True, **fields: Any) -> ModelStep:
         """The first model step."""
-        grant = await self.open()
-        return ModelStep(**self.place("e-1.1", 1, grant if granted else None) | fields)
+        early_commit = await self.open()
+        return ModelStep(**self.place("e-1.1", 1, early_commit if granted else None) | fields)
 
     async def tool_step(self, *, granted: bool = True, **fields: Any) -> ToolStep:
         """The step of the tool that the model's first reply calls."""
-        grant = await self.open()
-        asked = await self.effects.perform(ModelStep(**self.place("e-1.1", 1, grant)))
+        early_commit = await self.open()
+        asked = await self.effects.perform(ModelStep(**self.place("e-1.1", 1, early_commit)))
         assert asked.event is not None
         called = asked.event.get_function_calls()[0]
-        place = self.place("e-1.2", 2, grant if granted else None)
+        place = self.place("e-1.2", 2, early_commit if granted else None)
         spec = self.agent.node().tools.get(called.name or "")
         rest = {"call_id": called.id, "tool": called.name, "spec": spec} | fields
         return ToolStep(**place | rest)

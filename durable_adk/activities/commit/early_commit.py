@@ -60,7 +60,7 @@ async def require_new(deps: Dependencies, step: Step, scope: StepScope) -> None:
     """
     if not scope.ahead:
         return
-    found = await _earlier(deps, step) if step.grant is not None else None
+    found = await _earlier(deps, step) if step.early_commit is not None else None
     if found is not None:
         raise AlreadyStoredError(found)
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
@@ -105,7 +105,7 @@ async def prefer_stored(
 
 async def _of_loop(deps: Dependencies, step: Step, scope: StepScope) -> StepResult | None:
     """Return a step's result if the step may not commit and the loop stored its event, or None."""
-    if not scope.ahead or step.grant is not None:
+    if not scope.ahead or step.early_commit is not None:
         return None
     found = await _earlier(deps, step)
     return found if found and found.event and _is_own(step, found.event) else None
@@ -133,7 +133,9 @@ async def run_and_commit(
     """
     try:
         found = (
-            await _earlier(deps, step) if step.grant is not None and attempt.number > 1 else None
+            await _earlier(deps, step)
+            if step.early_commit is not None and attempt.number > 1
+            else None
         )
     except BaseException:
         work.close()
@@ -141,7 +143,7 @@ async def run_and_commit(
     if found is not None:
         work.close()
         return await _found(deps, step, found)
-    if step.grant is None:
+    if step.early_commit is None:
         work = _reported(deps, step, work)
     try:
         result = await work
@@ -149,16 +151,18 @@ async def run_and_commit(
         return await _found(deps, step, before.result)
     if result.error and isinstance(step, ToolStep):
         await keep_failure(deps, step, result)
-    if step.grant is None:
+    if step.early_commit is None:
         return CommittedStep(result)
     event = result.event
-    if event is not None and step.grant.on_event:
-        event = await seen_by_plugins(deps, step, _completed(event, step.grant))
+    if event is not None and step.early_commit.on_event:
+        event = await seen_by_plugins(deps, step, _completed(event, step.early_commit))
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not _complete_without_loop(step, result, event):
-        return CommittedStep(await _left_to_loop(deps, step, step.grant, result, attempt))
+        return CommittedStep(await _left_to_loop(deps, step, step.early_commit, result, attempt))
     # Must not be interrupted: the result must tell the loop what is stored.
-    return await uninterrupted(_commit(deps, step, step.grant, result, event, attempt=attempt))
+    return await uninterrupted(
+        _commit(deps, step, step.early_commit, result, event, attempt=attempt)
+    )
 
 
 async def _reported(
@@ -181,7 +185,7 @@ async def _found(deps: Dependencies, step: Step, found: StepResult) -> Committed
     failed = await _failed(deps, step, found)
     if failed is not None:
         return CommittedStep(failed)
-    closed = found.closed and step.grant is not None
+    closed = found.closed and step.early_commit is not None
     return CommittedStep(found, "before" if closed else None)
 
 
@@ -201,10 +205,10 @@ async def _failed(deps: Dependencies, step: Step, found: StepResult) -> StepResu
     return noted if responses == [{"error": failure_text(step.tool, noted.error)}] else None
 
 
-def _completed(event: Event, grant: EarlyCommit) -> Event:
+def _completed(event: Event, early_commit: EarlyCommit) -> Event:
     event.timestamp = time.time()
-    if grant.custom_metadata:
-        event.custom_metadata = {**grant.custom_metadata, **(event.custom_metadata or {})}
+    if early_commit.custom_metadata:
+        event.custom_metadata = {**early_commit.custom_metadata, **(event.custom_metadata or {})}
     return event
 
 
@@ -236,18 +240,18 @@ def _says_it_all(event: Event) -> bool:
 async def _commit(
     deps: Dependencies,
     step: Step,
-    grant: EarlyCommit,
+    early_commit: EarlyCommit,
     result: StepResult,
     event: Event,
     *,
     attempt: EffectAttempt,
 ) -> CommittedStep:
-    event = _completed(event, grant)
-    closes = grant.closes and _ends_the_run(step, event)
+    event = _completed(event, early_commit)
+    closes = early_commit.closes and _ends_the_run(step, event)
     commit = CommitStep(
         key=step.key,
         invocation_id=step.invocation_id,
-        epoch=grant.epoch,
+        epoch=early_commit.epoch,
         event=event,
         closing=Status.COMPLETED if closes else None,
         revision=step.revision,
@@ -260,7 +264,7 @@ async def _commit(
         )
     except StoreUnavailableError:
         # The loop retries for longer, and commits under the same id.
-        return CommittedStep(await _left_to_loop(deps, step, grant, result, attempt))
+        return CommittedStep(await _left_to_loop(deps, step, early_commit, result, attempt))
     except EventConflictError:
         # A slower attempt of this step was still alive, and its event counts. Or a later attempt
         # has left its result to the loop, and now only the loop may commit.
@@ -286,7 +290,7 @@ def _ends_the_run(step: Step, event: Event) -> bool:
 async def _left_to_loop(
     deps: Dependencies,
     step: Step,
-    grant: EarlyCommit,
+    early_commit: EarlyCommit,
     result: StepResult,
     attempt: EffectAttempt,
 ) -> StepResult:
@@ -306,7 +310,7 @@ async def _left_to_loop(
             step.key,
             step.event_id,
             invocation_id=step.invocation_id,
-            epoch=grant.epoch,
+            epoch=early_commit.epoch,
             revision=step.revision,
         )
     except StoreUnavailableError:
@@ -327,7 +331,7 @@ async def _earlier(deps: Dependencies, step: Step) -> StepResult | None:
 
 
 def _result_of(step: Step, stored: StoredEvent) -> StepResult:
-    closes = step.grant is not None and step.grant.closes
+    closes = step.early_commit is not None and step.early_commit.closes
     return StepResult(
         event=stored.event,
         seq=stored.seq,

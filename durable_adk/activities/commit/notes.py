@@ -73,7 +73,7 @@ class ReceivedResult(_Arrived):
     """The files in the response, whose note is without them."""
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
     """The arguments as the before-tool callbacks left them."""
-    asked_by: ConfirmationRequester | None = None
+    requested_by: ConfirmationRequester | None = None
     """The code that requested a confirmation."""
 
 

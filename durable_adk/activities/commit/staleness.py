@@ -282,7 +282,10 @@ class StalenessCheck:
         """Return whether the store contains all that a workflow's record has of an invocation."""
         if one.closed and not record.status.closed:
             return False
-        if one.heard and await self.sessions.find_event(one.key, one.heard) is None:
+        if (
+            one.delivered_event
+            and await self.sessions.find_event(one.key, one.delivered_event) is None
+        ):
             return False
         return not one.revision or await self._length(one.key) >= one.revision
 

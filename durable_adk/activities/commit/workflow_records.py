@@ -49,7 +49,7 @@ class WorkflowRecord:
     """Whether the invocation was closed in the store."""
     epoch: int | None = None
     """An epoch under which it held the session's lease; None: unknown."""
-    heard: str | None = None
+    delivered_event: str | None = None
     """Id of the event of a message that was delivered to this invocation."""
     caller: SessionKey | None = None
     """The calling session, if an agent ran as a tool."""
@@ -73,7 +73,7 @@ async def read_record(client: Client, execution: WorkflowExecution) -> WorkflowR
                     invocation_id=result.steered,
                     first_run_id=run_id,
                     started=started,
-                    heard=f"{result.invocation_id}.0",
+                    delivered_event=f"{result.invocation_id}.0",
                 )
             if not key.is_child:  # only the history has its caller
                 return WorkflowRecord(

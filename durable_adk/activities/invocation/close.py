@@ -46,11 +46,11 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
         try:
             record = await _withdrawn(deps, step)
         except EventConflictError:
-            heard = await deps.sessions.delivered_event(step.key, step.invocation_id)
+            delivered = await deps.sessions.delivered_event(step.key, step.invocation_id)
             # If no message was delivered, user code has written the id into a session that it had
             # deleted.
-            name = heard.invocation_id if heard else None
-            return _not_opened(step).model_copy(update={"heard_by": name})
+            name = delivered.invocation_id if delivered else None
+            return _not_opened(step).model_copy(update={"delivered_to": name})
         if record is None or record.lease_owner != step.lease_owner:
             return _not_opened(step)
     else:

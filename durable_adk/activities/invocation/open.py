@@ -5,7 +5,7 @@ from typing import Any
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import state_for_bodies
 from durable_adk.activities.invocation.close import close_invocation, read_ending
-from durable_adk.activities.invocation.queue import QUEUE_PLACES, check_turn
+from durable_adk.activities.invocation.queue import QUEUE_POSITIONS, check_turn
 from durable_adk.activities.invocation.request import check_late_answers, check_request
 from durable_adk.activities.invocation.take_over import (
     closing_step,
@@ -268,7 +268,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         user_event=user_event,
         create_session=step.create_session,
         ttl=ttl_of(step.lease_owner),
-        place=QUEUE_PLACES[step.when_busy],
+        position=QUEUE_POSITIONS[step.when_busy],
         steers=step.steers,
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
         caller=step.tool_run.caller if step.tool_run else None,

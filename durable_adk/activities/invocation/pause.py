@@ -76,7 +76,7 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
         return await _lease_only(deps, step)
     if step.answer.steers is not None:
         taken = await _deliver(deps, step)
-        state = await _state(deps, step, taken.seq or None, taken.heard)
+        state = await _state(deps, step, taken.seq or None, taken.delivered)
         return taken.model_copy(update={"state": state})
     stored = await deps.sessions.read_events(step.key, after=step.start_seq - 1)
     # Searched in the events that are checked: an attempt that was given up may store the answer
@@ -127,13 +127,13 @@ async def _deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     failpoint("steer.before")
     steered = step.answer.steers or ""
     await _leave_for_the_gone(deps, step, steered)
-    heard = await deps.sessions.hear(
+    delivered = await deps.sessions.deliver_message(
         step.key, invocation_id=step.invocation_id, epoch=step.epoch, steered=steered
     )
     failpoint("steer.after")
-    if heard is None:
+    if delivered is None:
         return AnswerTaken(refused="It waits no more: it runs by itself, or was withdrawn.")
-    return AnswerTaken(epoch=step.epoch, seq=heard.seq, heard=heard.event)
+    return AnswerTaken(epoch=step.epoch, seq=delivered.seq, delivered=delivered.event)
 
 
 def _check_name(step: AnswerStep) -> None:
@@ -213,7 +213,7 @@ async def _taken(deps: Dependencies, step: AnswerStep, found: StoredEvent) -> An
 
 
 async def _state(
-    deps: Dependencies, step: AnswerStep, seq: int | None = None, heard: Event | None = None
+    deps: Dependencies, step: AnswerStep, seq: int | None = None, delivered: Event | None = None
 ) -> dict[str, Any] | None:
     """Return the session's state for the bodies of custom agents, or None if it is too large.
 
@@ -221,7 +221,7 @@ async def _state(
         deps: The stores.
         step: Its `wants_state` decides whether the state is returned.
         seq: Number of the event that was stored, or None.
-        heard: The delivered message, which is sent in the same payload.
+        delivered: The delivered message, which is sent in the same payload.
     """
     if not step.wants_state:
         return None
@@ -230,7 +230,7 @@ async def _state(
     else:
         name = step.invocation_id
         state = await state_as_of(deps, step.key, invocation_id=name, revision=seq)
-    both = canonical(state) + (heard.to_json() if heard else "")
+    both = canonical(state) + (delivered.to_json() if delivered else "")
     return state if len(both.encode()) <= MAX_BYTES else None
 
 

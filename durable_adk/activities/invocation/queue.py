@@ -21,7 +21,7 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import SessionBusyError
 from durable_adk.failpoints import failpoint
 from durable_adk.retrying import Deadline
-from durable_adk.sessions.records import QueuePlace
+from durable_adk.sessions.records import QueuePosition
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.steps import AnswerStep, CloseStep, OpenStep
 
@@ -33,11 +33,11 @@ LOOK_LOCALLY = 5.0
 """Maximum seconds between retries of a queued attempt without Temporal, unless it is among the next
 tickets."""
 
-QUEUE_PLACES = {
-    WhenBusy.ENQUEUE: QueuePlace.LAST,
+QUEUE_POSITIONS = {
+    WhenBusy.ENQUEUE: QueuePosition.LAST,
     WhenBusy.REJECT: None,
-    WhenBusy.INTERRUPT: QueuePlace.FIRST,
-    WhenBusy.STEER: QueuePlace.LAST,
+    WhenBusy.INTERRUPT: QueuePosition.FIRST,
+    WhenBusy.STEER: QueuePosition.LAST,
 }
 """Position in the queue of a message whose session is busy; None: the message does not wait."""
 
@@ -137,6 +137,6 @@ async def check_turn(deps: Dependencies, step: WaitingStep) -> None:
         step.key,
         invocation_id=step.invocation_id,
         lease_owner=step.lease_owner,
-        place=QUEUE_PLACES[step.when_busy] if isinstance(step, OpenStep) else None,
+        position=QUEUE_POSITIONS[step.when_busy] if isinstance(step, OpenStep) else None,
         resumes=not isinstance(step, OpenStep),
     )

@@ -83,24 +83,24 @@ async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     await require_new(deps, step, scope)
-    tried = AttemptRecorder(deps=deps, step=step, number=attempt.number, history=attempt.history)
-    async with tried.recorded():
+    recorder = AttemptRecorder(deps=deps, step=step, number=attempt.number, history=attempt.history)
+    async with recorder.recorded():
         arrived = await arrived_response(deps, step) if attempt.number > 1 or scope.ahead else None
         if arrived is None:
             await require_not_stored(deps, step, scope)
-            await tried.tell_the_lost()
+            await recorder.tell_the_lost()
         await attempt.begins()
-        result = await _answered(agent, scope, tried, arrived)
+        result = await _answered(agent, scope, recorder, arrived)
         return result if arrived is None else await prefer_stored(deps, step, scope, result)
 
 
 async def _answered(
     agent: LlmAgent,
     scope: StepScope,
-    tried: AttemptRecorder[ModelStep],
+    recorder: AttemptRecorder[ModelStep],
     arrived: ReceivedResponse | None,
 ) -> StepResult:
-    deps, step = tried.deps, tried.step
+    deps, step = recorder.deps, recorder.step
     if arrived is not None:
         # The callbacks before the model have run; their changes are committed with the response.
         scope.session.state.update(arrived.actions.state_delta)
@@ -112,7 +112,7 @@ async def _answered(
             answer = arrived
             called = True
             if answer is None:
-                call = await _ModelCall.of(agent, scope, context, tried)
+                call = await _ModelCall.of(agent, scope, context, recorder)
                 answer, called = await call.answer()
             events = ModelEvents(agent, scope, step, context, answer.long_running)
             for response in (answer.response, *answer.more):
@@ -153,7 +153,7 @@ class _ModelCall:
     context: CallbackContext
     plugins: PluginManager
     chunks: Chunks
-    tried: AttemptRecorder[ModelStep]
+    recorder: AttemptRecorder[ModelStep]
 
     @classmethod
     async def of(
@@ -161,10 +161,10 @@ class _ModelCall:
         agent: LlmAgent,
         scope: StepScope,
         context: CallbackContext,
-        tried: AttemptRecorder[ModelStep],
+        recorder: AttemptRecorder[ModelStep],
     ) -> "_ModelCall":
         """Build the request and the call for one attempt of the step."""
-        deps, step = tried.deps, tried.step
+        deps, step = recorder.deps, recorder.step
         with missed_toolsets(waits=False) as missed:
             request = await build_request(agent, scope)
         scope.missing_toolsets = [error.message for error in missed]
@@ -175,20 +175,20 @@ class _ModelCall:
             context=context,
             plugins=deps.plugins(step),
             chunks=Chunks(
-                deps, step, agent=agent, scope=scope, context=context, attempt=tried.number
+                deps, step, agent=agent, scope=scope, context=context, attempt=recorder.number
             ),
-            tried=tried,
+            recorder=recorder,
         )
 
     @property
     def step(self) -> ModelStep:
         """The model step."""
-        return self.tried.step
+        return self.recorder.step
 
     @property
     def final(self) -> bool:
         """Whether this is the last attempt."""
-        return self.tried.counted >= self.tried.deps.limits.model_attempts
+        return self.recorder.counted >= self.recorder.deps.limits.model_attempts
 
     async def answer(self) -> tuple[ReceivedResponse, bool]:
         """Return the response, and whether a model was called for it (CB-7)."""
@@ -205,10 +205,10 @@ class _ModelCall:
             raise LlmCallsLimitExceededError(
                 f"Max number of llm calls limit of `{self.step.max_llm_calls}` exceeded"
             )
-        self.tried.begin(self.agent.canonical_model.model)
-        return await self._ask(), True
+        self.recorder.begin(self.agent.canonical_model.model)
+        return await self._call_model(), True
 
-    async def _ask(self) -> ReceivedResponse:
+    async def _call_model(self) -> ReceivedResponse:
         """Return the model's complete responses; an error hook may replace its error."""
         model = self.agent.canonical_model
         label(self.request, self.agent)
@@ -225,7 +225,7 @@ class _ModelCall:
                 error = None
             elif not responses:
                 raise error
-        return await self._noted(self._as_arrived(*responses, error=error))
+        return await self._keep_response(self._as_arrived(*responses, error=error))
 
     async def _whole(self) -> tuple[list[LlmResponse], DurableAdkError | None]:
         """Publish all chunks; return the model's complete responses, and its error if it failed."""
@@ -263,7 +263,7 @@ class _ModelCall:
             },
         )
 
-    async def _noted(self, answer: ReceivedResponse) -> ReceivedResponse:
+    async def _keep_response(self, answer: ReceivedResponse) -> ReceivedResponse:
         """Store the response as a note unless its commit follows immediately.
 
         If two attempts have a response, both use the one stored first.
@@ -276,12 +276,12 @@ class _ModelCall:
         except ValueError:
             return answer  # not storable; `_check` will report why
         step = self.step
-        stands = await offer_note(self.tried.deps, step, ANSWER, step.event_id, body)
-        self.tried.kept = True
+        stored = await offer_note(self.recorder.deps, step, ANSWER, step.event_id, body)
+        self.recorder.kept = True
         failpoint("answer.noted")
-        if stands == body:
+        if stored == body:
             return answer
-        first = ReceivedResponse.model_validate_json(stands, extra="ignore")
+        first = ReceivedResponse.model_validate_json(stored, extra="ignore")
         changes = {"response": first.response, "more": first.more, "error": first.error}
         return answer.model_copy(update=changes)
 
@@ -290,12 +290,12 @@ class _ModelCall:
 
         If not, the note would cost as much as the commit that follows it.
         """
-        grant, content = self.step.grant, answer.response.content
+        early_commit, content = self.step.early_commit, answer.response.content
         calls = (part.function_call for part in (content and content.parts) or ())
         return (
-            grant is None
+            early_commit is None
             or bool(answer.more or answer.error)
-            or bool(grant.on_event)
+            or bool(early_commit.on_event)
             or bool(as_list(self.agent.after_model_callback))
             or "after_model_callback" in self.plugins.hooks()
             or self.agent.planner is not None
@@ -316,11 +316,11 @@ class _ModelCall:
                 "model.unavailable",
                 model=self.agent.canonical_model.model,
                 error_type=error.error_type,
-                again_in=error.delay(self.tried.counted),
+                again_in=error.delay(self.recorder.counted),
                 hint=_HINT,
             )
             raise error  # Temporal retries; error hooks run only for the final error
-        await self.tried.ended(AttemptEnd.FAILED, error)
+        await self.recorder.ended(AttemptEnd.FAILED, error)
         return await answer_of(
             self.plugins,
             "on_model_error_callback",
@@ -368,7 +368,7 @@ class _ModelCall:
                     raise ModelUnavailableError(text) from error
                 if response is None:
                     return
-                self.tried.saw(response)
+                self.recorder.saw(response)
                 left = until - loop.time()
                 yield response
 

@@ -177,8 +177,8 @@ def record_requester(
 ) -> ConfirmationRequester | None:
     """Record which code requested the call's confirmation; the first requester is kept."""
     if context.function_call_id in context.actions.requested_tool_confirmations:
-        context.asked_by = context.asked_by or asker
-    return context.asked_by
+        context.requested_by = context.requested_by or asker
+    return context.requested_by
 
 
 def request_metadata(context: ToolContext) -> dict[str, Any] | None:

@@ -47,9 +47,9 @@ from durable_adk.wire.steps import ToolStep
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 logger = get_logger(__name__)
-MAX_AWAY = 7
+MAX_TOOLSET_ATTEMPTS = 7
 """Maximum attempts of a call whose toolset is unavailable; with the delays, about a minute."""
-MAX_AWAY_DELAY = 30.0
+MAX_TOOLSET_DELAY = 30.0
 """Maximum delay between two of these attempts, in seconds."""
 
 
@@ -186,10 +186,10 @@ class ToolAttempt:
         Raises:
             ToolsetUnavailable: Some toolset was unavailable and attempts are left.
         """
-        before = self.history.away
-        if not missed or before + 1 >= MAX_AWAY:
+        before = self.history.toolset_failures
+        if not missed or before + 1 >= MAX_TOOLSET_ATTEMPTS:
             return
-        delay = min(2.0**before, MAX_AWAY_DELAY)
+        delay = min(2.0**before, MAX_TOOLSET_DELAY)
         text = f"Tool {name!r} waits for {_listed(missed)}, which cannot be asked for its tools."
         raise ToolsetUnavailable(ToolsetUnavailableError(text), delay)
 
@@ -308,10 +308,10 @@ class ToolAttempt:
         own_code = isinstance(tool, AgentTool) and tool.has_own_code
         if (asked and not own_code) or self._contract(tool) is ToolContract.PURE:
             return False
-        grant, actions = self.step.grant, context.actions
+        early_commit, actions = self.step.early_commit, context.actions
         return (
-            grant is None
-            or bool(grant.on_event)
+            early_commit is None
+            or bool(early_commit.on_event)
             or bool(as_list(self.agent.after_tool_callback))
             or "after_tool_callback" in self.deps.plugins(self.step).hooks()
             or any(map(is_temp, context.state.collect_delta()))

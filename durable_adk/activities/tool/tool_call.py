@@ -141,8 +141,8 @@ class ToolCall:
         scope.end_invocation = ended is not None and ended.end_invocation
         given = own_copy(response_to(scope.events, step.request_id))
         context = _context(scope, step, given, before.actions if before else None)
-        context.given_credentials = await _given_credentials(scope, context)
-        context.asked_by = arrived.asked_by if arrived else None
+        context.provided_credentials = await _provided_credentials(scope, context)
+        context.requested_by = arrived.requested_by if arrived else None
         record_requester(context, "callback")  # requested by a callback before the tool
         return cls(
             run=run,
@@ -271,13 +271,13 @@ class ToolCall:
             args=args,
             actions=self.context.actions,
             end_invocation=self.scope.end_invocation,
-            asked_by=record_requester(self.context, "tool"),
+            requested_by=record_requester(self.context, "tool"),
         )
         stands = await self.run.noted(tool, result, self.context)
         if stands is not result:  # another attempt stored its result first
             step, actions = self.run.step, stands.actions
             self.context = _context(self.scope, step, self.given, actions)
-            self.context.asked_by = stands.asked_by
+            self.context.requested_by = stands.requested_by
         return stands.response
 
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
@@ -345,7 +345,7 @@ async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | Activit
     return ActivityResult(step.activity) if step.activity is not None else None
 
 
-async def _given_credentials(scope: StepScope, context: Context) -> dict[str, AuthCredential]:
+async def _provided_credentials(scope: StepScope, context: Context) -> dict[str, AuthCredential]:
     """Load the credentials requested in this invocation: `get_auth_response` cannot await."""
     wanted = {
         config.key: config

@@ -117,8 +117,8 @@ def position_of(operation: Operation) -> LogPosition | None:
             position = LogPosition(step.epoch, inf)
         case CloseStep(), Ending() as ending:
             position = LogPosition(ending.record.epoch, inf)
-        case Step(grant=EarlyCommit() as grant), StepResult(seq=int() as seq):
-            position = LogPosition(grant.epoch, seq)
+        case Step(early_commit=EarlyCommit() as early_commit), StepResult(seq=int() as seq):
+            position = LogPosition(early_commit.epoch, seq)
         case _:
             pass
     return position
@@ -264,7 +264,7 @@ class SessionRebuild:
                 self._create_times.setdefault(key, operation.result.record.update_time)
                 if active is not None:  # the opening ended it, because its lease owner was gone
                     self._times[key, active.invocation_id] = step.timestamp
-            case AnswerStep() if operation.result.heard is not None:
+            case AnswerStep() if operation.result.delivered is not None:
                 await self._commit(key, operation, position)
             case AnswerStep() as step:
                 taken = await take_answer(deps, step)
@@ -298,7 +298,7 @@ class SessionRebuild:
         match operation.step, operation.result:
             case CommitStep(event=event, closing=closing), _:
                 pass
-            case _, AnswerTaken(heard=Event() as event):
+            case _, AnswerTaken(delivered=Event() as event):
                 closing = None
             case _, StepResult(event=Event() as event, closed=closed):
                 closing = Status.COMPLETED if closed else None

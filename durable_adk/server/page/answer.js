@@ -39,7 +39,7 @@ export function answerCard(pending, { done = () => {}, place = null } = {}) {
     null,
     h("span", { class: "ask" }, ASKS[pending.kind]),
     h("h2", { class: "mono" }, pending.name),
-    age(pending.askedAt),
+    age(pending.requestedAt),
   );
   const hint = pending.hint && h("p", { class: "hint" }, pending.hint);
   const deadline = pending.deadline && h("p", { class: "deadline" }, AT_DEADLINE[pending.onDeadline ?? "unknown"](exact(pending.deadline).slice(0, 16)));

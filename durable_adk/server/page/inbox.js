@@ -58,7 +58,7 @@ export class Inbox {
       return;
     }
     fill(this.#trouble);
-    this.#draw([...pending].sort((one, other) => one.askedAt - other.askedAt));
+    this.#draw([...pending].sort((one, other) => one.requestedAt - other.requestedAt));
     const says = !next && pending.length ? count(pending.length, "call is", "calls are") : `Showing the first ${pending.length} calls`;
     fill(this.#lead, pending.length ? `${says} waiting for a person, oldest first.` : "");
     this.#more.hidden = !next;

@@ -8,7 +8,7 @@ from durable_adk.server.routes.body import From, InSession, RequestBody, as_json
 from durable_adk.server.routes.records import InvocationSummary, queued
 from durable_adk.server.services import CurrentServices
 from durable_adk.server.streams import ITEMS, EventStream, Reading
-from durable_adk.sessions.records import QueuePlace
+from durable_adk.sessions.records import QueuePosition
 
 _SESSION = "/apps/{app_name}/users/{user_id}/sessions/{session_id}"
 _MAX_QUEUED = 100
@@ -44,7 +44,7 @@ async def get_queue(services: CurrentServices, key: InSession) -> Response:
             queued(InvocationSummary, key, one.invocation_id)
             for one in tickets
             # Invocations that resume or close also wait in the queue, before messages.
-            if one.place is QueuePlace.LAST
+            if one.position is QueuePosition.LAST
             or await sessions.get_invocation(key, one.invocation_id) is None
         ]
     )

@@ -14,7 +14,7 @@ from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import (
     InvocationRecord,
     QueueBounds,
-    QueuePlace,
+    QueuePosition,
     Status,
     StoredEvent,
 )
@@ -33,7 +33,7 @@ class InvocationLog(Transactions):
         user_event: Event,
         create_session: bool = False,
         ttl: float | None = None,
-        place: QueuePlace | None = None,
+        position: QueuePosition | None = None,
         steers: bool = False,
         bounds: QueueBounds | None = None,
         caller: SessionKey | None = None,
@@ -47,8 +47,8 @@ class InvocationLog(Transactions):
             user_event: An event with an id and a timestamp; its state delta is applied.
             create_session: Whether to create a missing session.
             ttl: Seconds without a commit or `renew` until lease and ticket expire; None: never.
-            place: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
-            steers: Whether the active invocation may receive the queued message; see `hear`.
+            position: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
+            steers: Whether the active invocation may receive the message; see `deliver_message`.
             bounds: Limits of the queue; None: no limit.
             caller: The session without which this one, a child, is not created.
 
@@ -68,7 +68,7 @@ class InvocationLog(Transactions):
             lease_owner=lease_owner,
             create_session=create_session,
             ttl=ttl,
-            place=place,
+            position=position,
             message=user_event.to_json() if steers else None,
             bounds=bounds,
             caller=caller,
@@ -192,7 +192,7 @@ class InvocationLog(Transactions):
         )
         return await self._change(key, work)
 
-    async def hear(
+    async def deliver_message(
         self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
     ) -> StoredEvent | None:
         """Deliver a queued message to the active invocation, as an event under its lease (D7).
@@ -210,7 +210,7 @@ class InvocationLog(Transactions):
         """
         return await self._change(
             key,
-            lambda tables: steering.hear(
+            lambda tables: steering.deliver_message(
                 tables, key, invocation_id=invocation_id, epoch=epoch, steered=steered
             ),
         )
@@ -225,7 +225,7 @@ class InvocationLog(Transactions):
         is stored with the session.
 
         Raises:
-            EventConflictError: The message was delivered to another invocation; see `hear`.
+            EventConflictError: Another invocation received the message; see `deliver_message`.
         """
         return await self._store.write(
             lambda tables: invocations.withdraw(

@@ -29,7 +29,7 @@ from durable_adk.sessions.records import (
     WITHDRAWN,
     InvocationRecord,
     QueueBounds,
-    QueuePlace,
+    QueuePosition,
     Status,
     Ticket,
 )
@@ -83,7 +83,7 @@ def open_invocation(
     lease_owner: str,
     create_session: bool,
     ttl: float | None,
-    place: QueuePlace | None,
+    position: QueuePosition | None,
     message: str | None = None,
     bounds: QueueBounds | None = None,
     caller: SessionKey | None = None,
@@ -104,14 +104,14 @@ def open_invocation(
     invocation_id = entry.invocation_id
     _require_openable(tables, key, invocation_id, lease_owner)
     reason = queue.held(head, now) or queue.behind(
-        tables, key, head, invocation_id=invocation_id, place=place, now=now
+        tables, key, head, invocation_id=invocation_id, position=position, now=now
     )
     if reason is not None:
-        _require_not_heard(tables, key, entry)
-        wanted = None if place is None else wanted_ticket(invocation_id, lease_owner, place, ttl)
-        ticket = wanted and queue.take(
-            tables, key, head, wanted, now=now, message=message, bounds=bounds
-        )
+        _require_not_delivered(tables, key, entry)
+        if position is None:
+            return queue.busy(tables, key, head, reason, None, now=now)
+        wanted = wanted_ticket(invocation_id, lease_owner, position, ttl)
+        ticket = queue.take(tables, key, head, wanted, now=now, message=message, bounds=bounds)
         return queue.busy(tables, key, head, reason, ticket, now=now)
     leased = sessions.appended(tables, key, head.leased(invocation_id, ttl, now), entry)
     abandon(tables, key, head)  # only after the insert has shown that the event id is free
@@ -143,10 +143,10 @@ def _require_openable(
             )
 
 
-def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:
+def _require_not_delivered(tables: Tables, key: SessionKey, entry: Entry) -> None:
     """Reject queuing a delivered message: it was sent again, or this attempt is late."""
     if tables.find_event(key, entry.event_id) is not None:
-        raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
+        raise EventConflictError(f"The message {entry.event_id!r} was already delivered.")
 
 
 def withdraw(
@@ -159,7 +159,7 @@ def withdraw(
         return None
     record = tables.invocation(key, invocation_id)
     if record is None and tables.find_event(key, f"{invocation_id}.0") is not None:
-        raise EventConflictError(f"The message {invocation_id!r} has been heard already.")
+        raise EventConflictError(f"The message {invocation_id!r} was already delivered.")
     if record is None:
         now = int(time.time())
         tables.remove_withdrawn(key, str(now - WITHDRAWN_FOR))
@@ -235,11 +235,11 @@ def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFo
 
 
 def wanted_ticket(
-    invocation_id: str, lease_owner: str, place: QueuePlace, ttl: float | None
+    invocation_id: str, lease_owner: str, position: QueuePosition, ttl: float | None
 ) -> Ticket:
     """Build the requested ticket; its number is assigned when it is taken."""
     return Ticket(
-        invocation_id=invocation_id, lease_owner=lease_owner, place=place, number=0, ttl=ttl
+        invocation_id=invocation_id, lease_owner=lease_owner, position=position, number=0, ttl=ttl
     )
 
 

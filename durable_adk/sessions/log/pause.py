@@ -17,7 +17,7 @@ from durable_adk.sessions.log.invocations import (
 )
 from durable_adk.sessions.log.sessions import appended
 from durable_adk.sessions.log.storage import Tables, Window
-from durable_adk.sessions.records import InvocationRecord, QueuePlace, Status
+from durable_adk.sessions.records import InvocationRecord, QueuePosition, Status
 from durable_adk.sessions.session import SessionKey
 
 RESUMING_TTL = 60.0
@@ -68,7 +68,7 @@ def resume(
             f"The invocation {invocation_id!r} is {record.status.value}, not paused."
         )
     if (reason := queue.held(head, now)) is not None:
-        wanted = wanted_ticket(invocation_id, lease_owner, QueuePlace.FIRST, RESUMING_TTL)
+        wanted = wanted_ticket(invocation_id, lease_owner, QueuePosition.FIRST, RESUMING_TTL)
         ticket = queue.take(tables, key, head, wanted, now=now)
         return queue.busy(tables, key, head, reason, ticket, now=now)
     abandon(tables, key, head)
@@ -131,7 +131,7 @@ def close(
         tables.save_head(key, head)
     if reason is not None:
         # No ttl: if the lease owner dies, the next opening stores the closing events.
-        wanted = wanted_ticket(invocation_id, record.lease_owner, QueuePlace.FIRST, None)
+        wanted = wanted_ticket(invocation_id, record.lease_owner, QueuePosition.FIRST, None)
         ticket = queue.take(tables, key, head, wanted, now=now, before_all=True)
         failpoint("end.written")
         return queue.busy(tables, key, head, reason, ticket, now=now)

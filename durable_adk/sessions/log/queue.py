@@ -12,7 +12,7 @@ from durable_adk.errors import QueueFullError, SessionBusyError
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import Tables
 from durable_adk.sessions.log.transactions import Transactions
-from durable_adk.sessions.records import QueueBounds, QueuePlace, Ticket
+from durable_adk.sessions.records import QueueBounds, QueuePosition, Ticket
 from durable_adk.sessions.session import SessionKey
 
 TURN = 0.2
@@ -30,7 +30,7 @@ class Queue(Transactions):
         *,
         invocation_id: str,
         lease_owner: str,
-        place: QueuePlace | None = None,
+        position: QueuePosition | None = None,
         resumes: bool = False,
     ) -> None:
         """Check whether another attempt to take the lease is worthwhile.
@@ -42,7 +42,7 @@ class Queue(Transactions):
             key: The session.
             invocation_id: The invocation that holds the ticket.
             lease_owner: The ticket's lease owner.
-            place: As for `open_invocation`.
+            position: As for `open_invocation`.
             resumes: Whether the invocation is resumed, which needs the lease but no turn.
 
         Raises:
@@ -54,7 +54,7 @@ class Queue(Transactions):
                 key,
                 invocation_id=invocation_id,
                 lease_owner=lease_owner,
-                place=place,
+                position=position,
                 resumes=resumes,
                 now=time.time(),
             )
@@ -91,14 +91,14 @@ def behind(
     head: Head,
     *,
     invocation_id: str,
-    place: QueuePlace | None,
+    position: QueuePosition | None,
     now: float,
 ) -> str | None:
     """Return why another invocation is next; None if it is this invocation's turn."""
     first = next(iter(live(tables, key, now, limit=1)), None) if head.waiting else None
     if first is None or first.invocation_id == invocation_id:
         return None
-    if first.place > (QueuePlace.LAST if place is None else place):
+    if first.position > (QueuePosition.LAST if position is None else position):
         return None
     return (
         f"The invocation {first.invocation_id!r} waits for this session and comes first, "
@@ -117,17 +117,17 @@ def turn(
     *,
     invocation_id: str,
     lease_owner: str,
-    place: QueuePlace | None,
+    position: QueuePosition | None,
     resumes: bool,
     now: float,
 ) -> SessionBusyError | None:
     """Return the error for a ticket whose turn has not come; see `Queue.check_turn`."""
     head, ticket = tables.head(key), tables.ticket(key, invocation_id)
-    if head is None or ticket is None or not _is_current(ticket, lease_owner, place, now):
+    if head is None or ticket is None or not _is_current(ticket, lease_owner, position, now):
         return None
     reason = held(head, now)
     if reason is None and not resumes:
-        reason = behind(tables, key, head, invocation_id=invocation_id, place=place, now=now)
+        reason = behind(tables, key, head, invocation_id=invocation_id, position=position, now=now)
     return None if reason is None else busy(tables, key, head, reason, ticket, now=now)
 
 
@@ -188,7 +188,7 @@ def take(
     if (
         known is not None
         and known.ttl == wanted.ttl
-        and _is_current(known, wanted.lease_owner, wanted.place, now)
+        and _is_current(known, wanted.lease_owner, wanted.position, now)
     ):
         return known
     ticket = wanted.model_copy()
@@ -201,7 +201,7 @@ def take(
         ticket.since, ticket.ahead = now, tables.tickets_before(key, ticket, now)
         tables.save_head(key, replace(head, waiting=count + 1))
     else:
-        ticket.number, ticket.place = known.number, min(known.place, ticket.place)
+        ticket.number, ticket.position = known.number, min(known.position, ticket.position)
         ticket.since, ticket.ahead = known.since, known.ahead
     if before_all:
         (first, *_) = [*tables.tickets(key, limit=1), ticket]
@@ -225,12 +225,14 @@ def _check_bounds(
         )
 
 
-def _is_current(known: Ticket, lease_owner: str, place: QueuePlace | None, now: float) -> bool:
+def _is_current(
+    known: Ticket, lease_owner: str, position: QueuePosition | None, now: float
+) -> bool:
     """Return whether the ticket needs no renewal yet.
 
     A renewal writes to disk, and attempts are frequent.
     """
-    if known.lease_owner != lease_owner or (place is not None and known.place > place):
+    if known.lease_owner != lease_owner or (position is not None and known.position > position):
         return False
     return known.expires_at is None or known.expires_at > now + (known.ttl or 0) / 2
 

@@ -12,17 +12,17 @@ from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.sessions.log.head import lease_lost
 from durable_adk.sessions.log.sessions import appended
 from durable_adk.sessions.log.storage import NoteKey, Tables
-from durable_adk.sessions.records import HEARD, StoredEvent
+from durable_adk.sessions.records import DELIVERED, StoredEvent
 from durable_adk.sessions.session import SessionKey
 
 
-def hear(
+def deliver_message(
     tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
 ) -> StoredEvent | None:
-    """Store a queued message as an event; see `InvocationLog.hear`."""
+    """Store a queued message as an event; see `InvocationLog.deliver_message`."""
     head = tables.head(key)
     # The note keeps the complete event for repeats, because stored events lack `temp:` keys.
-    note = NoteKey(invocation_id, HEARD, steered)
+    note = NoteKey(invocation_id, DELIVERED, steered)
     if (known := tables.find_note(key, note)) is not None:
         return StoredEvent.from_json(known.body)
     if head is None or not head.holds(invocation_id, epoch):
@@ -36,6 +36,6 @@ def hear(
     event = decode_event(message).model_copy(update={"invocation_id": invocation_id})
     head = appended(tables, key, head, Entry.of(event))
     queue.leave(tables, key, head, steered, now)
-    heard = StoredEvent(seq=head.revision, event=event)
-    tables.put_note(key, note, heard.to_json(), replace=True)
-    return heard
+    delivered = StoredEvent(seq=head.revision, event=event)
+    tables.put_note(key, note, delivered.to_json(), replace=True)
+    return delivered

@@ -266,7 +266,7 @@ class SqlTables:
         return None if row is None else Ticket.read(dict(row))
 
     def tickets_before(self, key: SessionKey, ticket: Ticket, live_at: float) -> int:
-        place = {"place": ticket.place, "number": ticket.number, "now": live_at}
+        place = {"position": ticket.position, "number": ticket.number, "now": live_at}
         return self._connection.scalar(sql.TICKETS_BEFORE, {**_params(key), **place}) or 0
 
     def size_of_user(self, user: SessionKey) -> int:

@@ -97,7 +97,9 @@ class CommitNotifications:
     def follow(self, watch: Watch) -> None:  # noqa: ARG002  # as for the other store
         """Listen on behalf of a watch that has just read its row, until `stop`."""
         if self._listener is None:
-            self._listener = Listener(channel=CHANNEL, heard=self._heard, resumed=self._resumed)
+            self._listener = Listener(
+                channel=CHANNEL, on_message=self._on_message, resumed=self._resumed
+            )
             self._store.database.notifications.listen(self._listener)
 
     def patience(self, watch: Watch) -> float:
@@ -132,7 +134,7 @@ class CommitNotifications:
             for watch in watches:
                 watch.compare(heads)
 
-    def _heard(self, _sender: int, text: str) -> None:
+    def _on_message(self, _sender: int, text: str) -> None:
         name, _, changed = text.partition(" ")
         if name != self._store.name:
             self._changes.announce_topic(changed)

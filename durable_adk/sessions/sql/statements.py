@@ -115,18 +115,18 @@ REMOVE_WITHDRAWN = delete(NOTES).where(
 TICKETS_OF = (
     select(*(column for column in TICKETS.c if column.name not in (*KEY, "message")))
     .where(_is(TICKETS))
-    .order_by(TICKETS.c.place, TICKETS.c.number)
+    .order_by(TICKETS.c.position, TICKETS.c.number)
 )
 _LIVE = or_(TICKETS.c.expires_at.is_(None), TICKETS.c.expires_at > bindparam("now"))
 LIVE_TICKETS_OF = TICKETS_OF.where(_LIVE)
 TICKET_OF = TICKETS_OF.where(TICKETS.c.invocation_id == bindparam("id"))
-_PLACE, _NUMBER = TICKETS.c.place, TICKETS.c.number
+_POSITION, _NUMBER = TICKETS.c.position, TICKETS.c.number
 TICKETS_BEFORE = select(func.count()).where(
     _is(TICKETS),
     _LIVE,
     or_(
-        bindparam("place") > _PLACE,
-        and_(bindparam("place") == _PLACE, bindparam("number") > _NUMBER),
+        bindparam("position") > _POSITION,
+        and_(bindparam("position") == _POSITION, bindparam("number") > _NUMBER),
     ),
 )
 TICKETS_OF_USER = select(func.count()).where(

@@ -154,7 +154,9 @@ async def test_a_notice_tells_nobody_who_has_written(
     database = listener.database
     assert database is not None
     await listener.prepare()
-    from_others = store.Listener(channel=store.CHANNEL, heard=lambda _, text: heard.append(text))
+    from_others = store.Listener(
+        channel=store.CHANNEL, on_message=lambda _, text: heard.append(text)
+    )
     database.notifications.listen(from_others)
     await asyncio.wrap_future(from_others.ready)
     await opened(writer, key)

@@ -73,7 +73,7 @@ def way(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Way:
 async def used(way: Way) -> AsyncIterator[Notifications]:
     """Notifications of a process that listens."""
     made = Notifications(asyncio.get_running_loop, way.connect)
-    made.listen(Listener(channel="news", heard=lambda _, _text: None))
+    made.listen(Listener(channel="news", on_message=lambda _, _text: None))
     try:
         yield made
     finally:
@@ -115,7 +115,7 @@ async def test_a_short_interruption_is_not_told(
         await until(lambda: way.attempts > 2)
         assert made._arrival._since is not None
         way.blocked = False
-        ready = Listener(channel="other", heard=lambda _, _text: None)
+        ready = Listener(channel="other", on_message=lambda _, _text: None)
         made.listen(ready)
         await asyncio.wrap_future(ready.ready)
         await until(lambda: made._arrival._since is None)  # it has found that notices arrive
@@ -130,7 +130,7 @@ async def test_a_pooler_that_lets_another_listen_is_told_with_the_remedy(
     caplog.set_level("INFO")
     heard: list[str] = []
     async with used(Way(way.database.url.render_as_string(hide_password=False))) as direct:
-        news = Listener(channel="news", heard=lambda _, text: heard.append(text))
+        news = Listener(channel="news", on_message=lambda _, text: heard.append(text))
         direct.listen(news)
         await asyncio.wrap_future(news.ready)
         await until(lambda: direct._probing is not None and direct._probing.done())

@@ -234,7 +234,7 @@ async def test_the_page_works_in_browsers_of_2023(browser, web) -> None:
 async def test_a_key_decides_only_a_call_that_is_chosen(browser, web) -> None:
     """Not the first of several; once for a press; what is chosen after that shows it."""
     ids = {"appName": "desk", "userId": "u", "sessionId": "s", "invocationId": "e"}
-    about = ids | {"kind": "confirmation", "name": "pay", "askedAt": 1}
+    about = ids | {"kind": "confirmation", "name": "pay", "requestedAt": 1}
     calls = [about | {"callId": f"c{number}"} for number in range(4)]
     sent: list[str] = []
 
@@ -279,7 +279,7 @@ async def test_a_key_decides_only_a_call_that_is_chosen(browser, web) -> None:
 async def test_a_card_says_who_asks_and_what_happens_without_an_answer(browser, web) -> None:
     """The agent, what its run began with, and the decision at the deadline, if that is known."""
     ids = {"appName": "desk", "userId": "u", "sessionId": "s", "invocationId": "e"}
-    about = ids | {"kind": "confirmation", "name": "pay", "askedAt": 1, "author": "cashier"}
+    about = ids | {"kind": "confirmation", "name": "pay", "requestedAt": 1, "author": "cashier"}
     rejects = about | {"callId": "c1", "deadline": 4e9, "onDeadline": "reject"}
     fails = about | {"callId": "c2", "deadline": 4e9, "onDeadline": "fail"}
     calls = [rejects | {"message": "Pay Ann."}, fails, about | {"callId": "c3", "deadline": 4e9}]
@@ -1433,7 +1433,8 @@ async def test_rows_are_changed_in_place(browser, web) -> None:
                 const times = { updateTime: now, startTime: now, lastUpdateTime: now };
                 const said = (at) => ({ status: "completed", message: `run ${at}`, ...times });
                 const row = (at) => ({ ...about(at), ...ids(at), ...said(at), id: `s${at}` });
-                const card = (at) => ({ ...about(at), ...ids(at), name: "pay", askedAt: now + at });
+                const card = (at) =>
+                    ({ ...about(at), ...ids(at), name: "pay", requestedAt: now + at });
                 window.rows = [3, 2, 1].map(row);
                 window.cards = [2, 4].map(card);
                 window.fetch = async (url, options) => {
@@ -1582,7 +1583,7 @@ async def test_a_long_inbox_is_read_in_pages(browser, web) -> None:
                 const { Inbox } = await import(new URL("page/inbox.js", location.href));
                 const about = { appName: "many", userId: "u", sessionId: "s", name: "pay" };
                 const ids = (at) => ({ invocationId: `i${at}`, callId: `c${at}` });
-                const call = (at) => ({ ...about, ...ids(at), askedAt: at });
+                const call = (at) => ({ ...about, ...ids(at), requestedAt: at });
                 const others = window.fetch;
                 window.late = Promise.resolve();
                 window.calls = Array.from({ length: 60 }, (_, at) => call(at));
@@ -1654,7 +1655,7 @@ async def test_lists_of_a_busy_server_are_shown_as_they_come(browser, web) -> No
                     options.signal?.throwIfAborted();
                     const app = at.includes("busy2") ? "busy2" : "busy";
                     const about = { appName: app, userId: "u", sessionId: "s", name: "pay" };
-                    const ids = { invocationId: "i", callId: "c", kind: "input", askedAt: 1 };
+                    const ids = { invocationId: "i", callId: "c", kind: "input", requestedAt: 1 };
                     const said = { status: "paused", message: `of ${app}`, updateTime: 1 };
                     if (url.pathname.endsWith("/counts")) return Response.json({});
                     if (url.pathname.endsWith("/invocations")) {
@@ -1749,7 +1750,13 @@ async def test_a_list_in_a_list_is_filled_in(browser, web) -> None:
 async def test_an_integer_is_as_exact_as_the_servers(browser, web) -> None:
     """Also above 2**53: where it is shown, and in an answer that has it, edited or not."""
     order, other, most = 1234567890123456789, 9007199254740993, 2**63 - 1
-    about = {"appName": "a", "userId": "u", "sessionId": "s", "kind": "confirmation", "askedAt": 1}
+    about = {
+        "appName": "a",
+        "userId": "u",
+        "sessionId": "s",
+        "kind": "confirmation",
+        "requestedAt": 1,
+    }
     payload = {"order": order, "left": 1.5, "notes": [], "odd": None}
     about |= {"name": "pay", "arguments": {"order_id": order}, "payload": payload, "editable": True}
     calls = [about | {"invocationId": f"e{number}", "callId": "c"} for number in range(2)]

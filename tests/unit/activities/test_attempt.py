@@ -30,7 +30,9 @@ class Step:
         self.number = 0
         self.details: tuple = ()
 
-    async def attempt(self, error: BaseException | None, *, asks: int | None = None) -> bool:
+    async def attempt(
+        self, error: BaseException | None, *, max_attempts: int | None = None
+    ) -> bool:
         """Whether the engine makes another one."""
         self.number += 1
         environment = ActivityEnvironment()
@@ -40,7 +42,7 @@ class Step:
         environment.on_heartbeat = self._beat
 
         async def body() -> None:
-            async with step_attempt("Tool 'x'", asks=asks):
+            async with step_attempt("Tool 'x'", max_attempts=max_attempts):
                 if error is not None:
                     raise error
 
@@ -108,17 +110,17 @@ async def test_a_store_that_does_not_answer_never_ends_a_step(kind: type[Excepti
     for _ in range(500):
         assert await step.attempt(kind())
     assert step.error.next_retry_delay.total_seconds() <= 2
-    assert await step.attempt(ModelUnavailableError(), asks=2)
+    assert await step.attempt(ModelUnavailableError(), max_attempts=2)
     assert step.error.next_retry_delay.total_seconds() == 1
-    assert await step.attempt(kind(), asks=2)
-    assert not await step.attempt(ModelUnavailableError(), asks=2)
+    assert await step.attempt(kind(), max_attempts=2)
+    assert not await step.attempt(ModelUnavailableError(), max_attempts=2)
 
 
 async def test_a_model_that_refuses_often_is_no_lost_worker() -> None:
     """D11: as often as the limits allow, which may be more than workers may be lost."""
     step = Step()
     for _ in range(MAX_LOST + 5):
-        assert await step.attempt(ModelUnavailableError(), asks=50)
+        assert await step.attempt(ModelUnavailableError(), max_attempts=50)
 
 
 async def test_a_step_whose_agent_is_nowhere_ends() -> None:
@@ -133,7 +135,7 @@ async def test_a_step_whose_agent_is_nowhere_ends() -> None:
 async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
     """F12: its heartbeats carry it on, while it lives."""
     environment, beats = ActivityEnvironment(), []
-    told = AttemptHistory(told=((1, 3),), excused=((1, 3),))
+    told = AttemptHistory(reported=((1, 3),), excused=((1, 3),))
     environment.on_heartbeat = lambda raw: beats.append(
         AttemptHistory.of([json.loads(raw.payload.data)])
     )
@@ -157,7 +159,7 @@ async def test_an_attempt_keeps_what_those_before_it_told() -> None:
     step = Step()
     assert await step.attempt(StoreUnavailableError())
     assert await step.attempt(StoreUnavailableError())
-    assert AttemptHistory.of(step.details) == AttemptHistory(told=((1, 2),), excused=((1, 2),))
+    assert AttemptHistory.of(step.details) == AttemptHistory(reported=((1, 2),), excused=((1, 2),))
 
 
 @pytest.mark.parametrize("obeys", [True, False])
@@ -167,14 +169,14 @@ async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: boo
     environment.on_heartbeat = lambda raw: beats.append(
         AttemptHistory.of([json.loads(raw.payload.data)])
     )
-    told = AttemptHistory(told=((1, 40),), excused=((1, 40),))
+    told = AttemptHistory(reported=((1, 40),), excused=((1, 40),))
     environment.info = replace(
         environment.info,
         attempt=41,
         heartbeat_timeout=timedelta(seconds=100 if obeys else 0.04),
         heartbeat_details=[told.model_dump(mode="json")],
     )
-    leaving = AttemptHistory(told=((1, 41),), excused=((1, 41),), exits=1)
+    leaving = AttemptHistory(reported=((1, 41),), excused=((1, 41),), exits=1)
 
     async def body() -> None:
         async with step_attempt("Tool 'x'"):

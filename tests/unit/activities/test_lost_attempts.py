@@ -24,38 +24,41 @@ from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, HookStep, Model
 from tests.support.steps import INVOCATION, KEY, Steps, called
 
 
-async def trials() -> LostAttempts:
+async def lost_attempts() -> LostAttempts:
     """Of a tool's step in an open invocation."""
     steps = Steps(called("f"), tools=[])
     return LostAttempts(deps=steps.effects.deps, step=await steps.tool_step())
 
 
 async def begin(
-    trials: LostAttempts, number: int, history: AttemptHistory = NO_ATTEMPTS, activity: str = "7"
+    lost_attempts: LostAttempts,
+    number: int,
+    history: AttemptHistory = NO_ATTEMPTS,
+    activity: str = "7",
 ) -> int:
     """How many were lost, as attempt `number` of an activity finds."""
     environment = ActivityEnvironment()
     environment.info = replace(environment.info, attempt=number, activity_id=activity)
-    return await environment.run(trials.begin, number, history)
+    return await environment.run(lost_attempts.begin, number, history)
 
 
 async def test_workers_that_die_before_the_code_runs_say_nothing_of_it() -> None:
     """I11, F16: however many; only the first attempt, of which nobody knows, is counted."""
-    assert await begin(await trials(), 10 * MAX_LOST) == 1
+    assert await begin(await lost_attempts(), 10 * MAX_LOST) == 1
 
 
 async def test_workers_that_die_while_the_code_runs_are_counted() -> None:
     """F12: each that had come so far, and of this activity alone."""
-    made = await trials()
+    made = await lost_attempts()
     assert [await begin(made, number) for number in range(2, 8)] == [1, 2, 3, 4, 5, 6]
     assert await begin(made, 9, activity="8") == 1
     # Attempt 3 came back with an error, so it was not lost.
-    assert await begin(made, 8, AttemptHistory(told=((3, 3),))) == 6
+    assert await begin(made, 8, AttemptHistory(reported=((3, 3),))) == 6
 
 
 async def test_an_attempt_that_is_made_twice_counts_once() -> None:
     """I7: the note is named after it."""
-    made = await trials()
+    made = await lost_attempts()
     assert [await begin(made, 2), await begin(made, 2), await begin(made, 3)] == [1, 1, 2]
 
 
@@ -63,7 +66,7 @@ async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """F16: nothing is noted before the step has all that it needs."""
-    made = await trials()
+    made = await lost_attempts()
 
     async def away(_: SessionKey, **_options: object) -> None:
         raise StoreUnavailableError
@@ -80,14 +83,14 @@ async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
 async def test_lost_attempts_at_a_hook_of_an_answer_are_counted() -> None:
     """F12: as of any step, also while another invocation has the session."""
     steps = Steps([], tools=[])
-    grant = await steps.open()
-    await steps.sessions.pause_invocation(KEY, invocation_id=INVOCATION, epoch=grant.epoch)
+    early_commit = await steps.open()
+    await steps.sessions.pause_invocation(KEY, invocation_id=INVOCATION, epoch=early_commit.epoch)
     other = Event(id="other.0", invocation_id="other", author="user", timestamp=1.0)
     await steps.sessions.open_invocation(
         KEY, invocation_id="other", lease_owner="h", user_event=other
     )
     place = steps.place("e-1.a", 1, None) | {"hook": "on_user_message_callback"}
-    answers = HookStep(**place, epoch=grant.epoch)
+    answers = HookStep(**place, epoch=early_commit.epoch)
     row = row_of(answers)
     assert isinstance(row, CodeEffect)
     assert row.notes_attempts(answers)
@@ -98,11 +101,11 @@ async def test_lost_attempts_at_a_hook_of_an_answer_are_counted() -> None:
 
 async def test_workers_that_shut_down_while_the_code_runs_are_counted() -> None:
     """F12: as long as they are of one build, and no attempt ends in another way."""
-    made, history = await trials(), NO_ATTEMPTS
+    made, history = await lost_attempts(), NO_ATTEMPTS
     most = made.deps.limits.max_worker_exits
 
     async def begins(history: AttemptHistory) -> None:
-        this = StepAttempt(what="Tool 'x'", number=99, history=history, trials=made)
+        this = StepAttempt(what="Tool 'x'", number=99, history=history, lost_attempts=made)
         await ActivityEnvironment().run(this.check_lost)
 
     for number in range(1, most):
@@ -170,9 +173,9 @@ class Traced:
         self.trace.append("code")
 
     async def _place(self) -> dict[str, Any]:
-        grant = await self._steps.open()
-        await self._effects.perform(ModelStep(**self._steps.place("e-1.1", 1, grant)))
-        return self._steps.place("e-1.2", 2, grant)
+        early_commit = await self._steps.open()
+        await self._effects.perform(ModelStep(**self._steps.place("e-1.1", 1, early_commit)))
+        return self._steps.place("e-1.2", 2, early_commit)
 
     def _watch(self) -> EffectAttempt:
         """Begin with the trace; how a second attempt is made."""

@@ -14,19 +14,19 @@ from durable_adk.errors import (
     SessionBusyError,
     StaleSessionError,
 )
-from durable_adk.sessions import QueuePlace, SessionKey, Status
+from durable_adk.sessions import QueuePosition, SessionKey, Status
 from durable_adk.sessions.log import invocations
 from durable_adk.sessions.records import QueueBounds
 from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened, paused, resumed
 
-FIRST, LAST = QueuePlace.FIRST, QueuePlace.LAST
+FIRST, LAST = QueuePosition.FIRST, QueuePosition.LAST
 
 
-async def asks(service, key, invocation_id, place=LAST, **options):
+async def asks(service, key, invocation_id, position=LAST, **options):
     """Try to open an invocation; whether its turn had come."""
     try:
-        await opened(service, key, invocation_id, place=place, **options)
+        await opened(service, key, invocation_id, position=position, **options)
     except SessionBusyError:
         return False
     return True
@@ -76,15 +76,15 @@ async def test_a_newcomer_does_not_overtake(service, key):
 async def test_who_does_not_want_to_wait_takes_no_ticket(service, key):
     """Reject: refused, and nothing of it is left."""
     await opened(service, key)
-    assert not await asks(service, key, "a", place=None)
+    assert not await asks(service, key, "a", position=None)
     assert await queue(service, key) == []
 
 
 async def test_first_goes_before_last(service, key):
     """Those at FIRST before those at LAST, each by arrival; a ticket moves forward, not back."""
     await opened(service, key)
-    for name, place in [("a", LAST), ("b", FIRST), ("c", LAST), ("d", FIRST), ("c", FIRST)]:
-        await asks(service, key, name, place)
+    for name, position in [("a", LAST), ("b", FIRST), ("c", LAST), ("d", FIRST), ("c", FIRST)]:
+        await asks(service, key, name, position)
     await asks(service, key, "b", LAST)
     assert await queue(service, key) == ["b", "c", "d", "a"]
     await closed(service, key, "i1")
@@ -214,7 +214,7 @@ async def test_an_opening_that_is_refused_keeps_its_ticket(service, key):
     await asks(service, key, "a")
     await closed(service, key, "i1")
     with pytest.raises(EventConflictError):
-        await opened(service, key, "a", place=LAST, user_event=event("i1/user", "a"))
+        await opened(service, key, "a", position=LAST, user_event=event("i1/user", "a"))
     assert await queue(service, key) == ["a"]
 
 
@@ -262,20 +262,20 @@ class Expected:
     queue: list = field(default_factory=list)
     done: set = field(default_factory=set)
 
-    def ask(self, name, place):
+    def ask(self, name, position):
         """Whether an opening has its turn."""
         if name == self.active or name in self.done:
             return True
         order = [one for _, one in self.queue]
-        ahead = [one for one, _ in self.queue if place is None or one <= place]
+        ahead = [one for one, _ in self.queue if position is None or one <= position]
         first = name == order[0] if name in order else not ahead
         if self.active is None and first:
             self.active = name
             self.leave(name)
             return True
-        if place is not None and name not in order:
-            at = sum(one <= place for one, _ in self.queue)
-            self.queue.insert(at, (place, name))
+        if position is not None and name not in order:
+            at = sum(one <= position for one, _ in self.queue)
+            self.queue.insert(at, (position, name))
         return False
 
     def leave(self, name):

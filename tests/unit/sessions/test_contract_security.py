@@ -4,7 +4,7 @@ import pytest
 
 from durable_adk.errors import DurableAdkError, InvalidRequestError
 from durable_adk.sessions import Status
-from durable_adk.sessions.records import QueuePlace
+from durable_adk.sessions.records import QueuePosition
 from tests.unit.sessions.contract import event, log, names, opened
 
 HOSTILE = [
@@ -96,7 +96,7 @@ async def test_an_invocation_is_not_named_as_what_another_has_made(service, key,
     await service.close_invocation(key, invocation_id="i1", epoch=1, status=Status.COMPLETED)
     before = await log(service, key)
     with pytest.raises(InvalidRequestError, match=r"does not begin with 'i1\.'"):
-        await opened(service, key, name, place=QueuePlace.LAST)
+        await opened(service, key, name, position=QueuePosition.LAST)
     assert await log(service, key) == before
     assert await service.waiting(key) == []
     other = key._replace(session_id="other")

@@ -8,19 +8,19 @@ from durable_adk.errors import (
     LeaseLostError,
     SessionBusyError,
 )
-from durable_adk.sessions import QueuePlace
+from durable_adk.sessions import QueuePosition
 from tests.unit.sessions.contract import event, log, opened
 
 
 async def waits(service, key, name="m", **options):
     """Have a message wait that may be heard."""
     with pytest.raises(SessionBusyError):
-        await opened(service, key, name, place=QueuePlace.LAST, steers=True, **options)
+        await opened(service, key, name, position=QueuePosition.LAST, steers=True, **options)
 
 
 async def hear(service, key, name="m", *, epoch=1, by="i1"):
     """Have the active invocation take it."""
-    return await service.hear(key, invocation_id=by, epoch=epoch, steered=name)
+    return await service.deliver_message(key, invocation_id=by, epoch=epoch, steered=name)
 
 
 async def test_a_message_is_heard_with_all_it_brings_and_leaves_the_queue(service, key):
@@ -53,9 +53,9 @@ async def test_what_was_heard_neither_opens_nor_waits_again(service, key):
     await opened(service, key)
     await waits(service, key)
     await hear(service, key)
-    for place in (QueuePlace.LAST, QueuePlace.FIRST):
+    for position in (QueuePosition.LAST, QueuePosition.FIRST):
         with pytest.raises(EventConflictError):
-            await opened(service, key, "m", place=place, steers=True)
+            await opened(service, key, "m", position=position, steers=True)
     assert await service.waiting(key) == []
 
 
@@ -63,7 +63,7 @@ async def test_only_what_waits_to_be_heard_is_heard(service, key):
     """Not what only waits its turn, what was withdrawn, or what nobody has sent."""
     await opened(service, key)
     with pytest.raises(SessionBusyError):
-        await opened(service, key, "turn", place=QueuePlace.LAST)
+        await opened(service, key, "turn", position=QueuePosition.LAST)
     await waits(service, key, "gone")
     await service.withdraw_invocation(key, invocation_id="gone", lease_owner="local:1")
     await waits(service, key, "left")
@@ -71,7 +71,7 @@ async def test_only_what_waits_to_be_heard_is_heard(service, key):
     for name in ("turn", "gone", "left", "never"):
         assert await hear(service, key, name) is None
     with pytest.raises(InvocationCancelledError):
-        await opened(service, key, "gone", place=QueuePlace.LAST, steers=True)
+        await opened(service, key, "gone", position=QueuePosition.LAST, steers=True)
     assert len(await log(service, key)) == 1
 
 

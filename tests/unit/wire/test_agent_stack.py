@@ -5,7 +5,7 @@ from typing import Any
 from durable_adk.wire.agent_stack import LlmPosition, RunPosition, SequentialPosition, StackFrame
 
 STORED: dict[str, Any] = {
-    "told": {
+    "position": {
         "agent": "team",
         "node": None,
         "start": 3,
@@ -15,7 +15,7 @@ STORED: dict[str, Any] = {
         "transfer": None,
         "unfinished": [{"agent": "first", "start": 1}],
     },
-    "below": {"body": {"told": {"at": 1}, "below": {"": {"told": {}, "below": {}}}}},
+    "below": {"body": {"position": {"at": 1}, "below": {"": {"position": {}, "below": {}}}}},
 }
 
 
@@ -42,7 +42,7 @@ def test_a_change_of_a_position_needs_no_saving() -> None:
     position = frame.hold(LlmPosition())
     position.unsettled.add("call")
     position.final = True
-    told = frame.model_dump(mode="json")["told"]
+    told = frame.model_dump(mode="json")["position"]
     assert told == {
         "unsettled": ["call"],
         "final": True,
@@ -55,5 +55,5 @@ def test_a_change_of_a_position_needs_no_saving() -> None:
 
 def test_a_position_of_a_newer_release_is_read() -> None:
     """I13: fields that this release does not know are ignored."""
-    frame = StackFrame.model_validate({"told": {"at": 2, "new": 1}, "below": {}})
+    frame = StackFrame.model_validate({"position": {"at": 2, "new": 1}, "below": {}})
     assert frame.resumed(SequentialPosition) == SequentialPosition(at=2)

@@ -112,7 +112,7 @@ def _create_queue() -> None:
         "tickets",
         *_session_key(),
         sa.Column("invocation_id", sa.Text, primary_key=True),
-        sa.Column("place", sa.BigInteger, nullable=False),
+        sa.Column("position", sa.BigInteger, nullable=False),
         sa.Column("number", sa.BigInteger, nullable=False),
         sa.Column("lease_owner", sa.Text, nullable=False),
         sa.Column("ttl", sa.Double),

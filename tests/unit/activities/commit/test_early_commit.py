@@ -64,19 +64,21 @@ class Runs:
         opened = await self.effects.perform(step)
         return EarlyCommit(epoch=opened.record.epoch, closes=True)
 
-    def step(self, event_id: str, revision: int, grant: EarlyCommit | None) -> dict[str, Any]:
+    def step(
+        self, event_id: str, revision: int, early_commit: EarlyCommit | None
+    ) -> dict[str, Any]:
         """The fields of a step."""
         return {
             "key": KEY, "invocation_id": "e-1", "revision": revision, "run_start": 1, "agent": "a",
-            "event_id": event_id, "attempt_timeout": 10, "grant": grant,
+            "event_id": event_id, "attempt_timeout": 10, "early_commit": early_commit,
         }  # fmt: skip
 
-    def commit(self, result: StepResult, grant: EarlyCommit) -> CommitStep:
+    def commit(self, result: StepResult, early_commit: EarlyCommit) -> CommitStep:
         """The loop's commit of what a step has left to it."""
         assert result.event is not None
         event = result.event.model_copy(deep=True)
         event.actions.state_delta = without_temp(event.actions.state_delta)
-        return CommitStep(key=KEY, invocation_id="e-1", epoch=grant.epoch, event=event)
+        return CommitStep(key=KEY, invocation_id="e-1", epoch=early_commit.epoch, event=event)
 
 
 async def test_an_answer_that_was_committed_is_not_asked_for_again() -> None:
@@ -101,9 +103,9 @@ async def test_a_callback_that_hands_over_has_the_answer_found_again(*, closes: 
         callback_context.actions.transfer_to_agent = "other"
 
     runs = Runs(["one", "another"], before_model_callback=before)
-    grant = await runs.open()
-    grant.closes = closes
-    step = ModelStep(**runs.step("e-1.1", 1, grant))
+    early_commit = await runs.open()
+    early_commit.closes = closes
+    step = ModelStep(**runs.step("e-1.1", 1, early_commit))
     first = await runs.effects.perform(step)
     again = await runs.effects.perform(step, EffectAttempt(number=2))
     assert (first.seq, again.seq, again.closed) == (None, None, False)
@@ -115,11 +117,11 @@ async def test_a_callback_that_hands_over_has_the_answer_found_again(*, closes: 
 async def test_a_tool_whose_response_was_committed_is_not_run_again() -> None:
     """I8: the same for a tool's effect."""
     runs = Runs([call("charge"), "done"])
-    grant = await runs.open()
-    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    early_commit = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
-    step = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
+    step = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
     first = await runs.effects.perform(step)
     again = await runs.effects.perform(step, EffectAttempt(number=2))
     assert len(runs.runs) == 1
@@ -132,8 +134,8 @@ async def test_a_first_attempt_does_nothing_that_is_stored() -> None:
     Of an invocation that has ended nothing is begun at all.
     """
     runs = Runs([call("charge"), "done"])
-    grant = await runs.open()
-    asking = ModelStep(**runs.step("e-1.1", 1, grant))
+    early_commit = await runs.open()
+    asking = ModelStep(**runs.step("e-1.1", 1, early_commit))
     asked = await runs.effects.perform(asking)
     again = await runs.effects.perform(asking)
     assert len(runs.model.requests) == 1
@@ -141,10 +143,10 @@ async def test_a_first_attempt_does_nothing_that_is_stored() -> None:
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
     tool = {"call_id": call_id, "tool": "charge"}
-    await runs.effects.perform(ToolStep(**runs.step("e-1.2", 2, grant), **tool))
-    await runs.effects.perform(ModelStep(**runs.step("e-1.3", 3, grant)))
+    await runs.effects.perform(ToolStep(**runs.step("e-1.2", 2, early_commit), **tool))
+    await runs.effects.perform(ModelStep(**runs.step("e-1.3", 3, early_commit)))
     with pytest.raises(LeaseLostError, match="has ended"):
-        await runs.effects.perform(ToolStep(**runs.step("e-1.x", 2, grant), **tool))
+        await runs.effects.perform(ToolStep(**runs.step("e-1.x", 2, early_commit), **tool))
     assert len(runs.runs) == 1
 
 
@@ -153,7 +155,7 @@ async def test_what_the_loop_has_stored_is_not_done_again_though_nothing_was_not
 ) -> None:
     """I8, I10: a store that was away when the answer came cost the note, and a reset the loop."""
     runs = Runs([call("charge"), "done"])
-    grant = await runs.open()
+    early_commit = await runs.open()
 
     async def refuse(*_: Any, **__: Any) -> None:
         raise StoreUnavailableError
@@ -161,7 +163,7 @@ async def test_what_the_loop_has_stored_is_not_done_again_though_nothing_was_not
     monkeypatch.setattr(runs.sessions, "note", refuse)
     asking = ModelStep(**runs.step("e-1.1", 1, None))
     asked = await runs.effects.perform(asking)
-    await store(runs, asked.event, grant, 1)
+    await store(runs, asked.event, early_commit, 1)
     again = await runs.effects.perform(asking)
     assert len(runs.model.requests) == 1
     assert (again.seq, again.closed, again.event) == (2, False, asked.event)
@@ -169,7 +171,7 @@ async def test_what_the_loop_has_stored_is_not_done_again_though_nothing_was_not
     call_id = asked.event.get_function_calls()[0].id or ""
     running = ToolStep(**runs.step("e-1.2", 2, None), call_id=call_id, tool="charge")
     ran = await runs.effects.perform(running)
-    await store(runs, ran.event, grant, 2)
+    await store(runs, ran.event, early_commit, 2)
     assert (await runs.effects.perform(running)).event == ran.event
     assert len(runs.runs) == 1
 
@@ -177,12 +179,12 @@ async def test_what_the_loop_has_stored_is_not_done_again_though_nothing_was_not
 async def test_a_lane_finds_what_it_has_stored_before_what_another_one_has() -> None:
     """I10: begun again, lanes come to their steps in another order, so a loop may know of more."""
     runs = Runs(["one", "another"])
-    grant = await runs.open()
+    early_commit = await runs.open()
     asking = ModelStep(**runs.step("e-1.0.1", 1, None), branch="both.left")
     asked = await runs.effects.perform(asking)
-    await store(runs, asked.event, grant, 1)
+    await store(runs, asked.event, early_commit, 1)
     other = Event(id="e-1.1.1", author="right", branch="both.right", invocation_id="e-1")
-    await store(runs, other, grant, 2)
+    await store(runs, other, early_commit, 2)
     again = await runs.effects.perform(asking.model_copy(update={"revision": 3}))
     assert len(runs.model.requests) == 1
     assert again.event == asked.event
@@ -193,7 +195,7 @@ async def test_of_two_attempts_the_one_that_was_reported_stands(
 ) -> None:
     """I10: the other one was noted, as the store was away for the first; after a reset, too."""
     runs = Runs(["one", "another"])
-    grant = await runs.open()
+    early_commit = await runs.open()
     asking = ModelStep(**runs.step("e-1.1", 1, None))
 
     async def refuse(*_: Any, **__: Any) -> None:
@@ -204,7 +206,7 @@ async def test_of_two_attempts_the_one_that_was_reported_stands(
         reported = await runs.effects.perform(asking)
     monkeypatch.setattr(runs.model, "replies", ["another"])
     await runs.effects.perform(asking)
-    await store(runs, reported.event, grant, 1)
+    await store(runs, reported.event, early_commit, 1)
     again = await runs.effects.perform(asking)
     assert (again.seq, again.event) == (2, reported.event)
 
@@ -214,20 +216,20 @@ async def test_the_responses_of_several_calls_are_no_call_s_own(
 ) -> None:
     """I9: what is stored under the event of the first is the answer to all of them."""
     runs = Runs([calls(("charge", {}), ("charge", {})), "done"])
-    grant = await runs.open()
+    early_commit = await runs.open()
 
     async def refuse(*_: Any, **__: Any) -> None:
         raise StoreUnavailableError
 
     monkeypatch.setattr(runs.sessions, "note", refuse)
-    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
     assert asked.event is not None
     names = [call.id or "" for call in asked.event.get_function_calls()]
     steps = [ToolStep(**runs.step("e-1.2", 2, None), call_id=name, tool="charge") for name in names]
     results = [await runs.effects.perform(step) for step in steps]
     events = [result.event for result in results if result.event]
     merged = merge_responses(events, event_id="e-1.2")
-    await store(runs, merged, grant, 2)
+    await store(runs, merged, early_commit, 2)
     (again,) = (await runs.effects.perform(steps[0])).event.get_function_responses()  # type: ignore[union-attr] # it has one
     assert again.id == names[0]
 
@@ -237,11 +239,11 @@ async def test_a_tool_that_has_failed_fails_again_after_a_reset(*, granted: bool
     """FLW-46, I10: what the loop has stored is its response; the invocation ends with its error."""
     runs = Runs([call("charge"), "done"])
     runs.fails = True
-    grant = await runs.open()
-    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    early_commit = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
-    own = grant if granted else None
+    own = early_commit if granted else None
     running = ToolStep(**runs.step("e-1.2", 2, own), call_id=call_id, tool="charge")
     failed = await runs.effects.perform(running)
     assert failed.error is not None
@@ -249,7 +251,7 @@ async def test_a_tool_that_has_failed_fails_again_after_a_reset(*, granted: bool
         call_id, "charge", failure_text("charge", failed.error), author="a", branch=None
     )
     response.id, response.invocation_id = "e-1.2", "e-1"
-    await store(runs, response, grant, 2)
+    await store(runs, response, early_commit, 2)
     again = await runs.effects.perform(running)
     assert (again.error, again.event, len(runs.runs)) == (failed.error, None, 1)
 
@@ -258,11 +260,11 @@ async def test_a_tool_whose_failure_was_lost_has_succeeded_if_that_is_stored() -
     """I10: its worker died before it had reported the failure, and the next attempt succeeded."""
     runs = Runs([call("charge"), "done"])
     runs.fails = True
-    grant = await runs.open()
-    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    early_commit = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
-    running = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
+    running = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
     assert (await runs.effects.perform(running)).error is not None
     runs.fails = False
     done = await runs.effects.perform(running, EffectAttempt(number=2))
@@ -270,11 +272,13 @@ async def test_a_tool_whose_failure_was_lost_has_succeeded_if_that_is_stored() -
     assert (again.error, again.event, again.seq) == (None, done.event, 3)
 
 
-async def store(runs: Runs, event: Event | None, grant: EarlyCommit, revision: int) -> None:
+async def store(runs: Runs, event: Event | None, early_commit: EarlyCommit, revision: int) -> None:
     """What the loop does with an event that no step may commit."""
     assert event is not None
     await runs.effects.perform(
-        CommitStep(key=KEY, invocation_id="e-1", epoch=grant.epoch, event=event, revision=revision)
+        CommitStep(
+            key=KEY, invocation_id="e-1", epoch=early_commit.epoch, event=event, revision=revision
+        )
     )
 
 
@@ -334,16 +338,16 @@ async def test_once_a_result_is_left_to_the_loop_no_earlier_attempt_commits(wake
         if len(calls) == 1:  # the first attempt, whose worker is frozen here and taken for dead
             results.append(await runs.effects.perform(step, EffectAttempt(number=2)))
             if wakes == "afterwards":
-                await runs.effects.perform(runs.commit(results[0], grant))
+                await runs.effects.perform(runs.commit(results[0], early_commit))
         else:
             callback_context.state["temp:note"] = "kept"
 
     runs = Runs(["one", "another"], before_model_callback=note)
-    grant = await runs.open()
-    step = ModelStep(**runs.step("e-1.1", 1, grant))
+    early_commit = await runs.open()
+    step = ModelStep(**runs.step("e-1.1", 1, early_commit))
     await runs.effects.perform(step)
     assert results[0].seq is None
-    assert await runs.effects.perform(runs.commit(results[0], grant)) == 2
+    assert await runs.effects.perform(runs.commit(results[0], early_commit)) == 2
     assert [item.event.text for item in await runs.sessions.read_events(KEY)] == ["hi", "one"]
     assert len(runs.model.requests) == 2
 
@@ -356,12 +360,12 @@ async def test_what_a_third_attempt_makes_of_a_reserved_event_is_the_loops() -> 
             callback_context.state["temp:note"] = "kept"
 
     runs = Runs(["one"], before_model_callback=note)
-    grant = await runs.open()
-    step = ModelStep(**runs.step("e-1.1", 1, grant))
+    early_commit = await runs.open()
+    step = ModelStep(**runs.step("e-1.1", 1, early_commit))
     await runs.effects.perform(step, EffectAttempt(number=2))
     result = await runs.effects.perform(step, EffectAttempt(number=3))
     assert (result.seq, result.event and result.event.text) == (None, "one")
-    assert await runs.effects.perform(runs.commit(result, grant)) == 2
+    assert await runs.effects.perform(runs.commit(result, early_commit)) == 2
 
 
 async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_its_event(
@@ -392,12 +396,12 @@ async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_i
 async def test_a_tool_that_names_an_agent_who_is_not_there_has_one_response() -> None:
     """I1, I8: what an attempt would not find again, it does not commit itself."""
     runs = Runs([call("charge")])
-    grant = await runs.open()
-    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    early_commit = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
     assert asked.event is not None
     runs.transfer = "nobody"
     call_id = asked.event.get_function_calls()[0].id or ""
-    step = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
+    step = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
     assert (await runs.effects.perform(step)).seq is None
 
 
@@ -447,16 +451,16 @@ async def test_a_store_that_is_away_does_not_cost_the_answer(
 ) -> None:
     """D4: the answer goes back to the loop, which commits it later; the model is asked once."""
     runs = Runs(["text"])
-    grant = await runs.open()
+    early_commit = await runs.open()
 
     async def away(*_: Any, **__: Any) -> int:
         raise StoreUnavailableError
 
     monkeypatch.setattr(runs.sessions, "commit_event", away)
-    result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
     assert result.seq is None
     assert result.event is not None
     monkeypatch.undo()
-    commit = CommitStep(key=KEY, invocation_id="e-1", epoch=grant.epoch, event=result.event)
+    commit = CommitStep(key=KEY, invocation_id="e-1", epoch=early_commit.epoch, event=result.event)
     assert await runs.effects.perform(commit) == 2
     assert len(runs.model.requests) == 1

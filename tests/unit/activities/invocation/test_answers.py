@@ -114,7 +114,7 @@ async def test_an_answer_that_has_arrived_is_not_asked_for_again(hook: str) -> N
         **fields,
     )
     step = await made.model_step()
-    step.grant.on_event = hook == "on_event_callback" or None
+    step.early_commit.on_event = hook == "on_event_callback" or None
     await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: hold.entered)
     result = await made.effects.perform(step, EffectAttempt(number=2))
     assert result.event is not None

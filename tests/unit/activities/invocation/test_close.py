@@ -180,4 +180,4 @@ async def test_a_message_that_user_code_has_appended_is_none_that_was_heard() ->
         update={"epoch": UNKNOWN_EPOCH}
     )
     ending = await close_invocation(deps, end)
-    assert (ending.heard_by, ending.record.status) == (None, Status.FAILED)
+    assert (ending.delivered_to, ending.record.status) == (None, Status.FAILED)

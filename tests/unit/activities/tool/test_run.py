@@ -290,7 +290,7 @@ async def test_a_worker_that_wakes_up_after_the_end_does_not_run_an_at_most_once
     made = steps(bank, options={"contract": ONCE})
     step = await made.tool_step()
     await made.sessions.close_invocation(
-        KEY, invocation_id=INVOCATION, epoch=step.grant.epoch, status=Status.CANCELLED
+        KEY, invocation_id=INVOCATION, epoch=step.early_commit.epoch, status=Status.CANCELLED
     )
     with pytest.raises(LeaseLostError):
         await made.effects.perform(step, EffectAttempt(number=1))

@@ -7,7 +7,7 @@ import pytest
 
 from durable_adk.activities.attempt import history_after
 from durable_adk.activities.tool import run
-from durable_adk.activities.tool.run import MAX_AWAY, ToolsetUnavailable
+from durable_adk.activities.tool.run import MAX_TOOLSET_ATTEMPTS, ToolsetUnavailable
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.client.queries import read_attempts
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
@@ -61,7 +61,7 @@ class Remote(BaseToolset):
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked once an attempt, and tried again soon."""
     monkeypatch.setattr(base_toolset, "TOOLSET_TIMEOUT", 0.0)
-    monkeypatch.setattr(run, "MAX_AWAY_DELAY", 0.01)
+    monkeypatch.setattr(run, "MAX_TOOLSET_DELAY", 0.01)
 
 
 def look() -> str:
@@ -111,10 +111,11 @@ async def test_the_model_is_told_of_a_toolset_that_stays_away() -> None:
     remote.away = ConnectionError("no")
     with pytest.raises(ToolsetUnavailable):
         await made.effects.perform(
-            step, EffectAttempt(number=MAX_AWAY - 1, history=after(MAX_AWAY - 2))
+            step,
+            EffectAttempt(number=MAX_TOOLSET_ATTEMPTS - 1, history=after(MAX_TOOLSET_ATTEMPTS - 2)),
         )
     result = await made.effects.perform(
-        step, EffectAttempt(number=MAX_AWAY, history=after(MAX_AWAY - 1))
+        step, EffectAttempt(number=MAX_TOOLSET_ATTEMPTS, history=after(MAX_TOOLSET_ATTEMPTS - 1))
     )
     text = said(result)["error"]
     assert text.startswith("Tool 'pay' was not run: Remote")
@@ -137,7 +138,7 @@ async def test_a_hook_may_answer_for_a_toolset_that_stays_away() -> None:
     step = await made.tool_step()
     remote.away = ConnectionError("no")
     result = await made.effects.perform(
-        step, EffectAttempt(number=MAX_AWAY, history=after(MAX_AWAY - 1))
+        step, EffectAttempt(number=MAX_TOOLSET_ATTEMPTS, history=after(MAX_TOOLSET_ATTEMPTS - 1))
     )
     assert said(result) == {"result": "pay later"}
     assert isinstance(seen[0], ToolsetUnavailableError)
@@ -149,8 +150,10 @@ async def test_lost_attempts_leave_the_outcome_unknown() -> None:
     made = steps(remote)
     step = await made.tool_step()
     remote.away = ConnectionError("no")
-    history = after(MAX_AWAY - 1)
-    result = await made.effects.perform(step, EffectAttempt(number=MAX_AWAY + 1, history=history))
+    history = after(MAX_TOOLSET_ATTEMPTS - 1)
+    result = await made.effects.perform(
+        step, EffectAttempt(number=MAX_TOOLSET_ATTEMPTS + 1, history=history)
+    )
     assert said(result)["outcome"] == "unknown"
 
 
@@ -197,13 +200,15 @@ async def test_a_result_that_has_arrived_needs_no_toolset_in_the_end() -> None:
     remote.away = ConnectionError("no")
     with pytest.raises(ToolsetUnavailable):
         await made.effects.perform(step, EffectAttempt(number=2))
-    result = await made.effects.perform(step, EffectAttempt(number=9, history=after(MAX_AWAY - 1)))
+    result = await made.effects.perform(
+        step, EffectAttempt(number=9, history=after(MAX_TOOLSET_ATTEMPTS - 1))
+    )
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
 
 
 async def test_in_process_a_call_waits_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Temporal, and with the same end."""
-    monkeypatch.setattr(run, "MAX_AWAY_DELAY", 0.2)
+    monkeypatch.setattr(run, "MAX_TOOLSET_DELAY", 0.2)
     remote = Remote()
 
     def reply(request: Any) -> Any:

@@ -62,17 +62,17 @@ class Place:
 
     async def written(self) -> EarlyCommit:
         """Have the model write code, and commit that."""
-        grant = await self.open()
-        result = await self.effects.perform(ModelStep(**step("e-1.1", 1, grant)))
+        early_commit = await self.open()
+        result = await self.effects.perform(ModelStep(**step("e-1.1", 1, early_commit)))
         assert (result.seq, result.closed) == (2, False)
-        return grant
+        return early_commit
 
 
-def step(event_id: str, revision: int, grant: EarlyCommit | None) -> dict[str, Any]:
+def step(event_id: str, revision: int, early_commit: EarlyCommit | None) -> dict[str, Any]:
     """The fields of a step."""
     return {
         "key": KEY, "invocation_id": "e-1", "revision": revision, "run_start": 1, "agent": "a",
-        "event_id": event_id, "attempt_timeout": 10, "grant": grant,
+        "event_id": event_id, "attempt_timeout": 10, "early_commit": early_commit,
     }  # fmt: skip
 
 
@@ -104,12 +104,12 @@ async def test_an_attempt_that_was_lost_leaves_one_version_of_a_file() -> None:
 async def test_there_must_be_code_and_somebody_to_run_it() -> None:
     """RUN-8: an event that a custom agent kept back, or a deploy without executor, is told."""
     place = Place()
-    grant = await place.open()
+    early_commit = await place.open()
     with pytest.raises(AgentError, match="must yield every event"):
-        await place.effects.perform(CodeStep(**step("e-1.1", 1, grant)))
+        await place.effects.perform(CodeStep(**step("e-1.1", 1, early_commit)))
     place.agent.code_executor = None
     with pytest.raises(AgentDefinitionError, match="no code executor any more"):
-        await place.effects.perform(CodeStep(**step("e-1.1", 1, grant)))
+        await place.effects.perform(CodeStep(**step("e-1.1", 1, early_commit)))
 
 
 def test_the_manifest_says_whether_code_is_run_here() -> None:
