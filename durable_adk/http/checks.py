@@ -77,10 +77,10 @@ class KnownHosts:
             await refuse(send, 403, PermissionDeniedError(problem))
 
     def _knows(self, scope: Scope) -> bool:
-        given = values_of(scope, "host")
-        if len(given) != 1:
+        values = values_of(scope, "host")
+        if len(values) != 1:
             return False
-        return "*" in self.hosts or _host(given[0]) in self.hosts or self.is_open(path_of(scope))
+        return "*" in self.hosts or _host(values[0]) in self.hosts or self.is_open(path_of(scope))
 
 
 def _host(netloc: str) -> str | None:
@@ -117,15 +117,15 @@ class KnownOrigins:
             await self.app(scope, receive, send)
 
     def _may_change(self, scope: Scope) -> bool:
-        given = values_of(scope, "origin")
-        if not given:
+        values = values_of(scope, "origin")
+        if not values:
             return value_of(scope, "sec-fetch-site") in (None, "same-origin", "none")
-        if len(given) > 1:
+        if len(values) > 1:
             return False
         # Only hosts are compared: a proxy may use another scheme, and `KnownHosts` checked the
         # host.
-        own = given[0].partition("://")[2] == value_of(scope, "host") != ""
-        return own or given[0] in self.origins
+        own = values[0].partition("://")[2] == value_of(scope, "host") != ""
+        return own or values[0] in self.origins
 
 
 def _has_body(scope: Scope) -> bool:

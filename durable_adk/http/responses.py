@@ -19,12 +19,12 @@ async def refuse(
 ) -> None:
     """Send a complete error response from a middleware."""
     body = json.dumps(error_body(error)).encode()
-    given = {
+    complete = {
         "content-type": "application/json",
         "content-length": str(len(body)),
         **(headers or {}),
     }
-    start = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in given.items()]
+    start = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in complete.items()]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
 
