@@ -28,7 +28,7 @@ from durable_adk.wire.tool_contract import ToolContract
 
 _AGAIN = "runs again, unless its result was stored"
 AGAIN_WITH_KEY = "may run again, with the same idempotency key"
-_GOES_ON = "goes on where it was; completed work is not repeated"
+_CONTINUES = "goes on where it was; completed work is not repeated"
 _CONTRACTS = {
     ToolContract.AT_LEAST_ONCE: AGAIN_WITH_KEY,
     ToolContract.PURE: "runs again: it has no side effects",
@@ -78,7 +78,7 @@ def _of_agent(agent: BaseAgent) -> Iterator[AppPart]:
             kind="agent",
             name=built_in.__name__,
             runs_in="workflow code",
-            after_crash=_GOES_ON,
+            after_crash=_CONTINUES,
         )
     if isinstance(agent, LlmAgent):
         yield from _of_llm_agent(agent)
@@ -108,7 +108,7 @@ def _custom(agent: BaseAgent) -> AppPart:
         kind="agent",
         name=type(own).__name__,
         runs_in="workflow code; ctx.step: activity run_function",
-        after_crash=_GOES_ON,
+        after_crash=_CONTINUES,
         findings=[
             f"{found} is not replay-safe: do it in ctx.step, a tool or a callback"
             for found in findings(own)
@@ -182,9 +182,9 @@ def _tool_or_toolset(agent: LlmAgent, item: Any) -> AppPart:
 
 
 def _tool(agent: LlmAgent, tool: BaseTool) -> AppPart:
-    runs_in, after_crash = _place(tool), _CONTRACTS[tool.contract]
+    runs_in, after_crash = _location(tool), _CONTRACTS[tool.contract]
     if isinstance(tool, AgentTool):
-        after_crash = _GOES_ON
+        after_crash = _CONTINUES
     elif isinstance(tool, ActivityTool):
         after_crash = "is retried by its own retry policy"
     elif tool.is_long_running:
@@ -197,7 +197,7 @@ def _tool(agent: LlmAgent, tool: BaseTool) -> AppPart:
     )
 
 
-def _place(tool: BaseTool) -> str:
+def _location(tool: BaseTool) -> str:
     if isinstance(tool, AgentTool):
         own = "child workflow, started by activity call_tool"
         return own if tool.has_own_code else "child workflow"

@@ -77,17 +77,17 @@ def _kind(agent: BaseAgent) -> AgentKind:
     return "BaseAgent"
 
 
-def _instruction(given: Any) -> str:
-    if not callable(given):
-        return str(given)
-    name = getattr(given, "__name__", None) or type(given).__name__
+def _instruction(declared: Any) -> str:
+    if not callable(declared):
+        return str(declared)
+    name = getattr(declared, "__name__", None) or type(declared).__name__
     return f"<InstructionProvider: {name}>"
 
 
-def _tool(given: Any) -> ToolDescription:
-    if isinstance(given, BaseToolset):  # listing its tools may require another machine
-        return ToolDescription(name=type(given).__name__)
-    tool: BaseTool = as_tool(given)
+def _tool(declared: Any) -> ToolDescription:
+    if isinstance(declared, BaseToolset):  # listing its tools may require another machine
+        return ToolDescription(name=type(declared).__name__)
+    tool: BaseTool = as_tool(declared)
     return ToolDescription(
         name=tool.name, is_agent=isinstance(tool, AgentTool), declaration=_declaration(tool)
     )

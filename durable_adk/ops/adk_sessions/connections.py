@@ -49,8 +49,8 @@ def _explained(url: URL) -> Generator[None]:
         kinds = (SQLAlchemyError, sqlite3.Error, OSError)
         if not isinstance(error, kinds) and not type(error).__module__.startswith("asyncpg."):
             raise
-        said = getattr(error, "orig", None) or error
-        raise StoreUnavailableError(f"The database {shown(url)} cannot be used: {said}") from error
+        cause = getattr(error, "orig", None) or error
+        raise StoreUnavailableError(f"The database {shown(url)} cannot be used: {cause}") from error
 
 
 class _SqliteFile:

@@ -181,7 +181,7 @@ class _SessionCopy:
     position: int = 0
     """Number of events that the target is known to have."""
     written: int = 0
-    is_given_up: bool = False
+    is_skipped: bool = False
     set_by_events: set[str] = field(default_factory=set[str])
     with_calls: list[Event] = field(default_factory=list[Event])
     """The events that determine which calls are pending."""
@@ -195,7 +195,7 @@ class _SessionCopy:
 
     async def add(self, part: SourcePart) -> None:
         """Copy the next events."""
-        if self.is_given_up:
+        if self.is_skipped:
             return
         for item in part.events:
             self.set_by_events |= item.event.actions.state_delta.keys()
@@ -203,18 +203,18 @@ class _SessionCopy:
                 self.with_calls.append(item.event)
         has_none = self.copied and not (self.copied.events and part.events)
         if part.first and has_none and not _is_copy_of(self.copied, self.session):
-            self.give_up("It is there with other events or another state.")
+            self.skip("It is there with other events or another state.")
             return
         try:
             new = await self._missing(part.events)
             if new or (part.last and (self.written or self.copied is None)):
                 await self._write(new, last=part.last)
         except (StaleSessionError, EventConflictError) as error:
-            self.give_up(error.message)
+            self.skip(error.message)
         except UNREADABLE as error:
-            self.give_up(f"What is there cannot be read ({reason(error)}).")
+            self.skip(f"What is there cannot be read ({reason(error)}).")
         else:
-            if part.last and not self.is_given_up:
+            if part.last and not self.is_skipped:
                 self._count()
 
     async def _missing(self, events: Sequence[CopiedEvent]) -> Sequence[CopiedEvent]:
@@ -224,9 +224,9 @@ class _SessionCopy:
         there = await self.target.read_copied(
             self.session.key, after=self.position, limit=len(events)
         )
-        for mine, theirs in zip(events, there, strict=False):
-            if not mine.is_same(theirs):
-                self.give_up(f"It is there with another event at {mine.event.id}.")
+        for source_event, target_event in zip(events, there, strict=False):
+            if not source_event.is_same(target_event):
+                self.skip(f"It is there with another event at {source_event.event.id}.")
                 return ()
             self.position += 1
             self.report.events.present += 1
@@ -250,9 +250,9 @@ class _SessionCopy:
         self.written += len(events)
         self.report.events.copied += len(events)
 
-    def give_up(self, reason: str) -> None:
+    def skip(self, reason: str) -> None:
         """Stop copying the session, and keep the target's as it is."""
-        self.is_given_up = True
+        self.is_skipped = True
         self.report.sessions.different += 1
         app, user, session = self.session.key
         self.report.problems.append(

@@ -135,8 +135,8 @@ async def _body(request: "Request") -> bytes:
 def _parsed(body: bytes) -> list[Payload]:
     """Return the payloads of a request; errors describe the problem without quoting the request."""
     try:
-        given: Any = json.loads(body)
-        items: Any = given.get("payloads", [])  # protobuf omits empty fields
+        parsed: Any = json.loads(body)
+        items: Any = parsed.get("payloads", [])  # protobuf omits empty fields
     except (ValueError, RecursionError, AttributeError):
         raise HTTPException(400, 'The body must be JSON: {"payloads": [...]}.') from None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):  # pyright: ignore[reportUnknownVariableType]: JSON

@@ -424,13 +424,13 @@ class SessionRebuild:
 
 def _common(logs: Iterable[OperationLog], stored: Collection[str]) -> int:
     """Return the number of a session's events before the first lost or foreign one."""
-    places = [
+    sequence_numbers = [
         position.seq
         for log in logs
         for one in log.operations
         if (position := position_of(one)) and 0 < position.seq < inf and event_id(one) not in stored
     ]
-    return min(len(stored), int(min(places)) - 1) if places else len(stored)
+    return min(len(stored), int(min(sequence_numbers)) - 1) if sequence_numbers else len(stored)
 
 
 def _in_order(

@@ -139,8 +139,8 @@ async def owner_of_arguments(
 def owner_of_argument(argument: Any) -> tuple[str, str] | None:
     """Return app and user in a run's argument; None if it is not this package's."""
     with suppress(ValueError):
-        asked = InvocationRequest.read(argument)
-        return asked.app.strip(), asked.user.strip()
+        request = InvocationRequest.read(argument)
+        return request.app.strip(), request.user.strip()
     with suppress(ValueError):
         cursor = Cursor.read(argument)
         return cursor.app, cursor.user
