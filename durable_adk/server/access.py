@@ -135,9 +135,11 @@ class AccessSettings(BaseSettings):
         """Return the configured authenticators as OpenAPI security schemes, by name."""
         found = dict[str, dict[str, str]]()
         if self.proxy_header is not None:
-            told = "The user. The proxy that authenticates users sets it, and not the client."
+            description = (
+                "The user. The proxy that authenticates users sets it, and not the client."
+            )
             found["proxy"] = {"type": "apiKey", "in": "header", "name": self.proxy_header}
-            found["proxy"]["description"] = told
+            found["proxy"]["description"] = description
         if self.tokens or self.tokens_file is not None:
             found["bearer"] = {"type": "http", "scheme": "bearer"}
         if self.oidc is not None:

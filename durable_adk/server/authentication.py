@@ -23,7 +23,7 @@ from durable_adk.http.address import is_loopback
 from durable_adk.http.responses import address_of, path_of, refuse, values_of
 from durable_adk.json_values import MAX_ID
 from durable_adk.log import get_logger
-from durable_adk.server.caller import ANYBODY, Caller, identify
+from durable_adk.server.caller import UNAUTHENTICATED_OPERATOR, Caller, identify
 from durable_adk.server.requests.limits import Rates, refuse_for
 
 CHALLENGE = {"www-authenticate": "Bearer"}
@@ -55,10 +55,10 @@ def bearer_of(scope: Mapping[str, Any]) -> str | None:
     Raises:
         AuthenticationError: There are several such headers.
     """
-    given = values_of(scope, "authorization")
-    if len(given) > 1:
+    header_values = values_of(scope, "authorization")
+    if len(header_values) > 1:
         raise AuthenticationError("The request has several Authorization headers.")
-    scheme, _, token = (given[0] if given else "").partition(" ")
+    scheme, _, token = (header_values[0] if header_values else "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
@@ -151,15 +151,15 @@ class TrustedProxy:
 
     async def user_of(self, scope: Mapping[str, Any]) -> str | None:
         """See `Authenticator`."""
-        given = values_of(scope, self.header.lower())
-        if not given or not self._trusts(scope):
+        header_values = values_of(scope, self.header.lower())
+        if not header_values or not self._trusts(scope):
             return None
-        if len(given) > 1:
+        if len(header_values) > 1:
             raise AuthenticationError(f"The request has several headers {self.header!r}.")
         try:
             # Decoded like paths. Only HTTP's white space is stripped: other white space may
             # distinguish users.
-            return given[0].encode("latin-1").decode().strip(" \t") or None
+            return header_values[0].encode("latin-1").decode().strip(" \t") or None
         except UnicodeDecodeError:
             raise AuthenticationError(
                 f"The header {self.header!r} is not UTF-8; have the proxy send it so."
@@ -249,7 +249,7 @@ class Authentication:
     async def _caller(self, scope: Scope) -> Caller:
         refused = None if self.means else _not_local(scope)
         if not self.means and refused is None:
-            return ANYBODY
+            return UNAUTHENTICATED_OPERATOR
         if self.is_public(path_of(scope)):
             return Caller()
         if refused is not None:  # e.g. mounted in an application with another address

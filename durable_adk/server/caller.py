@@ -36,7 +36,7 @@ class Caller:
         """Value of `adk_answered_by` for this caller; None for an anonymous one."""
         return {"user": self.user_id} if self.user_id else None
 
-    def may_reach(self, user_id: str) -> bool:
+    def may_access(self, user_id: str) -> bool:
         """Return whether the sender may access a user's sessions."""
         return self.is_operator or self.user_id == user_id
 
@@ -46,7 +46,7 @@ class Caller:
         Raises:
             PermissionDeniedError: It may not.
         """
-        if not self.may_reach(user_id):
+        if not self.may_access(user_id):
             raise PermissionDeniedError(
                 "The request names another user than the one it is authenticated as."
             )
@@ -72,7 +72,7 @@ class Caller:
         return user_id
 
 
-ANYBODY = Caller(is_operator=True)
+UNAUTHENTICATED_OPERATOR = Caller(is_operator=True)
 """The sender of every request to a server without authentication."""
 _STATE = "durable_adk.caller"
 

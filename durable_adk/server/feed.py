@@ -70,7 +70,7 @@ class StatusItem(JsonModel):
     status: Status
     error: dict[str, Any] | None = None
     """`type` and `message` of the invocation's error."""
-    places: list[str] = Field(default_factory=list[str], exclude=True)
+    frames: list[str] = Field(default_factory=list[str], exclude=True)
     """Frames of user code in the error's traceback, for operators; see `error_of`."""
     seq: int | None = None
     """Sequence number of the invocation's last event, once it is closed."""
@@ -200,8 +200,8 @@ class SessionFeed:
         """
         if record.status is not Status.PAUSED:
             return record.pauses
-        async with aclosing(paged(partial(self.sessions.read_page, key), cursor)) as news:
-            async for stored in news:
+        async with aclosing(paged(partial(self.sessions.read_page, key), cursor)) as later_events:
+            async for stored in later_events:
                 if stored.event.invocation_id == record.invocation_id:
                     return record.pauses - 1
         return record.pauses
@@ -258,13 +258,13 @@ async def entries_of(
 
 
 def _kept(error: NoWorkerError) -> NoWorkerError:
-    told = NoWorkerError(
+    client_error = NoWorkerError(
         "No worker takes the message at the moment. It is kept, and invocation "
         f"{error.invocation_id!r} continues by itself once there is one. Follow the invocation; "
         "the same message without this id would start another one."
     )
-    told.invocation_id = error.invocation_id
-    return told
+    client_error.invocation_id = error.invocation_id
+    return client_error
 
 
 def _entry(key: SessionKey, found: FeedItem, seq: int) -> FeedEntry:
@@ -296,7 +296,7 @@ def status_item(key: SessionKey, record: InvocationRecord) -> StatusItem:
         invocation_id=record.invocation_id,
         status=record.status,
         error=error_of(record),
-        places=frames_in(record.error or {}),
+        frames=frames_in(record.error or {}),
         seq=record.end_seq,
     )
 
@@ -313,5 +313,5 @@ def error_of(record: InvocationRecord, caller: Caller | None = None) -> dict[str
         return None
     kind = record.error.get("type") or record.error.get("class")
     found = {"type": kind, "message": record.error.get("message")}
-    places = frames_in(record.error) if caller and caller.is_operator else []
-    return found | ({"at": places} if places else {})
+    frames = frames_in(record.error) if caller and caller.is_operator else []
+    return found | ({"at": frames} if frames else {})

@@ -89,8 +89,8 @@ class ProviderKeys:
     transport: httpx.AsyncBaseTransport | None = None
     _keys: KeySet | None = field(default=None, init=False, repr=False)
     _fetched: float = field(default=0.0, init=False)
-    _tried: float | None = field(default=None, init=False)
-    _is_away: bool = field(default=False, init=False)
+    _last_attempt: float | None = field(default=None, init=False)
+    _is_unreachable: bool = field(default=False, init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
 
     async def find(self, key_id: str | None) -> KeySet:
@@ -112,7 +112,7 @@ class ProviderKeys:
             found = _with_id(self._keys, key_id)
         is_old = self.now() - self._fetched > MAX_AGE_UNREACHABLE
         # While the provider is unreachable, an unknown key may be a new one.
-        if self._keys is None or is_old or (not found and self._is_away):
+        if self._keys is None or is_old or (not found and self._is_unreachable):
             raise IdentityProviderError
         if not found:
             raise AuthenticationError(
@@ -125,16 +125,16 @@ class ProviderKeys:
         return self.now() - self._fetched > MAX_AGE
 
     async def _fetch(self) -> None:
-        if self._tried is not None and self.now() - self._tried < MIN_INTERVAL:
+        if self._last_attempt is not None and self.now() - self._last_attempt < MIN_INTERVAL:
             return
-        self._tried = self.now()
+        self._last_attempt = self.now()
         try:
             async with httpx.AsyncClient(timeout=TIMEOUT, transport=self.transport) as client:
                 async with asyncio.timeout(2 * TIMEOUT):
                     url = self.options.jwks_url or await self._discovered(client)
                     self._keys = KeySet.import_key_set(await _json_at(client, url))
         except (httpx.HTTPError, TimeoutError, ValueError, TypeError, KeyError, JoseError) as error:
-            self._is_away = True
+            self._is_unreachable = True
             logger.warning(
                 "oidc.unavailable",
                 issuer=self.options.issuer,
@@ -142,7 +142,7 @@ class ProviderKeys:
                 reason=str(error)[:MAX_REASON],
             )
             return
-        self._fetched, self._is_away = self.now(), False
+        self._fetched, self._is_unreachable = self.now(), False
 
     async def _discovered(self, client: httpx.AsyncClient) -> str:
         found = await _json_at(client, discovery_url(self.options))

@@ -106,8 +106,8 @@ async def follow_session(
             # Read before the events, so that all events that precede a status are read, too.
             records = [await sessions.get_invocation(key, name) for name in statuses.open]
             names = dict[str, None]()
-            async with aclosing(paged(partial(sessions.read_page, key), cursor)) as news:
-                async for stored in news:
+            async with aclosing(paged(partial(sessions.read_page, key), cursor)) as new_events:
+                async for stored in new_events:
                     cursor = stored.seq
                     names[stored.event.invocation_id] = None
                     yield stored
@@ -142,7 +142,7 @@ class _Statuses:
     def __init__(self, names: Iterable[str]) -> None:
         self.open = list(names)
         """Invocations whose status may still change."""
-        self._told = dict[str, tuple[Status, int] | None]()
+        self._yielded = dict[str, tuple[Status, int] | None]()
 
     def new(self, records: Iterable[InvocationRecord | None]) -> list[InvocationRecord]:
         """Return the records of `open` whose status has changed."""
@@ -152,15 +152,15 @@ class _Statuses:
                 self.open.remove(name)
             status = record and (record.status, record.pauses)
             waits = record is not None and record.status.closed and not record.sealed
-            if not waits and self._told.get(name) != status:
+            if not waits and self._yielded.get(name) != status:
                 found += [record] if record else []
             if not waits:
-                self._told[name] = status
+                self._yielded[name] = status
         return found
 
     def add(self, names: Iterable[str]) -> bool:
         """Add the invocations of events; return whether one of them is new."""
-        new = [name for name in dict.fromkeys(names) if name not in self._told]
+        new = [name for name in dict.fromkeys(names) if name not in self._yielded]
         new = [name for name in new if name not in self.open]
         self.open += new
         return bool(new)

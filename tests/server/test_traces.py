@@ -12,7 +12,7 @@ from durable_adk.apps import App
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
 from durable_adk.server.adk import traces
-from durable_adk.server.caller import ANYBODY, Caller
+from durable_adk.server.caller import UNAUTHENTICATED_OPERATOR, Caller
 from durable_adk.server.services import ServerServices
 from durable_adk.wire.model_request import ModelRequest
 from tests.support.waiting import PATIENCE
@@ -65,7 +65,7 @@ async def test_the_newest_calls_of_one_session_are_rebuilt_for_an_operator(
             async for _ in runner.run_async(user_id=user, session_id="s", new_message="hi"):
                 pass
 
-        async def trace(caller: Caller = ANYBODY) -> list[str]:
+        async def trace(caller: Caller = UNAUTHENTICATED_OPERATOR) -> list[str]:
             return asked(await traces.session_trace(services, caller, "app", "s"))
 
         await runner.session_service.create_session(app_name="app", user_id="u", session_id="s")
@@ -103,5 +103,7 @@ async def test_the_records_of_runs_are_read_at_once(rebuilding: Rebuilding) -> N
         for run in ("r", "s")
         for at in (1, 2)
     ]
-    await traces._add_requests(cast("Any", services), ANYBODY, cast("Any", None), calls)
+    await traces._add_requests(
+        cast("Any", services), UNAUTHENTICATED_OPERATOR, cast("Any", None), calls
+    )
     assert rebuilding.wanted == ["s.2", "s.1", "r.2", "r.1"]

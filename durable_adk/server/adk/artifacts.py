@@ -30,7 +30,7 @@ _FEW, _MOST = 100, 1_000
 """Maximum number of descriptions, and of names or versions, in a page."""
 Few = Annotated[int, Query(ge=1, le=_FEW)]
 Limit = Annotated[int, Query(ge=1, le=_MOST)]
-Behind = Annotated[int | None, Query(alias="page_token", ge=0)]
+PageToken = Annotated[int | None, Query(alias="page_token", ge=0)]
 """Parameter type: the last version of the previous page."""
 Latest = Literal["latest"]
 Version = Annotated[int, Path(ge=0, le=2**31)] | Latest
@@ -66,11 +66,11 @@ async def list_versions_metadata(
     artifact_name: Name,
     *,
     limit: Few = _FEW,
-    behind: Behind = None,
+    after: PageToken = None,
 ) -> Response:
     """Return a page of the descriptions of versions; see `list_artifacts`."""
     service, names = services.artifact_service, {**key._asdict(), "filename": artifact_name}
-    numbers, more = _page(await service.list_versions(**names), limit, behind)
+    numbers, more = _page(await service.list_versions(**names), limit, after)
     found = await each(
         lambda number: service.get_artifact_version(**names, version=number), numbers
     )
@@ -131,11 +131,11 @@ async def list_versions(
     response: Response,
     *,
     limit: Limit = _MOST,
-    behind: Behind = None,
+    after: PageToken = None,
 ) -> list[int]:
     """Return a page of version numbers; see `list_artifacts`."""
     found = await services.artifact_service.list_versions(**key._asdict(), filename=artifact_name)
-    page, more = _page(found, limit, behind)
+    page, more = _page(found, limit, after)
     response.headers.update(more)
     return page
 
@@ -168,9 +168,9 @@ async def add_to_memory(
     await services.memory_service.add_session_to_memory(await existing_session(services, key))
 
 
-def _page(found: Sequence[T], limit: int, behind: T | None) -> tuple[list[T], dict[str, str]]:
+def _page(found: Sequence[T], limit: int, after: T | None) -> tuple[list[T], dict[str, str]]:
     """Return the items of a sorted list that follow an item, and the header for the next page."""
-    start = 0 if behind is None else bisect_right(found, behind)
+    start = 0 if after is None else bisect_right(found, after)
     page = list(found[start : start + limit])
     more = start + limit < len(found)
     return page, {"Next-Page-Token": quote(str(page[-1]))} if more else {}

@@ -56,6 +56,6 @@ def add_adk_page(app: FastAPI, folder: Path | None) -> None:
 
 def _installed() -> Path | None:
     spec = find_spec("google.adk") if find_spec("google") else None
-    places = list(spec.submodule_search_locations or []) if spec else []
-    folders = [Path(place) / "cli" / "browser" for place in places]
-    return next((one for one in folders if (one / "index.html").is_file()), None)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    candidates = [Path(folder) / "cli" / "browser" for folder in folders]
+    return next((one for one in candidates if (one / "index.html").is_file()), None)

@@ -124,14 +124,14 @@ async def run(
     if await request.is_disconnected():
         return Response(status_code=499)
     if interrupted.is_set():
-        return _goes_on(name)
+        return _still_running_response(name)
     if failure is not None and failure.error:
         status = 409 if failure.status is Status.CANCELLED else 500  # cancelled on request
         return error_response(
             status,
             str(failure.error["type"]),
             str(failure.error["message"]),
-            places=_places(caller, failure),
+            frames=_visible_frames(caller, failure),
         )
     return Response(f"[{','.join(events)}]", media_type="application/json")
 
@@ -162,7 +162,7 @@ async def _interruption(
             one.cancel()
 
 
-def _goes_on(name: str) -> Response:
+def _still_running_response(name: str) -> Response:
     """Return a 503 that names the invocation: a retry without its id would start another run."""
     problem = (
         f"The server stops, and the invocation {name!r} continues. Read it with GET "
@@ -258,7 +258,7 @@ def _started(
 
 async def _found(body: RunBody, feed: Feed, after: FeedPosition) -> AsyncGenerator[FeedEntry]:
     """Yield a feed's entries after a position; report a missing session as ADK does."""
-    async with aclosing(entries_of(body.key, _behind(feed, after), after)) as entries:
+    async with aclosing(entries_of(body.key, _items_after(feed, after), after)) as entries:
         try:
             async for entry in entries:
                 yield entry
@@ -266,15 +266,15 @@ async def _found(body: RunBody, feed: Feed, after: FeedPosition) -> AsyncGenerat
             raise SessionNotFoundError(f"Session not found: {body.session_id}") from None
 
 
-async def _behind(feed: Feed, after: FeedPosition) -> Feed:
+async def _items_after(feed: Feed, after: FeedPosition) -> Feed:
     """Yield a feed's items after a position, and close the feed."""
     async with aclosing(feed):
         async for item in feed:
-            if (news := _news(item, after)) is not None:
-                yield news
+            if (remaining := _remaining(item, after)) is not None:
+                yield remaining
 
 
-def _news(item: FeedItem, after: FeedPosition) -> FeedItem | None:
+def _remaining(item: FeedItem, after: FeedPosition) -> FeedItem | None:
     """Return the part of an item that comes after the reader's position, or None."""
     shown = after.chunk
     match item:
@@ -294,8 +294,8 @@ def _shown(event: Event) -> Iterable[Event]:
         yield event
 
 
-def _places(caller: Caller, failure: StatusItem) -> list[str]:
-    return failure.places if caller.is_operator else []
+def _visible_frames(caller: Caller, failure: StatusItem) -> list[str]:
+    return failure.frames if caller.is_operator else []
 
 
 def _rendered(
@@ -306,16 +306,16 @@ def _rendered(
         case EventItem(seq=seq, event=event):
             parts = [part for one in _shown(event) for part in _parts(one, splits=splits)]
             shown = after.parts if seq == after.seq + 1 else 0
-            for place, part in list(enumerate(parts, 1))[shown:]:
-                between = FeedPosition(seq=seq - 1, parts=place)
+            for number, part in list(enumerate(parts, 1))[shown:]:
+                between = FeedPosition(seq=seq - 1, parts=number)
                 yield sent(
-                    part.to_json(), position=between if place < len(parts) else entry.position
+                    part.to_json(), position=between if number < len(parts) else entry.position
                 )
         case PartialItem(event=event):
             yield sent(event.to_json(), position=entry.position)
         case StatusItem(error=dict() as error) as failure:
-            places = _places(caller, failure)
-            yield _error(str(error["type"]), str(error["message"]), places=places)
+            frames = _visible_frames(caller, failure)
+            yield _error(str(error["type"]), str(error["message"]), frames=frames)
         case StatusItem():
             pass
 
@@ -332,10 +332,10 @@ def _parts(event: Event, *, splits: bool) -> list[Event]:
 
 
 def _error(
-    kind: str, message: str, invocation_id: str | None = None, *, places: list[str] | None = None
+    kind: str, message: str, invocation_id: str | None = None, *, frames: list[str] | None = None
 ) -> ServerSentEvent:
     details = {"error_type": kind, "error_message": message, "timestamp": time.time()}
     details |= {"invocation_id": invocation_id} if invocation_id else {}
-    details |= {"at": places} if places else {}
+    details |= {"at": frames} if frames else {}
     body = json.dumps({"error": f"{kind}: {message}", "error_details": details})
     return ServerSentEvent(body, sep="\n")

@@ -30,7 +30,7 @@ _EVALUATIONS = ("adk-eval-session-", "___eval___session___")
 _RESERVED = CONTROL_FUNCTIONS | {"adk_request_input"}
 _MOST = 1_000
 """Maximum number of sessions in a page."""
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 """Maximum attempts to change the state while other writers store events."""
 
 router = APIRouter(tags=["sessions"])
@@ -104,9 +104,9 @@ async def create_session(
         raise InvalidRequestError(
             "Session options are not supported by the configured session service."
         )
-    for place, event in enumerate(new.events or ()):
-        _check_restorable(place, event)
-        check_size(event.to_json(), f"events.{place}")
+    for index, event in enumerate(new.events or ()):
+        _check_restorable(index, event)
+        check_size(event.to_json(), f"events.{index}")
     session = await _create(services, app_name, user_id, new.session_id, new.state)
     for event in new.events or ():
         await services.session_service.append_event(session, event)
@@ -143,7 +143,7 @@ async def update_session(
         author="user",
         actions=EventActions(state_delta=without_temp(body.state_delta)),
     )
-    for _ in range(_TRIES - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         with suppress(StaleSessionError):
             return await session_as_json(await _appended(services, key, event))
     return await session_as_json(await _appended(services, key, event))
@@ -189,7 +189,7 @@ async def _create(
         raise AlreadyExistsError(f"Session already exists: {session_id}") from None
 
 
-def _check_restorable(place: int, event: Event) -> None:
+def _check_restorable(index: int, event: Event) -> None:
     """Refuse an event that could be mistaken for a request of the runtime."""
     names = {call.name for call in event.get_function_calls()}
     names |= {response.name for response in event.get_function_responses()}
@@ -205,6 +205,6 @@ def _check_restorable(place: int, event: Event) -> None:
     elif "\0" in event.id + event.invocation_id:
         wrong = "NUL characters in ids"
     if wrong:
-        raise InvalidRequestError(f"Session initialization event {place} cannot include {wrong}.")
-    check_json(event.custom_metadata, f"events.{place}.customMetadata")
-    check_parts(event.content or types.Content(), f"events.{place}.content")
+        raise InvalidRequestError(f"Session initialization event {index} cannot include {wrong}.")
+    check_json(event.custom_metadata, f"events.{index}.customMetadata")
+    check_parts(event.content or types.Content(), f"events.{index}.content")

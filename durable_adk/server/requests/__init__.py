@@ -31,8 +31,8 @@ def shown_target(scope: Mapping[str, Any]) -> str:
     if (start := path.find(ANSWERS)) >= 0:
         path = path[: start + len(ANSWERS)] + HIDDEN
     text: str = scope.get("query_string", b"")[:_SHOWN].decode("latin-1")
-    given = parse_qsl(text, keep_blank_values=True)
-    shown = [f"{quote(name)}={_shown(name, value)}" for name, value in given]
+    parameters = parse_qsl(text, keep_blank_values=True)
+    shown = [f"{quote(name)}={_shown(name, value)}" for name, value in parameters]
     return quote(path[:_SHOWN], safe="/*:@") + ("?" + "&".join(shown) if shown else "")
 
 

@@ -173,19 +173,19 @@ class Rates:
     )
     """Tokens left by sender, and the time of that count."""
 
-    def take(self, sender: str, times: float = 1, *, owing: bool = False) -> float:
+    def take(self, sender: str, tokens: float = 1, *, overdraw: bool = False) -> float:
         """Take tokens from a bucket, or return the seconds until it has one.
 
         Args:
             sender: The owner of the bucket.
-            times: Number of tokens; a bucket with at least one token may be overdrawn.
-            owing: Whether a bucket with less than one token may also be overdrawn.
+            tokens: Number of tokens; a bucket with at least one token may be overdrawn.
+            overdraw: Whether a bucket with less than one token may also be overdrawn.
         """
         now = self.now()
         left, since = self._buckets.pop(sender, (float(self.burst), now))
         left = min(float(self.burst), left + (now - since) * self.per_second)
-        taken = owing or left >= 1
-        self._buckets[sender] = left - times * taken, now
+        taken = overdraw or left >= 1
+        self._buckets[sender] = left - tokens * taken, now
         while len(self._buckets) > self.max_senders:
             self._buckets.popitem(last=False)
         return 0.0 if taken else (1 - left) / self.per_second
@@ -208,7 +208,9 @@ class ByteRate:
     rates: Rates
     answer_key: str | None = None
     """The key of the tokens in answer URLs."""
-    _owing: dict[str, object] = field(default_factory=dict[str, object], init=False, repr=False)
+    _overdrawing: dict[str, object] = field(
+        default_factory=dict[str, object], init=False, repr=False
+    )
     """By sender, the one body that may overdraw the bucket. So the largest body is accepted, and of
     several concurrent bodies that exceed it together, one is."""
 
@@ -222,20 +224,20 @@ class ByteRate:
 
     def take(self, sender: str, size: int, body: object) -> float:
         """Count a piece of a body, or return the seconds until it may be sent."""
-        wait = self.rates.take(sender, size, owing=self._owing.get(sender) is body)
-        if wait and self._owing.setdefault(sender, body) is body:
-            wait = self.rates.take(sender, size, owing=True)
+        wait = self.rates.take(sender, size, overdraw=self._overdrawing.get(sender) is body)
+        if wait and self._overdrawing.setdefault(sender, body) is body:
+            wait = self.rates.take(sender, size, overdraw=True)
         return wait
 
     def end(self, sender: str, body: object) -> None:
         """Let another body of a sender overdraw the bucket."""
-        if self._owing.get(sender) is body:
-            del self._owing[sender]
+        if self._overdrawing.get(sender) is body:
+            del self._overdrawing[sender]
 
     def count(self, sender: str, piece: bytes) -> None:
         """Count bytes that are sent or read in any case; later requests are delayed for them."""
         size = weight(len(piece), piece.count(b","))
-        self.rates.take(sender, size * _READ_SHARE, owing=True)
+        self.rates.take(sender, size * _READ_SHARE, overdraw=True)
 
 
 async def refuse_for(send: Send, seconds: float, problem: str = "") -> None:
@@ -319,8 +321,8 @@ class OpenLimit:
             await self.app(scope, receive, send)
             return
         sender = _sender(scope, self.answer_key)
-        if self._open[sender] >= (most := self.max_open()):
-            problem = f"At most {most} requests, streams among them, may be open; close others."
+        if self._open[sender] >= (limit := self.max_open()):
+            problem = f"At most {limit} requests, streams among them, may be open; close others."
             await refuse_for(send, 1, problem)
             return
         self._open[sender] += 1

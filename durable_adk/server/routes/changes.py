@@ -57,7 +57,7 @@ class StatusChanges:
         self._services = services
         # Weak references: a response whose reader disconnects before the first byte is never read.
         self._readers = WeakSet[_Reader]()
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     async def follow(self, app_name: str | None, user_id: str | None) -> AsyncGenerator[Change]:
         """Return the changes from now on, of one app or user or of all, without an end.
@@ -65,11 +65,11 @@ class StatusChanges:
         Raises:
             StoreUnavailableError: The store does not respond.
         """
-        if not self._is_looking():
+        if not self._is_polling():
             since = time.time()
             known = await self._newest()
-            if not self._is_looking():  # another reader may have started it in the meantime
-                self._looking = asyncio.create_task(self._look(known, since))
+            if not self._is_polling():  # another reader may have started it in the meantime
+                self._polling = asyncio.create_task(self._poll(known, since))
         reader = _Reader(app_name, user_id)
         self._readers.add(reader)
         return self._read(reader)
@@ -81,10 +81,10 @@ class StatusChanges:
         finally:
             self._readers.discard(reader)
 
-    def _is_looking(self) -> bool:
-        return self._looking is not None and not self._looking.done()
+    def _is_polling(self) -> bool:
+        return self._polling is not None and not self._polling.done()
 
-    async def _look(self, known: "_Newest", since: float) -> None:
+    async def _poll(self, known: "_Newest", since: float) -> None:
         seen = known.since(since - _OVERLAP)
         while self._readers:
             try:
@@ -96,8 +96,8 @@ class StatusChanges:
                 _log.exception("The status of invocations could not be read; it is read again.")
             else:
                 found = newest.since(since - _OVERLAP)
-                news = [change.item for change in sorted(found - seen)]
-                for item in (*news, *known.gone(newest)):
+                new_items = [change.item for change in sorted(found - seen)]
+                for item in (*new_items, *known.deleted(newest)):
                     for reader in self._readers:
                         reader.add(item)
                 known, seen, since = newest, found, began
@@ -163,16 +163,16 @@ class _Newest:
 
     def lacks(self, key: SessionKey, at: float) -> bool:
         """Return whether a session with this time is missing from this poll, and so was deleted."""
-        is_looked_at = not self._apps or key.app_name in self._apps
-        is_within = is_looked_at and at > self._upto.get(key.app_name, 0.0)
+        is_polled = not self._apps or key.app_name in self._apps
+        is_within = is_polled and at > self._upto.get(key.app_name, 0.0)
         return is_within and key not in self._sessions
 
-    def gone(self, later: "_Newest") -> list[DeletedItem]:
+    def deleted(self, later: "_Newest") -> list[DeletedItem]:
         """Return the sessions that a later poll lacks, and that were therefore deleted."""
-        gone = [key for key, at in self._sessions.items() if later.lacks(key, at)]
+        deleted = [key for key, at in self._sessions.items() if later.lacks(key, at)]
         return [
             DeletedItem(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
-            for key in gone
+            for key in deleted
         ]
 
 
@@ -183,19 +183,19 @@ class _Reader:
         self._app_name = app_name
         self._user_id = user_id
         self._waiting = deque[Change](maxlen=_WAITING)
-        self._news = asyncio.Event()
+        self._available = asyncio.Event()
 
     def add(self, item: Change) -> None:
         """Add a change if it matches the reader's app and user."""
         if self._app_name in (None, item.app_name) and self._user_id in (None, item.user_id):
             self._waiting.append(item)
-            self._news.set()
+            self._available.set()
 
     async def next(self) -> Change:
         """Return the oldest unread change, waiting for one if necessary."""
         while not self._waiting:
-            self._news.clear()
-            await self._news.wait()
+            self._available.clear()
+            await self._available.wait()
         return self._waiting.popleft()
 
 

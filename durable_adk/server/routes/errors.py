@@ -93,7 +93,7 @@ _STARTS = r"POST /(run|run_sse|invocations)$"
 _STATIC = r"\w+ /(health|version|caller|config/.*|dev-ui/.*|dev/apps/{app_name}/[^/]+|.*/app-info)$"
 _FREE = r"agui/|a2a/|.*/(artifacts|memory)$"
 _LISTS = r"GET .*/(sessions|artifacts|versions|versions/metadata|{event_id}/graph)$|DELETE "
-_GIVEN: tuple[tuple[int, str, str], ...] = (
+_ROUTE_ERRORS: tuple[tuple[int, str, str], ...] = (
     (400, r".*", "The request cannot be served as it is; `error.field` may name why."),
     (401, r".* /answers/", "The token is unknown or has expired."),
     (403, r"(?!GET /(health|ready)$)", "The caller, the host or the origin may not do this."),
@@ -128,10 +128,10 @@ def describe_errors(
     shape = {"schema": {"$ref": f"#/components/schemas/{ErrorResponse.__name__}"}}
     for code in [code for code in responses if code == "default"]:
         responses[code]["content"] = {"application/json": shape}
-    place = f"{method} {path}"
-    given = {code: why for code, where, why in reversed(_GIVEN) if re.match(where, place)}
-    given |= _MALFORMED if _is_checked(operation) else {}
-    for code, why in sorted((_OF_USERS | given if knows_users else given).items()):
+    route = f"{method} {path}"
+    statuses = {code: why for code, where, why in reversed(_ROUTE_ERRORS) if re.match(where, route)}
+    statuses |= _MALFORMED if _is_checked(operation) else {}
+    for code, why in sorted((_OF_USERS | statuses if knows_users else statuses).items()):
         described = {"description": why, "content": {"application/json": shape}}
         responses.setdefault(str(code), described)
 
@@ -160,7 +160,7 @@ def error_response(
     detail: Any = None,
     field: str | None = None,
     invocation_id: str | None = None,
-    places: list[str] | None = None,
+    frames: list[str] | None = None,
 ) -> Response:
     """Return a response that reports an error, for our clients and for ADK's.
 
@@ -171,9 +171,9 @@ def error_response(
         detail: The message for ADK's clients; None: `message`.
         field: The invalid field of the request.
         invocation_id: The invocation that continues: do not repeat the request unchanged.
-        places: Frames of user code in the error's traceback, for operators.
+        frames: Frames of user code in the error's traceback, for operators.
     """
-    more = {"field": field, "invocationId": invocation_id, "at": places}
+    more = {"field": field, "invocationId": invocation_id, "at": frames}
     known = {name: text for name, text in more.items() if text}
     error = {"type": kind, "message": message, **known}
     # ASCII: the report may quote text that UTF-8 cannot encode (lone surrogates).
@@ -187,7 +187,7 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(DurableAdkError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _failed)
-    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(ClientDisconnect, _client_disconnected)
     app.add_exception_handler(Exception, _broken)
 
 
@@ -209,15 +209,15 @@ async def _invalid(_: Request, error: Exception) -> Response:
         raise error
     problems = [_shown(one) for one in error.errors()[:MAX_PROBLEMS]]
     first: dict[str, Any] = problems[0] if problems else {}
-    source, *place = [str(part) for part in first.get("loc", ())] or [""]
+    source, *loc = [str(part) for part in first.get("loc", ())] or [""]
     message = str(first.get("msg", "is malformed"))
     if first.get("type") == "json_invalid":
         field = source
         problem = error.errors()[0]["ctx"]["error"]
-        message = f"The body is not JSON: {problem} at character {place[0]}."
+        message = f"The body is not JSON: {problem} at character {loc[0]}."
     else:
         # After a parameter's name, the location has an index or the name of a type.
-        field = ".".join(place if source == "body" else place[:1]) or source or None
+        field = ".".join(loc if source == "body" else loc[:1]) or source or None
         message = f"{field or 'The request'}: {message}"
     return error_response(422, "InvalidRequestError", message, detail=problems, field=field)
 
@@ -227,8 +227,8 @@ def _shown(problem: Mapping[str, Any]) -> dict[str, Any]:
 
     Locations and messages may contain names from the request; these are cut if they are long.
     """
-    place = [one[:_QUOTED] if isinstance(one, str) else one for one in problem["loc"]]
-    return {"type": problem["type"], "loc": place, "msg": str(problem["msg"])[:_QUOTED]}
+    loc = [one[:_QUOTED] if isinstance(one, str) else one for one in problem["loc"]]
+    return {"type": problem["type"], "loc": loc, "msg": str(problem["msg"])[:_QUOTED]}
 
 
 async def _broken(_: Request, __: Exception) -> Response:
@@ -236,7 +236,7 @@ async def _broken(_: Request, __: Exception) -> Response:
     return error_response(500, "InternalServerError", "The server has failed; its log says why.")
 
 
-async def _gone(_: Request, __: Exception) -> Response:
+async def _client_disconnected(_: Request, __: Exception) -> Response:
     return Response(status_code=_GONE)  # the client has disconnected
 
 
@@ -244,7 +244,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     if isinstance(error.__cause__, ClientDisconnect):  # FastAPI reads the body of most routes
-        return await _gone(request, error)
+        return await _client_disconnected(request, error)
     kinds = {404: "NotFoundError", 503: "TransientError"}
     kind = kinds.get(error.status_code, "InvalidRequestError")
     response = error_response(error.status_code, kind, str(error.detail), detail=error.detail)

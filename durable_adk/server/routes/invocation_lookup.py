@@ -67,9 +67,9 @@ async def _located(services: CurrentServices, caller: CurrentCaller, query: _Que
     found = [
         Located(key, record)
         for key in await services.session_service.sessions_with(name)
-        if caller.may_reach(key.user_id)
+        if caller.may_access(key.user_id)
         and (query.session_id is not None or not key.is_child)
-        and all(given in (None, own) for given, own in zip(wanted, key, strict=True))
+        and all(requested in (None, own) for requested, own in zip(wanted, key, strict=True))
         and (record := await services.session_service.get_invocation(key, name)) is not None
     ]
     if not found:
@@ -111,7 +111,7 @@ async def _located_or_waiting(
             raise
         key = checked_key(query.app_name, query.user_id, query.session_id)
         name = query.invocation_id.strip()
-        if not caller.may_reach(key.user_id) or not (
+        if not caller.may_access(key.user_id) or not (
             await recipient(services, key, name) or await _is_open(services, key, name)
         ):
             raise
@@ -130,7 +130,7 @@ async def recipient(
     return event and await services.session_service.get_invocation(key, event.invocation_id)
 
 
-async def is_spent(services: ServerServices, key: SessionKey, name: str) -> bool:
+async def is_unusable(services: ServerServices, key: SessionKey, name: str) -> bool:
     """Return whether a message was refused or cancelled before it began: its id is then unusable.
 
     Raises:

@@ -198,13 +198,15 @@ async def steer(
     """
     await services.check_room(this.key.app_name, caller)
     _refuse_answers(body.message)
-    given = headers.invocation_id(this.key)
-    is_known = given is not None and await recipient(services, this.key, given) is not None
+    requested_id = headers.invocation_id(this.key)
+    is_known = (
+        requested_id is not None and await recipient(services, this.key, requested_id) is not None
+    )
     if this.record.status is not Status.RUNNING and not is_known:
         raise InvalidRequestError(
             f"The invocation is {this.record.status}; only one that runs can be steered."
         )
-    name = given or f"e-{uuid.uuid4()}"
+    name = requested_id or f"e-{uuid.uuid4()}"
     request = InvocationRequest.parse(
         {
             **this.key.ids(),

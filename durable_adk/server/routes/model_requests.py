@@ -137,9 +137,11 @@ async def _rebuilt(
 async def _delete(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
     """Delete a finished workflow: its history contains texts that Temporal should not keep."""
     execution = WorkflowExecution(workflow_id=handle.id, run_id=handle.first_execution_run_id or "")
-    asked = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    request = DeleteWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_execution=execution
+    )
     try:
-        await client.workflow_service.delete_workflow_execution(asked, timeout=_DELETING)
+        await client.workflow_service.delete_workflow_execution(request, timeout=_DELETING)
         if blobs := blobs_of(client.data_converter):
             await blobs.remove(owner_folder(owner_of(client.namespace, handle.id)))
     except (RPCError, StoreUnavailableError) as error:

@@ -41,7 +41,7 @@ from durable_adk.json_values import JsonModel, canonical
 from durable_adk.server.caller import CurrentCaller, caller_of
 from durable_adk.server.routes.acceptance import accepted, taken
 from durable_adk.server.routes.body import RequestBody, as_json
-from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation, is_spent
+from durable_adk.server.routes.invocation_lookup import Located, ThisInvocation, is_unusable
 from durable_adk.server.routes.listing import (
     Limit,
     OfApp,
@@ -63,7 +63,7 @@ _SCANNED = 500
 """Maximum number of invocations that one request searches for calls."""
 
 
-class GivenAnswer(RequestBody):
+class AnswerBody(RequestBody):
     """An answer to a pending call: `response`, or the decision of a confirmation."""
 
     response: dict[str, Any] | None = None
@@ -73,7 +73,7 @@ class GivenAnswer(RequestBody):
     arguments: dict[str, Any] | None = None
     """Not supported: a call is approved with its original arguments."""
 
-    def given(self) -> dict[str, Any]:
+    def response_value(self) -> dict[str, Any]:
         """Return the response to the call.
 
         Raises:
@@ -91,7 +91,7 @@ class GivenAnswer(RequestBody):
         return {"confirmed": self.confirmed, **payload}
 
 
-class CallAnswer(GivenAnswer):
+class CallAnswer(AnswerBody):
     """An answer, and the id of the answered call."""
 
     call_id: str
@@ -165,7 +165,7 @@ async def answer(
             # Credentials are never recognized as repeated, see `_is_repeated`.
             named = found.call.kind != "credential"
             name = await _answer_name(services, this, body, by, times) if named else None
-            await _give(services, this, found, body, by, name=name)
+            await _send_answer(services, this, found, body, by, name=name)
     except AlreadyExistsError:
         if not await _is_repeated(services, this, body, by):
             raise
@@ -205,7 +205,7 @@ _by_url = APIRouter(route_class=_AnswerRoute)
 
 @_by_url.post("/answers/{token}", status_code=202)
 async def answer_by_token(
-    services: CurrentServices, token: str, body: GivenAnswer
+    services: CurrentServices, token: str, body: AnswerBody
 ) -> dict[str, bool]:
     """Answer the pending call that a webhook's token names, once (S28).
 
@@ -222,18 +222,18 @@ async def answer_by_token(
         raise AlreadyExistsError("The call does not wait any more.")
     if found.call.kind == "credential":
         raise PermissionDeniedError("A credential cannot be given by URL.")
-    await _give(services, this, found, body, {"answerUrl": named.message_id})
+    await _send_answer(services, this, found, body, {"answerUrl": named.message_id})
     return {"accepted": True}
 
 
 router.include_router(_by_url)
 
 
-async def _give(
+async def _send_answer(
     services: ServerServices,
     this: Located,
     found: TrackedCall,
-    body: GivenAnswer,
+    body: AnswerBody,
     by: dict[str, str] | None,
     *,
     name: str | None = None,
@@ -272,8 +272,8 @@ async def _give(
         raise
 
 
-def _message(call: PendingCall, body: GivenAnswer) -> types.Content:
-    part = types.FunctionResponse(id=call.call_id, name=call.name, response=body.given())
+def _message(call: PendingCall, body: AnswerBody) -> types.Content:
+    part = types.FunctionResponse(id=call.call_id, name=call.name, response=body.response_value())
     return types.Content(role="user", parts=[types.Part(function_response=part)])
 
 
@@ -300,12 +300,19 @@ async def _answer_name(
     Raises:
         TemporalUnavailableError: Temporal does not respond.
     """
-    said = [*this.key, this.record.invocation_id, body.call_id, body.given(), by, times]
+    key_parts = [
+        *this.key,
+        this.record.invocation_id,
+        body.call_id,
+        body.response_value(),
+        by,
+        times,
+    ]
     while True:
-        name = f"e-{uuid.uuid5(_ANSWERS, canonical(said))}"
-        if not this.record.status.closed or not await is_spent(services, this.key, name):
+        name = f"e-{uuid.uuid5(_ANSWERS, canonical(key_parts))}"
+        if not this.record.status.closed or not await is_unusable(services, this.key, name):
             return name
-        said = [name]
+        key_parts = [name]
 
 
 async def _is_repeated(
@@ -317,12 +324,12 @@ async def _is_repeated(
     """
     stored = await read_calls(services.session_service, this.key, this.record.start_seq)
     events = [item.event for item in stored]
-    found, given = track_calls(events).get(body.call_id), _answers_to(body.call_id, events)
-    if found is None or found.call.kind == "credential" or not given:
+    found, positions = track_calls(events).get(body.call_id), _answers_to(body.call_id, events)
+    if found is None or found.call.kind == "credential" or not positions:
         return False
-    before, event = events[: given[-1]], events[given[-1]]
+    before, event = events[: positions[-1]], events[positions[-1]]
     if event.invocation_id != found.call.invocation_id:  # an update, identified by its id
-        name = await _answer_name(services, this, body, by, len(given) - 1)
+        name = await _answer_name(services, this, body, by, len(positions) - 1)
         return event.invocation_id == name
     if (event.custom_metadata or {}).get(ANSWERED_BY) != by:
         return False
@@ -332,8 +339,8 @@ async def _is_repeated(
 def _answers_to(call_id: str, events: Sequence[Event]) -> list[int]:
     """Return the positions of the user's answers to a call among events."""
     return [
-        place
-        for place, event in enumerate(events)
+        position
+        for position, event in enumerate(events)
         if event.author == USER and any(one.id == call_id for one in event.get_function_responses())
     ]
 

@@ -57,14 +57,14 @@ class StartHeaders:
         Raises:
             InvalidRequestError: An id is invalid, or the key's id differs from the body's.
         """
-        given = check_id(field, "invocation_id") if field else None
+        body_id = check_id(field, "invocation_id") if field else None
         if self.idempotency_key is None:
-            return given
+            return body_id
         name = f"e-{uuid.uuid5(_KEYS, repr((*key, check_id(self.idempotency_key, _KEY_HEADER))))}"
-        if given not in (None, name):
+        if body_id not in (None, name):
             raise InvalidRequestError(
                 f"The header Idempotency-Key stands for invocation {name!r}, and the field "
-                f"invocationId is {given!r}; send one of them."
+                f"invocationId is {body_id!r}; send one of them."
             )
         return name
 

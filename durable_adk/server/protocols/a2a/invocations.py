@@ -25,7 +25,7 @@ from durable_adk.wire.messages import InvocationRequest, WhenBusy, answer_event
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 
 _IDS = uuid.UUID("0c1f5a3e-7a53-4a37-8f5e-0f2a2b9d6e11")
-_NOBODY = "A2A_USER_"
+_ANONYMOUS_PREFIX = "A2A_USER_"
 """Prefix of the user ids of unauthenticated clients; the context id follows, as in ADK."""
 
 
@@ -38,7 +38,7 @@ class Sent:
     own_id: str | None = None
     """The task that the message starts if no running task accepts it; None for an answer."""
 
-    async def taken(self) -> TaskView:
+    async def accepted_task(self) -> TaskView:
         """Return the task that has accepted the message.
 
         A steering message has its own task if the running task made no further model call.
@@ -70,17 +70,17 @@ async def start(
     """
     name = check_id(message.message_id, "messageId")
     context = message.context_id or _id_of(app_name, caller.user_id, name)
-    key = checked_key(app_name, caller.user_id or f"{_NOBODY}{context}", context)
+    key = checked_key(app_name, caller.user_id or f"{_ANONYMOUS_PREFIX}{context}", context)
     task_id = _id_of(*key, name)
-    said = content_of(message)
-    request = _request(key, task_id, said, create_session=True, when_busy=when_busy)
+    content = content_of(message)
+    request = _request(key, task_id, content, create_session=True, when_busy=when_busy)
     client = services.invocations(app_name, creates_sessions=True, waits_for_worker=follows)
     view, entries = TaskView(services, key, task_id), entries_of(key, client.start(request))
     if when_busy is WhenBusy.STEER:
         active = await services.session_service.active_invocation(key)
         view = replace(view, task_id=active.invocation_id) if active else view
     sent = Sent(view, entries, own_id=task_id)
-    return replace(sent, view=await sent.taken())  # the message may be a repetition
+    return replace(sent, view=await sent.accepted_task())  # the message may be a repetition
 
 
 async def resume(
@@ -111,9 +111,9 @@ async def resume(
     calls = await pending_calls_of(services.session_service, key, task_id)
     if not calls and record and record.status is Status.RUNNING:
         await services.check_room(key.app_name, caller)
-        said = _request(key, name, content_of(message), when_busy=WhenBusy.STEER)
+        request = _request(key, name, content_of(message), when_busy=WhenBusy.STEER)
         client = services.invocations(key.app_name, waits_for_worker=follows)
-        return Sent(view, entries_of(key, client.start(said)), own_id=name)
+        return Sent(view, entries_of(key, client.start(request)), own_id=name)
     if not calls:
         raise UnsupportedOperationError(
             "The task waits for no answer; without a taskId the message starts another one."

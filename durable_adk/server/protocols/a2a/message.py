@@ -49,7 +49,7 @@ def parts_of(parts: Sequence[types.Part] | None) -> list[Part]:
     return [part for part in shown if part is not None]
 
 
-def said_in(event: Event) -> list[Part]:
+def public_parts(event: Event) -> list[Part]:
     """Return the public part of an event."""
     return parts_of(event.content and event.content.parts)
 
@@ -82,7 +82,7 @@ def user_message(event: Event, task_id: str, context_id: str) -> Message:
         task_id=task_id,
         context_id=context_id,
         role=Role.ROLE_USER,
-        parts=[*said_in(event), *answers],
+        parts=[*public_parts(event), *answers],
     )
 
 
@@ -153,11 +153,11 @@ def _text(message: Message, call: PendingCall) -> dict[str, Any]:
 
 
 def _response(call: PendingCall, data: dict[str, Any]) -> types.FunctionResponse:
-    given = {name: value for name, value in data.items() if name != "callId"}
-    inner = given.get("response")
-    if set(given) == {"response"} and isinstance(inner, dict):
-        given = cast("dict[str, Any]", inner)
-    return types.FunctionResponse(id=call.call_id, name=call.name, response=given)
+    response = {name: value for name, value in data.items() if name != "callId"}
+    inner = response.get("response")
+    if set(response) == {"response"} and isinstance(inner, dict):
+        response = cast("dict[str, Any]", inner)
+    return types.FunctionResponse(id=call.call_id, name=call.name, response=response)
 
 
 def _value(part: Part) -> Any:

@@ -102,7 +102,7 @@ class TaskHandler(RequestHandler):
                 except NoWorkerError:
                     if await sent.view.begun():  # an answer or a steering message
                         raise
-            view = await sent.taken()
+            view = await sent.accepted_task()
             record = await self.services.session_service.get_invocation(view.key, view.task_id)
             return apply_history_length(await view.task(record), params.configuration)
 
@@ -116,8 +116,10 @@ class TaskHandler(RequestHandler):
             reading = Reading(sent.entries)
             begun = await reading.first() or await sent.view.begun()
             state = TaskState.TASK_STATE_WORKING if begun else TaskState.TASK_STATE_SUBMITTED
-            view = await sent.taken()
-            async for update in self._updates(reading, view, view.opening(state), sent.taken):
+            view = await sent.accepted_task()
+            async for update in self._updates(
+                reading, view, view.opening(state), sent.accepted_task
+            ):
                 yield update
 
     async def on_subscribe_to_task(
@@ -129,7 +131,7 @@ class TaskHandler(RequestHandler):
             view, record = await self._found(params.id)
             if record is not None and record.status.closed:
                 raise UnsupportedOperationError("The task has ended; get it instead.")
-            entries = await self._news(view, record)
+            entries = await self._feed_from_now(view, record)
             task = await view.task(record)
             async for update in self._updates(Reading(entries), view, task):
                 yield update
@@ -269,7 +271,7 @@ class TaskHandler(RequestHandler):
             key
             for key in await sessions.sessions_with(name)
             if key.app_name == self.app_name
-            and self.caller.may_reach(key.user_id)
+            and self.caller.may_access(key.user_id)
             and not key.is_child
         ]
         if not keys:
@@ -289,7 +291,7 @@ class TaskHandler(RequestHandler):
         first = await sessions.read_events(key, after=record.start_seq - 1, upto=record.start_seq)
         return first[0].event.timestamp or 0.0, record
 
-    async def _news(
+    async def _feed_from_now(
         self, view: TaskView, record: InvocationRecord | None
     ) -> AsyncGenerator[FeedEntry]:
         """Return the feed of a task from now on."""
@@ -319,17 +321,17 @@ class TaskHandler(RequestHandler):
         reading: Reading[FeedEntry],
         view: TaskView,
         task: Task,
-        taken: Callable[[], Awaitable[TaskView]] | None = None,
+        accepted_task: Callable[[], Awaitable[TaskView]] | None = None,
     ) -> AsyncIterator[Update]:
-        """Yield a task and its updates; at the first entry, switch to the task from `taken`."""
+        """Yield a task and its updates; at the first entry, switch to `accepted_task`'s."""
         stream = UpdateStream(view, task.status.state)
         try:
             yield task
             async for entry in reading.entries(self.services.draining):
-                if taken is not None and (view := await taken()) != stream.view:
+                if accepted_task is not None and (view := await accepted_task()) != stream.view:
                     stream = UpdateStream(view, TaskState.TASK_STATE_WORKING)
                     yield view.opening(stream.state)
-                taken = None
+                accepted_task = None
                 async for update in stream.of(entry.item):
                     yield update
         finally:

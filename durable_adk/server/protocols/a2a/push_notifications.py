@@ -36,28 +36,28 @@ async def checked(
             URL.
         InvalidRequestError: Its id is invalid.
     """
-    given = normalize_push_notification_config(task_id, params)
-    has_authentication = given.HasField("authentication")
-    scheme, credentials = given.authentication.scheme, given.authentication.credentials
+    config = normalize_push_notification_config(task_id, params)
+    has_authentication = config.HasField("authentication")
+    scheme, credentials = config.authentication.scheme, config.authentication.credentials
     if has_authentication and not (scheme and credentials):
         raise InvalidParamsError(
             "authentication needs scheme and credentials; without them leave it out."
         )
     for name, text, form in (
-        ("token", given.token, _HEADER),
+        ("token", config.token, _HEADER),
         ("authentication.scheme", scheme, _SCHEME),
         ("authentication.credentials", credentials, _HEADER),
     ):
         if text and not form.fullmatch(text):
             raise InvalidParamsError(f"{name} cannot be sent in a header; use visible ASCII.")
-    for name, text in (("url", given.url), ("token", given.token), ("credentials", credentials)):
+    for name, text in (("url", config.url), ("token", config.token), ("credentials", credentials)):
         if len(text) > _MAX_LENGTH:
             raise InvalidParamsError(f"{name} is longer than {_MAX_LENGTH} characters.")
-    await _check_url(given.url, allowed)
+    await _check_url(config.url, allowed)
     return PushConfig(
-        id=check_id(given.id, "id"),
-        url=given.url,
-        token=given.token or None,
+        id=check_id(config.id, "id"),
+        url=config.url,
+        token=config.token or None,
         scheme=scheme or None,
         credentials=credentials or None,
     )

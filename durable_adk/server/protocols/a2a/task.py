@@ -20,7 +20,7 @@ from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import PayloadTooLargeError
 from durable_adk.events.event import Event
 from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem, error_of
-from durable_adk.server.protocols.a2a.message import parts_of, said_in, user_message
+from durable_adk.server.protocols.a2a.message import parts_of, public_parts, user_message
 from durable_adk.server.services import ServerServices
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
@@ -99,17 +99,17 @@ class TaskView:
         self, status: Status, error: str | None = None, time: float | None = None
     ) -> TaskStatus:
         """Return a status, with a paused invocation's requests, or a failed one's error."""
-        asked: Sequence[PendingCall] = ()
+        pending: Sequence[PendingCall] = ()
         if status is Status.PAUSED:
             sessions = self.services.session_service
             found = await pending_calls_of(sessions, self.key, self.task_id)
-            asked = [one.call for one in found]
-        shown = task_status(self.key, self.task_id, status, pending=asked, error=error, time=time)
+            pending = [one.call for one in found]
+        shown = task_status(self.key, self.task_id, status, pending=pending, error=error, time=time)
         return ParseDict(shown, TaskStatus())
 
     def _history(self, events: Sequence[Event]) -> list[Message]:
-        said = (one for one in events if one.author == "user")
-        return [user_message(one, self.task_id, self.key.session_id) for one in said]
+        user_events = (one for one in events if one.author == "user")
+        return [user_message(one, self.task_id, self.key.session_id) for one in user_events]
 
     async def _add_artifacts(self, task: Task, events: Sequence[Event]) -> None:
         """Add the latest version of each file, and texts of agents.
@@ -155,7 +155,7 @@ class TaskView:
 
 
 def _texts_of(event: Event) -> Iterator[Artifact]:
-    if event.author != "user" and (parts := said_in(event)):
+    if event.author != "user" and (parts := public_parts(event)):
         yield Artifact(artifact_id=event.id, name=event.author, parts=parts)
 
 
@@ -173,7 +173,7 @@ class UpdateStream:
         """Yield the task's updates for an item of the feed."""
         match item:
             case PartialItem():
-                if parts := said_in(item.event):
+                if parts := public_parts(item.event):
                     answer = (item.event_id, item.attempt)
                     artifact = Artifact(
                         artifact_id=item.event_id, name=item.event.author, parts=parts

@@ -287,17 +287,17 @@ class RunRenderer:
         ]
 
     def _count(self, event: Event) -> None:
-        given = event.usage_metadata
-        if given is None:
+        usage = event.usage_metadata
+        if usage is None:
             return
         model = event.model_version or ""
         total = self._usage.setdefault(model, TokenUsage(model=model or None))
-        thought = given.thoughts_token_count or 0
+        thought = usage.thoughts_token_count or 0
         counts = {
-            "input_tokens": given.prompt_token_count or 0,
-            "output_tokens": (given.candidates_token_count or 0) + thought,
+            "input_tokens": usage.prompt_token_count or 0,
+            "output_tokens": (usage.candidates_token_count or 0) + thought,
             "reasoning_tokens": thought,
-            "cached_input_tokens": given.cached_content_token_count or 0,
+            "cached_input_tokens": usage.cached_content_token_count or 0,
         }
         counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]
         for name, count in counts.items():

@@ -48,8 +48,10 @@ def content_of(message: UserMessage) -> types.Content:
     Raises:
         InvalidRequestError: The message has neither text nor parts, or data that is not base64.
     """
-    said = message.content
-    parts = [types.Part(text=said)] if isinstance(said, str) else [_part(one) for one in said]
+    content = message.content
+    parts = (
+        [types.Part(text=content)] if isinstance(content, str) else [_part(one) for one in content]
+    )
     return types.Content(role="user", parts=parts)
 
 
@@ -79,12 +81,12 @@ def messages_of(
         subagent: The run of its sub-agent.
     """
     attributed: dict[str, Any] = {"subagent_run_id": subagent} if subagent else {}
-    told: list[Message] = [
+    tool_messages: list[Message] = [
         ToolMessage(id=one.message_id, tool_call_id=one.call_id, content=one.content, **attributed)
         for one in results
     ]
     if event.author == USER:
-        return [*_said(event), *told]
+        return [*_user_messages(event), *tool_messages]
     found: list[Message] = []
     if thoughts := text_of(event, thoughts=True):
         name = reasoning_id(event.id)
@@ -95,10 +97,10 @@ def messages_of(
         more: dict[str, Any] = {"content": text} if text else {}
         more |= {"tool_calls": calls} if calls else {}
         found.append(AssistantMessage(id=event.id, **more, **attributed))
-    return [*found, *told]
+    return [*found, *tool_messages]
 
 
-def _said(event: Event) -> list[Message]:
+def _user_messages(event: Event) -> list[Message]:
     parts = (
         [part for part in event.content.parts or [] if not part.function_response]
         if (event.content)
@@ -147,7 +149,7 @@ def results_of(event: Event) -> list[ToolResult]:
     Answers to the runtime's requests are omitted, and so are the results of the calls that need
     one.
     """
-    asks = {
+    requested = {
         *event.actions.requested_tool_confirmations,
         *event.actions.requested_auth_configs,
     }
@@ -158,7 +160,7 @@ def results_of(event: Event) -> list[ToolResult]:
             content=json.dumps(response.response or {}, ensure_ascii=False),
         )
         for response in event.get_function_responses()
-        if response.name not in CONTROL_FUNCTIONS and response.id not in asks
+        if response.name not in CONTROL_FUNCTIONS and response.id not in requested
     ]
 
 

@@ -68,8 +68,8 @@ async def request_of(
             "create_session": True,
         }
     )
-    is_heard = not body.resume and len(sent) < len(body.messages)
-    if is_heard and not await _is_begun(sessions, key, request):
+    has_nothing_new = not body.resume and len(sent) < len(body.messages)
+    if has_nothing_new and not await _is_begun(sessions, key, request):
         raise InvalidRequestError(_NOTHING_NEW)
     return request
 
@@ -84,16 +84,16 @@ async def _is_begun(sessions: SessionLog, key: SessionKey, request: InvocationRe
 
 
 def _metadata(body: RunAgentInput) -> dict[str, Any] | None:
-    said = [message for message in body.messages if isinstance(message, UserMessage)]
-    return None if body.resume or not said else {MESSAGE_ID: said[-1].id}
+    user_messages = [message for message in body.messages if isinstance(message, UserMessage)]
+    return None if body.resume or not user_messages else {MESSAGE_ID: user_messages[-1].id}
 
 
 def _changed(body: RunAgentInput, state: dict[str, Any]) -> dict[str, Any]:
     """Return the front end's changes of the state."""
-    given: Any = body.state
-    if given is not None and not isinstance(given, dict):
+    sent_state: Any = body.state
+    if sent_state is not None and not isinstance(sent_state, dict):
         raise InvalidRequestError("state: It must be an object, or null.")
-    new = shown_state(cast("dict[str, Any]", given or {}))
+    new = shown_state(cast("dict[str, Any]", sent_state or {}))
     if body.context:
         new[CONTEXT] = [to_json_value(one.model_dump(mode="json")) for one in body.context]
     if body.tools or FRONT_END_TOOLS in state:
@@ -103,9 +103,9 @@ def _changed(body: RunAgentInput, state: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in new.items() if state.get(name, body) != value}
 
 
-def _declared(tool: Tool, place: str) -> dict[str, Any]:
+def _declared(tool: Tool, field: str) -> dict[str, Any]:
     declared: Any = to_json_value(tool.model_dump(mode="json"))
-    check_declared(declared, place)
+    check_declared(declared, field)
     return {name: declared.get(name) for name in ("name", "description", "parameters")}
 
 
@@ -160,9 +160,9 @@ async def _resumed(
 
     The request may also have results of the front end's own tools.
     """
-    told = {result.tool_call_id: result for result in results}
-    asked = [entry.interrupt_id for entry in resume]
-    events, calls = await _calls(sessions, key, [*asked, *told])
+    results_by_call = {result.tool_call_id: result for result in results}
+    interrupt_ids = [entry.interrupt_id for entry in resume]
+    events, calls = await _calls(sessions, key, [*interrupt_ids, *results_by_call])
     unknown = [entry.interrupt_id for entry in resume if entry.interrupt_id not in calls]
     if unknown:
         raise InvalidRequestError(f"resume: The session has no interrupts {', '.join(unknown)}.")
@@ -171,14 +171,14 @@ async def _resumed(
     if all(calls[name].status is CallStatus.OPEN for name in answered):
         runs = {calls[name].call.invocation_id for name in answered}
         waiting = [call for call in pending_calls(events) if call.invocation_id in runs]
-        given = answered | told.keys()
-        if missing := [call.call_id for call in waiting if call.call_id not in given]:
+        answered_ids = answered | results_by_call.keys()
+        if missing := [call.call_id for call in waiting if call.call_id not in answered_ids]:
             raise InvalidRequestError(
                 f"resume: The run also waits for {', '.join(missing)}; answer all its interrupts."
             )
     of_tools = [
         (calls[name].call, _result(result))
-        for name, result in told.items()
+        for name, result in results_by_call.items()
         if name in calls.keys() - answered
     ]
     answers = (
@@ -243,20 +243,25 @@ def _response(call: PendingCall, entry: ResumeEntry) -> dict[str, Any]:
 def _decision(entry: ResumeEntry) -> dict[str, Any]:
     if entry.status == "cancelled":
         return {"confirmed": False}
-    given: Any = entry.payload
-    said = cast("dict[str, Any]", given if isinstance(given, dict) else {"confirmed": given})
-    if "editedArgs" in said:
+    payload: Any = entry.payload
+    decision = cast(
+        "dict[str, Any]", payload if isinstance(payload, dict) else {"confirmed": payload}
+    )
+    if "editedArgs" in decision:
         raise InvalidRequestError(
             f"resume: {entry.interrupt_id}: The arguments of a call cannot be changed; reject it, "
             "and tell the agent why."
         )
-    confirmed = said.get("confirmed", said.get("approved"))
+    confirmed = decision.get("confirmed", decision.get("approved"))
     if not isinstance(confirmed, bool):
         raise InvalidRequestError(
             f"resume: {entry.interrupt_id}: The payload must be true or false, or have `confirmed` "
             "or `approved`."
         )
-    return {"confirmed": confirmed, **({"payload": said["payload"]} if "payload" in said else {})}
+    return {
+        "confirmed": confirmed,
+        **({"payload": decision["payload"]} if "payload" in decision else {}),
+    }
 
 
 def _result(message: ToolMessage) -> dict[str, Any]:
@@ -271,5 +276,5 @@ def _result(message: ToolMessage) -> dict[str, Any]:
         found: Any = json.loads(content)
     except ValueError:
         found = content
-    said = cast("dict[str, Any]", found) if isinstance(found, dict) else {"result": found}
-    return said | failed
+    result = cast("dict[str, Any]", found) if isinstance(found, dict) else {"result": found}
+    return result | failed
