@@ -18,9 +18,9 @@ from durable_adk.cli.pending import (
 from durable_adk.cli.responses import (
     Response,
     approval,
-    ask_credential,
     message_of,
     outcome,
+    prompt_for_credential,
     rejection,
     require_kind,
 )
@@ -63,7 +63,7 @@ async def credential(
     connection: ServerConnection, options: InvocationOptions, call_id: str
 ) -> None:
     """Send the credential that a tool requests, and print the events that follow."""
-    await _answer(connection, options, call_id, "credential", ask_credential)
+    await _answer(connection, options, call_id, "credential", prompt_for_credential)
 
 
 async def cancel(

@@ -43,10 +43,10 @@ class CliConnection(ConnectionOptions):
     def targets(self) -> dict[str, str]:
         """Targets of the apps that ran on the embedded server, by app name."""
         try:
-            noted: dict[str, str] = json.loads((self.data_folder / TARGETS).read_text())
+            targets: dict[str, str] = json.loads((self.data_folder / TARGETS).read_text())
         except (OSError, ValueError):  # not created yet
             return {}
-        return noted
+        return targets
 
     @property
     def databases(self) -> list[str]:

@@ -21,7 +21,7 @@ from durable_adk.embedded.process import Process
 from durable_adk.embedded.server import ServerInfo
 from durable_adk.embedded.shared import (
     connect_embedded,
-    payloads_place,
+    payload_storage,
     prepare_data_dir,
     shared_server,
     start_worker_process,
@@ -54,7 +54,7 @@ async def demo(connection: ServerConnection) -> None:
     _fact("model", _model(app))
     async with shared_server(folder) as server:
         _fact("server", f"Temporal on {server.address}, files in {_relative(folder)}")
-        client = await connect_embedded(server.address, payloads_place(folder))
+        client = await connect_embedded(server.address, payload_storage(folder))
         sessions = SqliteSessionService(folder / "sessions.db")
         story = Story(app=app, target=target, folder=folder, server=server)
         # This runner starts and follows the invocation; the worker processes run it.

@@ -75,7 +75,7 @@ def execute(
     except StoppedBySignal as signalled:
         code = signalled.exit_code if stopped is None else stopped
     except Exception as error:  # noqa: BLE001  # the outermost frame
-        if not (isinstance(_first(error), BrokenPipeError) and _reader_has_gone()):
+        if not (isinstance(_first(error), BrokenPipeError) and _stdout_is_closed()):
             report(error, debug=debug)
         code = FAILED
     raise typer.Exit(code)
@@ -95,16 +95,16 @@ def report(error: BaseException, *, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     name = error.error_type if isinstance(error, DurableAdkError) else type(error).__name__
-    places = places_of(error)
-    known = debug or places or isinstance(error, DurableAdkError)
+    frames = places_of(error)
+    known = debug or frames or isinstance(error, DurableAdkError)
     hint = "" if known else " (--debug shows the traceback)"
     line = f"Error: {name}: {printable(' '.join(str(error).split()))}{hint}"
     typer.echo(line, err=True)
-    for place in places:
-        typer.echo(f"  {printable(place)}", err=True)
+    for frame in frames:
+        typer.echo(f"  {printable(frame)}", err=True)
 
 
-def _reader_has_gone() -> bool:
+def _stdout_is_closed() -> bool:
     """Return whether the reader of standard output has exited, e.g. after ``| head``.
 
     Otherwise a broken pipe is that of a connection.

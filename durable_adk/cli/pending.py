@@ -53,8 +53,8 @@ async def pending(
             typer.echo(as_json(item))
     elif calls:
         served = apps_of_dev(connection.data_folder)
-        places = {app: place for app, place in connection.targets.items() if app not in served}
-        show_calls(calls, options=options, targets={} if target else places)
+        origins = {app: origin for app, origin in connection.targets.items() if app not in served}
+        show_calls(calls, options=options, targets={} if target else origins)
     else:
         typer.echo("No calls are waiting for an answer.")
 

@@ -72,7 +72,7 @@ def outcome(result: str) -> Response:
     return response
 
 
-async def ask_credential(call: PendingCall) -> dict[str, Any]:
+async def prompt_for_credential(call: PendingCall) -> dict[str, Any]:
     """Ask the user for the credential that a call requests."""
     config = auth_config(call)
     text = await read_secret(credential_prompt(config, call.original_name))
@@ -107,18 +107,18 @@ def _parsed(text: str, what: str) -> Any:
 # The input is a secret: no error below quotes it, or has a cause that does (TRAP-48).
 
 
-def credential_prompt(asked: AuthConfig, tool: str) -> str:
+def credential_prompt(requested: AuthConfig, tool: str) -> str:
     """Return the prompt for a credential of the requested kind."""
-    kind = _kind(asked)
+    kind = _kind(requested)
     words = _PROMPTS[kind] if kind else "AuthCredential as JSON"
     return f"{words}, for {tool} (not shown): "
 
 
-def credential_response(asked: AuthConfig, text: str) -> dict[str, Any]:
+def credential_response(requested: AuthConfig, text: str) -> dict[str, Any]:
     """Return the response to a credential request; it contains the secret.
 
     Args:
-        asked: The requested configuration; any kind accepts an AuthCredential in JSON.
+        requested: The requested configuration; any kind accepts an AuthCredential in JSON.
         text: The user's input.
 
     Raises:
@@ -126,20 +126,22 @@ def credential_response(asked: AuthConfig, text: str) -> dict[str, Any]:
     """
     if not (text := text.strip()):
         raise InvalidRequestError("No credential was given; nothing was sent.")
-    given = asked.model_copy(update={"exchanged_auth_credential": _credential(asked, text)})
-    return given.model_dump(mode="json", by_alias=True, exclude_none=True)
+    provided = requested.model_copy(
+        update={"exchanged_auth_credential": _credential(requested, text)}
+    )
+    return provided.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _kind(asked: AuthConfig) -> AuthCredentialTypes | None:
-    if asked.raw_auth_credential is not None:
-        return asked.raw_auth_credential.auth_type
+def _kind(requested: AuthConfig) -> AuthCredentialTypes | None:
+    if requested.raw_auth_credential is not None:
+        return requested.raw_auth_credential.auth_type
     known = {str(kind): kind for kind in AuthCredentialTypes}
-    return known.get(str(asked.auth_scheme.type_))
+    return known.get(str(requested.auth_scheme.type_))
 
 
-def _credential(asked: AuthConfig, text: str) -> AuthCredential:
+def _credential(requested: AuthConfig, text: str) -> AuthCredential:
     data = _json_object(text)
-    kind = _kind(asked)
+    kind = _kind(requested)
     try:
         if data is not None and {"authType", "auth_type"} & set(data):
             return AuthCredential.model_validate(data)
@@ -147,9 +149,9 @@ def _credential(asked: AuthConfig, text: str) -> AuthCredential:
             case AuthCredentialTypes.API_KEY:
                 return AuthCredential(auth_type=kind, api_key=text)
             case AuthCredentialTypes.HTTP:
-                return AuthCredential(auth_type=kind, http=_http(asked, text))
+                return AuthCredential(auth_type=kind, http=_http(requested, text))
             case AuthCredentialTypes.OAUTH2 | AuthCredentialTypes.OPEN_ID_CONNECT:
-                return AuthCredential(auth_type=kind, oauth2=_oauth2(asked, text))
+                return AuthCredential(auth_type=kind, oauth2=_oauth2(requested, text))
             case AuthCredentialTypes.SERVICE_ACCOUNT:
                 key = ServiceAccountCredential.model_validate(data)
                 account = ServiceAccount(service_account_credential=key)
@@ -170,9 +172,9 @@ def _json_object(text: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", data) if isinstance(data, dict) else None
 
 
-def _http(asked: AuthConfig, text: str) -> HttpAuth:
-    raw = asked.raw_auth_credential and asked.raw_auth_credential.http
-    scheme = raw.scheme if raw else str(getattr(asked.auth_scheme, "scheme", "bearer"))
+def _http(requested: AuthConfig, text: str) -> HttpAuth:
+    raw = requested.raw_auth_credential and requested.raw_auth_credential.http
+    scheme = raw.scheme if raw else str(getattr(requested.auth_scheme, "scheme", "bearer"))
     if scheme.lower() != "basic":
         return HttpAuth(scheme=scheme, credentials=HttpCredentials(token=text))
     user, colon, password = text.partition(":")
@@ -181,9 +183,9 @@ def _http(asked: AuthConfig, text: str) -> HttpAuth:
     return HttpAuth(scheme=scheme, credentials=HttpCredentials(username=user, password=password))
 
 
-def _oauth2(asked: AuthConfig, text: str) -> OAuth2Auth:
+def _oauth2(requested: AuthConfig, text: str) -> OAuth2Auth:
     """Return the requested authorization, with the redirect URL or the access token."""
-    sent = asked.exchanged_auth_credential or asked.raw_auth_credential
+    sent = requested.exchanged_auth_credential or requested.raw_auth_credential
     consent = (sent and sent.oauth2) or OAuth2Auth()
     redirected = text.startswith(("http://", "https://"))
     name = "auth_response_uri" if redirected else "access_token"

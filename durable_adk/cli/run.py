@@ -21,9 +21,9 @@ from durable_adk.cli.execution import note, report
 from durable_adk.cli.pending import pick, show_calls
 from durable_adk.cli.responses import (
     approval,
-    ask_credential,
     message_of,
     outcome,
+    prompt_for_credential,
     rejection,
     require_kind,
 )
@@ -165,7 +165,7 @@ class Chat:
             self.target = self.connection.targets[self.target]  # an app that `dev` serves
         app = load_app(self.target)
         note(f"session {self.session} of user {self.user}")
-        self.connection.note_target(app.name, self.target)
+        self.connection.record_target(app.name, self.target)
         # Agents may print; their output must not mix with the lines of JSON.
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
             async with AsyncExitStack() as stack:
@@ -181,11 +181,11 @@ class Chat:
             if text is None or text.strip() in ("exit", "/exit"):
                 return
             try:
-                await self._say(runner, text.strip())
+                await self._handle_line(runner, text.strip())
             except Exception as error:  # noqa: BLE001 - includes errors of the agent's code
                 report(error, debug=False)  # the session is intact, so the chat continues
 
-    async def _say(self, runner: Runner, text: str) -> None:
+    async def _handle_line(self, runner: Runner, text: str) -> None:
         """Send a message, or execute a line that begins with a slash."""
         word, _, rest = text.partition(" ")
         if word == "/help":
@@ -227,7 +227,7 @@ class Chat:
         )
         require_kind(call, kind)
         make = {"/approve": approval(value or None), "/reject": rejection}.get(word)
-        make = make or (ask_credential if kind == "credential" else outcome(value))
+        make = make or (prompt_for_credential if kind == "credential" else outcome(value))
         await self._send(runner, message_of(call, await make(call)), call.invocation_id)
 
     async def _send(
@@ -254,7 +254,7 @@ class Chat:
         try:
             async with progress, aclosing(events):
                 async for event in events if self.as_json else without_raised(events):
-                    progress.heard(event)
+                    progress.on_event(event)
                     if self.stream or not event.partial:
                         self._printer.show(event)
         except asyncio.CancelledError:
@@ -303,7 +303,7 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Remove the line, because an event has arrived."""
         if self._status is not None:
             self._status.stop()
@@ -334,8 +334,12 @@ class Progress:
                 f"{name or ''} runs" + (f" again{_why(last[id_])}" if id_ in last else "")
                 for id_, name in self._calls.items()
             )
-        asked = [one for one in failed if not one.tool and one.event_id not in self._committed]
-        return f"the model is asked again{_why(asked[-1])}" if asked else "the model is thinking"
+        model_attempts = [
+            one for one in failed if not one.tool and one.event_id not in self._committed
+        ]
+        if not model_attempts:
+            return "the model is thinking"
+        return f"the model is asked again{_why(model_attempts[-1])}"
 
 
 def _why(last: CallAttempt) -> str:

@@ -23,7 +23,7 @@ from durable_adk.embedded.server import TemporalServer
 from durable_adk.embedded.shared import (
     connect_embedded,
     embedded_client,
-    payloads_place,
+    payload_storage,
     prepare_data_dir,
 )
 from durable_adk.embedded.stores import Stores, folder_stores
@@ -123,15 +123,15 @@ class ServerConnection(CliConnection):
             TemporalUnavailableError: None runs there.
         """
         if self.address is None and (found := await TemporalServer.find(self.data_folder)):
-            return await connect_embedded(found.address, payloads_place(self.data_folder))
+            return await connect_embedded(found.address, payload_storage(self.data_folder))
         return await connect(self.address)
 
-    def note_target(self, app_name: str, target: str) -> None:
+    def record_target(self, app_name: str, target: str) -> None:
         """Record the target of an embedded server's app, for commands that answer its calls."""
         if self.address is None:
             path = Path(target).absolute()
-            noted = self.targets | {app_name: str(path) if path.exists() else target}
-            (self.folder / TARGETS).write_text(json.dumps(noted))
+            targets = self.targets | {app_name: str(path) if path.exists() else target}
+            (self.folder / TARGETS).write_text(json.dumps(targets))
 
     async def queues(self) -> list[str]:
         """Return the selected task queue, else those of the embedded server's apps."""

@@ -123,7 +123,7 @@ async def show(
         else:
             typer.echo(json.dumps(record.as_json(), ensure_ascii=False))
         if follow:
-            async for item in news(store, key, invocation, after=record.read_to):
+            async for item in new_events(store, key, invocation, after=record.read_to):
                 printer.show(item.event)
 
 
@@ -145,7 +145,7 @@ async def _find(
     return pick(items, start, "session or invocation")
 
 
-async def news(
+async def new_events(
     store: SessionLog, key: SessionKey, invocation: str | None, *, after: int
 ) -> AsyncGenerator[StoredEvent]:
     """Yield the new events of a session, or of an invocation until it is closed."""
@@ -222,9 +222,9 @@ class SessionReport:
         record = self.invocations.get(name)
         if record is not None:
             error = record.error or {}
-            told = [record.status.value, error.get("type") or error.get("class")]
-            yield "status", ": ".join(filter(None, [*told, error.get("message")]))
-            yield from (("at", place) for place in frames_in(error))
+            status_parts = [record.status.value, error.get("type") or error.get("class")]
+            yield "status", ": ".join(filter(None, [*status_parts, error.get("message")]))
+            yield from (("at", frame) for frame in frames_in(error))
         calls, tokens = self._usage(name)
         if calls:
             yield "model", f"{counted(calls, 'response')}, {tokens:,} tokens"

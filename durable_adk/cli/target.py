@@ -185,21 +185,21 @@ def _import_from(target: str, root: Path, name: str) -> ModuleType:
     _make_importable(root)
     top = name.partition(".")[0]
     spec = importlib.util.find_spec(top)
-    places = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
-    if any(_is_in(root, top, place) for place in places):
+    locations = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
+    if any(_is_in(root, top, location) for location in locations):
         module = _import(target, name)
         if _is_in(root, top, module.__file__):
             return module
-        places = [module.__file__]  # a folder of the same name was imported earlier
-    taken = next((place for place in places if place), "nothing")
+        locations = [module.__file__]  # a folder of the same name was imported earlier
+    taken = next((location for location in locations if location), "nothing")
     raise AgentDefinitionError(
         f"{target}: Python finds {taken} by the name {name!r}; rename the folder or file, to "
         "letters, digits and '_' that no other module has as its name."
     )
 
 
-def _is_in(root: Path, top: str, place: str | None) -> bool:
-    path = Path(place or "/").resolve()
+def _is_in(root: Path, top: str, location: str | None) -> bool:
+    path = Path(location or "/").resolve()
     return path == root / f"{top}.py" or path.is_relative_to(root / top)
 
 

@@ -238,7 +238,7 @@ def gist(event: Event) -> list[Text]:
     shown += [_dim(_calls(call)) for call in event.get_function_calls()]
     shown += [_dim(_returned(event, answer)) for answer in event.get_function_responses()]
     if by := (event.custom_metadata or {}).get(ANSWERED_BY):
-        shown.append(_dim(f"answered by {_who(by)}"))
+        shown.append(_dim(f"answered by {_sender_of(by)}"))
     if event.error_code:
         words = f"{event.error_code}: {event.error_message or ''}"
         shown.append(Text(printable(words), style="red"))
@@ -261,7 +261,7 @@ def _returned(event: Event, answer: types.FunctionResponse) -> str:
     return f"{answer.name} returned {compact(answer.response)}"
 
 
-def _who(answered_by: Any) -> str:
+def _sender_of(answered_by: Any) -> str:
     """Return the sender of an answer, from the metadata of its event."""
     match answered_by:
         case {"user": str(user)}:
@@ -272,8 +272,8 @@ def _who(answered_by: Any) -> str:
 
 def call_text(name: str | None, args: Mapping[str, Any] | None) -> str:
     """Return a call in Python's syntax."""
-    given = ", ".join(f"{key}={compact(value)}" for key, value in (args or {}).items())
-    return f"{name}({given})"
+    arguments = ", ".join(f"{key}={compact(value)}" for key, value in (args or {}).items())
+    return f"{name}({arguments})"
 
 
 def _calls(call: types.FunctionCall) -> str:

@@ -9,7 +9,7 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.artifacts import BaseArtifactService
 from durable_adk.auth.credential_service import BaseCredentialService
-from durable_adk.embedded.shared import embedded_client, payloads_place, prepare_data_dir
+from durable_adk.embedded.shared import embedded_client, payload_storage, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.google_objects import from_google_adk
 from durable_adk.memory import BaseMemoryService
@@ -96,7 +96,7 @@ async def _served(
         if Settings().payloads is None:
             # Storage from the settings may be shared with other servers, whose open invocations
             # this server would consider closed.
-            blobs = blobs_at(payloads_place(folder))
+            blobs = blobs_at(payload_storage(folder))
             await sweep(client, blobs, older_than=PAYLOADS_KEPT.total_seconds())
         serving = worker(client, apps=[app], options=options, **stores.arguments())
         runner = Runner(

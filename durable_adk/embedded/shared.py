@@ -61,7 +61,7 @@ def prepare_data_dir(data_dir: Path) -> Path:
     return data_dir
 
 
-def payloads_place(data_dir: Path) -> Path | str:
+def payload_storage(data_dir: Path) -> Path | str:
     """Return the storage of large payloads for all users of the data folder's server."""
     return resolved(Settings().payloads or data_dir / "payloads")
 
@@ -100,7 +100,7 @@ async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
         TemporalUnavailableError: The server cannot be started, or does not respond.
     """
     async with shared_server(data_dir) as server:
-        yield await connect_embedded(server.address, payloads_place(data_dir))
+        yield await connect_embedded(server.address, payload_storage(data_dir))
 
 
 @asynccontextmanager
@@ -197,4 +197,4 @@ async def start_worker_process(
 
 def worker_environment(data_dir: Path) -> dict[str, str]:
     """Environment variables of worker processes that serve a data folder's server."""
-    return {**ENVIRONMENT, "DURABLE_ADK_PAYLOADS": str(payloads_place(data_dir))}
+    return {**ENVIRONMENT, "DURABLE_ADK_PAYLOADS": str(payload_storage(data_dir))}

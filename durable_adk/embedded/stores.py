@@ -107,30 +107,32 @@ async def _redis(url: SecretStr) -> AsyncGenerator[PartialChannel]:
         await channel.close()
 
 
-def _memory(data_dir: Path, place: str | None, sessions: SessionLog) -> BaseMemoryService:
+def _memory(data_dir: Path, location: str | None, sessions: SessionLog) -> BaseMemoryService:
     """Return the memory service of the settings, else one next to the sessions."""
-    if url := _database(place, sessions):
+    if url := _database(location, sessions):
         return PostgresMemoryService(url)
-    return SqliteMemoryService(Path(place).expanduser() if place else data_dir / "memory.db")
+    return SqliteMemoryService(Path(location).expanduser() if location else data_dir / "memory.db")
 
 
 def _credentials(data_dir: Path, settings: Settings, sessions: SessionLog) -> BaseCredentialService:
     """Return the credential service of the settings, else, with keys, one next to the sessions."""
-    place, keys = settings.credentials, settings.encryption_keys
-    url = _database(place, sessions)
+    location, keys = settings.credentials, settings.encryption_keys
+    url = _database(location, sessions)
     if url is not None and keys is not None:
         return PostgresCredentialService(url, keys=KeyFile(keys))
-    if url is not None and place is not None:
+    if url is not None and location is not None:
         raise InvalidRequestError(
             "DURABLE_ADK_CREDENTIALS names a database, where credentials must be encrypted: also "
             "set DURABLE_ADK_ENCRYPTION_KEYS, or name a folder."
         )
-    return FileCredentialService(Path(place).expanduser() if place else data_dir / "credentials")
+    return FileCredentialService(
+        Path(location).expanduser() if location else data_dir / "credentials"
+    )
 
 
-def _database(place: str | None, sessions: SessionLog) -> str | URL | None:
+def _database(location: str | None, sessions: SessionLog) -> str | URL | None:
     """Return the PostgreSQL database of a store: the named one, else that of the sessions."""
-    if place is not None:
-        return place if "://" in place else None
+    if location is not None:
+        return location if "://" in location else None
     database = sessions.database if isinstance(sessions, DatabaseSessionService) else None
     return database.url if database is not None else None

@@ -37,7 +37,7 @@ def _end(child: subprocess.Popen[bytes], grace: float) -> None:
         _signal(child, signal.SIGKILL)
 
 
-def _obey(child: subprocess.Popen[bytes], grace: float) -> None:
+def _handle_commands(child: subprocess.Popen[bytes], grace: float) -> None:
     while order := os.read(0, 1):
         _signal(child, order[0])
     _end(child, grace)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     print(child.pid, flush=True)  # noqa: T201 # for the parent
-    Thread(target=_obey, args=(child, float(grace)), daemon=True).start()
+    Thread(target=_handle_commands, args=(child, float(grace)), daemon=True).start()
     code = child.wait()
     return code if code >= 0 else 128 - code
 

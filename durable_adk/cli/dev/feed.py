@@ -13,7 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from durable_adk.cli.dev.lines import Lines, logs_are_detailed, logs_are_json
-from durable_adk.cli.dev.process import Said
+from durable_adk.cli.dev.process import Output
 from durable_adk.cli.pending import request_and_commands
 from durable_adk.cli.terminal import counted
 from durable_adk.client.queries import InvocationFilter, invocations_by_time, pending_calls_of
@@ -29,7 +29,7 @@ _OVERLAP = 5.0
 _PAGE = 100
 _SLOW = 1.0
 """Seconds after which a running step gets a line; the event of a faster step suffices."""
-_UNSAID = {"event", "level", "logger", "timestamp", "stack", "trace_id", "span_id"}
+_HIDDEN_FIELDS = {"event", "level", "logger", "timestamp", "stack", "trace_id", "span_id"}
 """Fields of a warning's record that are not shown."""
 
 
@@ -50,7 +50,7 @@ class _Step:
     key: SessionKey
     author: str
     text: str
-    said: bool = False
+    announced: bool = False
 
 
 class SessionsFeed:
@@ -76,43 +76,45 @@ class SessionsFeed:
         self._lines = lines
         self._log = log
         self._options = options
-        self._said: deque[tuple[float, Said]] = deque()
-        self._heard = asyncio.Event()
+        self._queue: deque[tuple[float, Output]] = deque()
+        self._wakeup = asyncio.Event()
         self._started = self._since = time.time()
         self._seen: dict[SessionKey, int] = {}
         self._open: dict[str, _Invocation] = {}
         self._steps: dict[tuple[str, str], _Step] = {}
 
-    def hear(self, at: float, said: Said) -> None:
+    def enqueue(self, at: float, output: Output) -> None:
         """Queue a piece of the worker's output, to be written in order."""
-        self._said.append((at, said))
-        self._heard.set()
+        self._queue.append((at, output))
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Write the feed until cancelled; then write the queued output."""
         try:
             while True:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._heard.wait(), _TICK)
-                self._heard.clear()
-                await self._look(self._said[0][0] if self._said else time.time())
-                self._write_said()
-                self._say_what_runs()
+                    await asyncio.wait_for(self._wakeup.wait(), _TICK)
+                self._wakeup.clear()
+                await self._poll(self._queue[0][0] if self._queue else time.time())
+                self._write_output()
+                self._write_running_steps()
         finally:
-            while self._said:
-                self._write_said()
+            while self._queue:
+                self._write_output()
 
-    def _write_said(self) -> None:
+    def _write_output(self) -> None:
         """Write one record, or all output of user code before the next record."""
-        while self._said:
-            at, said = self._said.popleft()
-            self._write(at, said)
-            if not (isinstance(said, bytes) and self._said and isinstance(self._said[0][1], bytes)):
+        while self._queue:
+            at, output = self._queue.popleft()
+            self._write(at, output)
+            if not (
+                isinstance(output, bytes) and self._queue and isinstance(self._queue[0][1], bytes)
+            ):
                 break
-        if self._said:
-            self._heard.set()
+        if self._queue:
+            self._wakeup.set()
 
-    async def _look(self, until: float) -> None:
+    async def _poll(self, until: float) -> None:
         """Write the events committed until a time, and the invocations that have ended."""
         if self._lines.quiet:
             return
@@ -199,60 +201,64 @@ class SessionsFeed:
         good = record.status is Status.COMPLETED
         style = "dim" if good else "bold red"
         self._lines.step(known.key, "", Text(", ".join(parts), style), at=record.update_time)
-        self._lines.rows(("at", place) for place in frames_in(record.error or {}))
+        self._lines.rows(("at", frame) for frame in frames_in(record.error or {}))
 
-    def _write(self, at: float, said: Said) -> None:
-        if isinstance(said, bytes):
-            self._append(said)
-            self._lines.pass_on(said)
+    def _write(self, at: float, output: Output) -> None:
+        if isinstance(output, bytes):
+            self._append(output)
+            self._lines.pass_on(output)
             return
-        if said.get("level") != "debug" or logs_are_detailed():
-            line = json.dumps(said, ensure_ascii=False)
+        if output.get("level") != "debug" or logs_are_detailed():
+            line = json.dumps(output, ensure_ascii=False)
             self._append(f"{line}\n".encode())
             if logs_are_json():
                 self._lines.log(line)
-        self._write_record(at, said)
+        self._write_record(at, output)
 
     def _append(self, data: bytes) -> None:
         with self._log.open("ab") as file:
             file.write(data)
 
-    def _write_record(self, at: float, said: dict[str, Any]) -> None:
-        event = str(said["event"])
-        step = (str(said.get("invocation_id")), str(said.get("event_id")))
+    def _write_record(self, at: float, record: dict[str, Any]) -> None:
+        event = str(record["event"])
+        step = (str(record.get("invocation_id")), str(record.get("event_id")))
         match event:
             case "step.started":
-                self._steps[step] = _running(at, said)
+                self._steps[step] = _running(at, record)
             case "step.ended":
                 self._steps.pop(step, None)
-            case "attempt.failed" if not said.get("final"):
-                key, error = _key(said), said.get("error_type")
-                text = f"attempt {said.get('attempt')} of {said.get('activity')} failed: {error}"
-                self._lines.step(key, str(said.get("agent", "")), Text(text, "red"), at=at)
-                self._lines.rows(("at", place) for place in said.get("error_at") or ())
-            case _ if said.get("level") in ("warning", "error", "critical"):
-                self._warn(event, said)
+            case "attempt.failed" if not record.get("final"):
+                key, error = _key(record), record.get("error_type")
+                text = (
+                    f"attempt {record.get('attempt')} of {record.get('activity')} failed: {error}"
+                )
+                self._lines.step(key, str(record.get("agent", "")), Text(text, "red"), at=at)
+                self._lines.rows(("at", frame) for frame in record.get("error_at") or ())
+            case _ if record.get("level") in ("warning", "error", "critical"):
+                self._warn(event, record)
             case _:
                 pass
 
-    def _warn(self, event: str, said: dict[str, Any]) -> None:
+    def _warn(self, event: str, record: dict[str, Any]) -> None:
         if not logs_are_json():
-            values = [f"{key}={value}" for key, value in said.items() if key not in _UNSAID]
-            style = "yellow" if said["level"] == "warning" else "bold red"
+            values = [
+                f"{key}={value}" for key, value in record.items() if key not in _HIDDEN_FIELDS
+            ]
+            style = "yellow" if record["level"] == "warning" else "bold red"
             self._lines.notice(event, " ".join([event, *values]), style=style)
 
-    def _say_what_runs(self) -> None:
+    def _write_running_steps(self) -> None:
         for step in self._steps.values():
-            if not step.said and time.time() - step.began > _SLOW:
-                step.said = True
+            if not step.announced and time.time() - step.began > _SLOW:
+                step.announced = True
                 self._lines.step(step.key, step.author, Text(step.text, "dim"), at=time.time())
 
 
-def _running(at: float, said: dict[str, Any]) -> _Step:
-    asks = said.get("step") == "call_model"
-    text = "the model is thinking" if asks else f"{said.get('summary')} runs"
-    return _Step(at, _key(said), str(said.get("agent", "")), text)
+def _running(at: float, record: dict[str, Any]) -> _Step:
+    is_model_call = record.get("step") == "call_model"
+    text = "the model is thinking" if is_model_call else f"{record.get('summary')} runs"
+    return _Step(at, _key(record), str(record.get("agent", "")), text)
 
 
-def _key(said: dict[str, Any]) -> SessionKey:
-    return SessionKey(str(said.get("app")), "", str(said.get("session")))
+def _key(record: dict[str, Any]) -> SessionKey:
+    return SessionKey(str(record.get("app")), "", str(record.get("session")))

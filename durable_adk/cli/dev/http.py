@@ -15,7 +15,7 @@ from durable_adk.cli.server import ServerConnection
 from durable_adk.client.connect import connect
 from durable_adk.embedded.runner import embedded_task_queue
 from durable_adk.embedded.server import ServerInfo, TemporalServer
-from durable_adk.embedded.shared import connect_embedded, payloads_place
+from durable_adk.embedded.shared import connect_embedded, payload_storage
 from durable_adk.extras import require
 from durable_adk.ops.app_declaration import AppDescription
 from durable_adk.settings import DEFAULT_TASK_QUEUE, read_settings
@@ -43,9 +43,9 @@ class _Page:
         """Wait until requests are accepted."""
         await self._url
 
-    def loaded(self, said: dict[str, Any]) -> None:
+    def loaded(self, report: dict[str, Any]) -> None:
         """Serve the loaded apps; the first time, open the page."""
-        found = [AppDescription.read(one) for one in said["described"]]
+        found = [AppDescription.read(one) for one in report["described"]]
         self._services.apps = {one.name: one for one in found}
         self._services.loaded.set()
         if self._opens:
@@ -69,8 +69,8 @@ async def web(
     require("web")
 
     @asynccontextmanager
-    async def beside(server: ServerInfo) -> AsyncGenerator[_Page]:
-        client = await connect_embedded(server.address, payloads_place(connection.folder))
+    async def companion(server: ServerInfo) -> AsyncGenerator[_Page]:
+        client = await connect_embedded(server.address, payload_storage(connection.folder))
         options = {"host": host, "port": port, "adk_ui": adk_ui, "temporal_ui": server.ui_url}
         async with _application(connection, client, connection.queue, options) as application:
             page = _Page(application, opens=open_)
@@ -92,7 +92,7 @@ async def web(
         ui_port=ui_port,
         reload=reload,
         quiet=quiet,
-        beside=beside,
+        make_companion=companion,
     )
 
 
@@ -126,9 +126,9 @@ async def _running(connection: ServerConnection) -> tuple[Client, str | None]:
     if connection.address is None:
         embedded = await TemporalServer.find(connection.data_folder)
         if embedded is not None:
-            place = payloads_place(connection.data_folder)
+            storage = payload_storage(connection.data_folder)
             own = None if queue == DEFAULT_TASK_QUEUE else queue
-            return await connect_embedded(embedded.address, place), own
+            return await connect_embedded(embedded.address, storage), own
     return await connect(connection.address), queue
 
 
@@ -138,8 +138,8 @@ async def _application(
 ) -> AsyncGenerator[Any]:
     """Yield the application on the connection's stores; settings replace options that are None."""
     module = import_module(_APP)
-    given = {name: value for name, value in options.items() if value is not None}
-    settings = read_settings(module.ServerSettings, **given)
+    overrides = {name: value for name, value in options.items() if value is not None}
+    settings = read_settings(module.ServerSettings, **overrides)
     async with connection.stores() as stores:
         yield module.app(
             client=client, task_queue=task_queue, settings=settings, **stores.arguments()

@@ -69,9 +69,12 @@ class Lines:
         An agent's request to its user, and the waiting of its tool, are omitted: both are written
         with the commands that answer the request.
         """
-        asked = {*event.actions.requested_tool_confirmations, *event.actions.requested_auth_configs}
+        requested = {
+            *event.actions.requested_tool_confirmations,
+            *event.actions.requested_auth_configs,
+        }
         calls = {call.name for call in event.get_function_calls()}
-        if asked or calls & {REQUEST_CONFIRMATION, REQUEST_CREDENTIAL}:
+        if requested or calls & {REQUEST_CONFIRMATION, REQUEST_CREDENTIAL}:
             return
         style = "bold green" if event.author == "user" else "bold cyan"
         for line in gist(event):

@@ -12,7 +12,7 @@ from durable_adk.cli.dev.worker import LOADED, NOT_LOADED, RECORD, Serving
 from durable_adk.embedded.process import Process
 from durable_adk.embedded.shared import GRACE, worker_environment
 
-Said = bytes | dict[str, Any]
+Output = bytes | dict[str, Any]
 """Output of user code, or a record of the worker."""
 _MARK = RECORD.encode()
 _CHUNK = 65536
@@ -24,17 +24,19 @@ class WorkerProcess:
     Args:
         process: The process.
         read: File descriptor of its output; closed at the end of the output.
-        hear: Called with each piece of output and its time.
+        on_output: Called with each piece of output and its time.
     """
 
-    def __init__(self, process: Process, read: int, hear: Callable[[float, Said], None]) -> None:
+    def __init__(
+        self, process: Process, read: int, on_output: Callable[[float, Output], None]
+    ) -> None:
         self._process = process
-        self._hear = hear
+        self._on_output = on_output
         self._loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read(read))
 
     @classmethod
-    async def start(cls, serving: Serving, hear: Callable[[float, Said], None]) -> Self:
+    async def start(cls, serving: Serving, on_output: Callable[[float, Output], None]) -> Self:
         """Start a process; the caller must call `stop`.
 
         Raises:
@@ -56,7 +58,7 @@ class WorkerProcess:
             raise
         finally:
             os.close(write)
-        return cls(process, read, hear)
+        return cls(process, read, on_output)
 
     @property
     def pid(self) -> int:
@@ -104,35 +106,35 @@ class WorkerProcess:
         rest = b""
         try:
             while data := await reader.read(_CHUNK):
-                heard, (rest, *said) = time.time(), parts(rest + data)
-                for one in said:
-                    self._heard(heard, one)
+                received_at, (rest, *pieces) = time.time(), parts(rest + data)
+                for one in pieces:
+                    self._dispatch(received_at, one)
             if rest:
-                self._heard(time.time(), rest)
+                self._dispatch(time.time(), rest)
         finally:
             transport.close()
 
-    def _heard(self, at: float, said: Said) -> None:
-        if not isinstance(said, dict) or said["event"] not in (LOADED, NOT_LOADED):
-            self._hear(at, said)
+    def _dispatch(self, at: float, output: Output) -> None:
+        if not isinstance(output, dict) or output["event"] not in (LOADED, NOT_LOADED):
+            self._on_output(at, output)
         elif not self._loaded.done():
-            self._loaded.set_result(said)
+            self._loaded.set_result(output)
 
 
 def parts(data: bytes) -> Iterator[Any]:
     """Split output; yield first an unfinished record at its end, then the pieces before it."""
     before, *marked = data.split(_MARK)
-    said: list[Said] = [before] if before else []
+    pieces: list[Output] = [before] if before else []
     rest = b""
     for number, piece in enumerate(marked, 1):
         line, end, after = piece.partition(b"\n")
         if not end and number == len(marked):
             rest = _MARK + piece
             break
-        said.append(_record(line) or _MARK + line + end)
-        said += [after] if after else []
+        pieces.append(_record(line) or _MARK + line + end)
+        pieces += [after] if after else []
     yield rest
-    yield from said
+    yield from pieces
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -46,7 +46,7 @@ class Companion(Protocol):
     rows: list[tuple[str, str]]
     """Labels and texts shown at the start."""
 
-    def loaded(self, said: dict[str, Any]) -> None:
+    def loaded(self, report: dict[str, Any]) -> None:
         """Handle the worker's report of loaded apps, at the start and after each reload."""
         ...
 
@@ -67,7 +67,7 @@ async def keep(
     ui_port: int | None,
     reload: bool,
     quiet: bool,
-    beside: MakeCompanion = _nothing,
+    make_companion: MakeCompanion = _nothing,
 ) -> None:
     """Run `dev`, with a companion."""
     found = list(dict.fromkeys(one for target in targets for one in agents_in(target)))
@@ -86,7 +86,7 @@ async def keep(
             port = port or _last_port(file, lines)
             server = await stack.enter_async_context(_server(folder, port, ui_port, lines))
         file.write(port=_port(server))
-        companion = await stack.enter_async_context(beside(server))
+        companion = await stack.enter_async_context(make_companion(server))
         keeper = _Keeper(
             connection,
             _serving(connection, found, server),
@@ -248,22 +248,22 @@ class _Keeper:
         restart = RestartDelay(self._lines)
         while True:
             self._changed.clear()
-            fresh = await WorkerProcess.start(self._serving, self._feed.hear)
+            fresh = await WorkerProcess.start(self._serving, self._feed.enqueue)
             self._started = [one for one in self._started if one.runs] + [fresh]
             restart.begin()
-            said = await self._loading(fresh)
-            if said is None:
+            report = await self._loading(fresh)
+            if report is None:
                 group.create_task(fresh.stop())
                 continue
             if fresh.has_loaded:
                 if serves is not None:
                     group.create_task(serves.stop())
-                self._loaded(said, first=not self._feed.apps, group=group)
+                self._loaded(report, first=not self._feed.apps, group=group)
                 serves = fresh
             elif not self._feed.apps:
-                raise AgentDefinitionError(said["message"])
+                raise AgentDefinitionError(report["message"])
             else:
-                self._say_not_loaded(said["message"], serves)
+                self._report_load_failure(report["message"], serves)
             serves = await self._next(serves, restart)
 
     async def _loading(self, fresh: WorkerProcess) -> dict[str, Any] | None:
@@ -303,19 +303,19 @@ class _Keeper:
             if ended is not None:
                 ended.cancel()
 
-    def _loaded(self, said: dict[str, Any], *, first: bool, group: asyncio.TaskGroup) -> None:
+    def _loaded(self, report: dict[str, Any], *, first: bool, group: asyncio.TaskGroup) -> None:
         """Follow, list and watch the loaded apps."""
-        apps: dict[str, str] = said["apps"]
+        apps: dict[str, str] = report["apps"]
         self._feed.apps = list(apps)
-        self._lines.align(said["agents"])
+        self._lines.align(report["agents"])
         self._file.write(apps=list(apps))
         for name, target in apps.items():
-            self._connection.note_target(name, target)
+            self._connection.record_target(name, target)
         if self._companion is not None:
-            self._companion.loaded(said)
+            self._companion.loaded(report)
         self._watched.use(
             [path for target in apps.values() if (path := Path(target).resolve()).exists()],
-            [Path(file) for file in said["files"]],
+            [Path(file) for file in report["files"]],
         )
         if first:
             self._show(apps)
@@ -325,9 +325,11 @@ class _Keeper:
             text = f"Serving the new code of {', '.join(apps)}."
             self._lines.notice("code.loaded", text, style="green", apps=list(apps))
 
-    def _say_not_loaded(self, message: str, serves: WorkerProcess | None) -> None:
-        goes_on = "The code from before goes on." if serves else "Nothing serves until it changes."
-        text = f"Not loaded: {message}\n{goes_on}"
+    def _report_load_failure(self, message: str, serves: WorkerProcess | None) -> None:
+        status_text = (
+            "The code from before goes on." if serves else "Nothing serves until it changes."
+        )
+        text = f"Not loaded: {message}\n{status_text}"
         self._lines.notice("code.not_loaded", text, style="bold red", reason=message)
 
     async def _watch(self) -> None:

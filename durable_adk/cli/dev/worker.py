@@ -22,7 +22,7 @@ from durable_adk.cli.execution import FAILED, ending_a_frozen_process, execute, 
 from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.target import loaded_files
 from durable_adk.cli.worker import worker_options
-from durable_adk.embedded.shared import connect_embedded, payloads_place
+from durable_adk.embedded.shared import connect_embedded, payload_storage
 from durable_adk.errors import AgentDefinitionError, DurableAdkError
 from durable_adk.log import get_logger
 from durable_adk.ops.app_check import app_parts
@@ -87,7 +87,7 @@ async def _serve(serving: Serving) -> int | None:
     _warn(apps)
     settings = connection.settings
     async with connection.stores() as stores, AsyncExitStack() as workers:
-        client = await connect_embedded(serving.address, payloads_place(serving.data_dir))
+        client = await connect_embedded(serving.address, payload_storage(serving.data_dir))
         with ending_a_frozen_process(settings.limits.blocked_timeout):
             for queue in dict.fromkeys(connection.queue(app.name) for app in apps):
                 served = [app for app in apps if connection.queue(app.name) == queue]

@@ -76,14 +76,14 @@ async def codec(
             f"Other machines can reach {host}, and the token and all content cross the network "
             "unencrypted. Listen at 127.0.0.1, or add --allow-remote and a proxy with TLS."
         )
-    given = connection.settings.codec_token
-    token = {} if given is None else {"token": given.get_secret_value()}
+    configured = connection.settings.codec_token
+    token = {} if configured is None else {"token": configured.get_secret_value()}
     hosts = (*LOOPBACK, host, *(name or []))
     access = Access(origins=tuple(origin or []), hosts=hosts, **token)
     decoder = Decoder.of(await asyncio.to_thread(_converter, connection))
 
     def listening(url: str) -> None:
-        _show_server(url, access, made=given is None)
+        _show_server(url, access, made=configured is None)
 
     await serve(application(decoder, access), host=host, port=port, listening=listening)
 

@@ -11,7 +11,7 @@ from durable_adk.client.connect import (
     converter_of,
     refuse_development_server,
 )
-from durable_adk.embedded.shared import payloads_place
+from durable_adk.embedded.shared import payload_storage
 from durable_adk.errors import InvalidRequestError
 from durable_adk.settings import Settings
 from tests.support.s3 import S3
@@ -24,7 +24,7 @@ async def test_payloads_may_be_in_an_object_store(
     monkeypatch.setenv("DURABLE_ADK_PAYLOADS", s3.uri())
     drivers = [converter_of(Settings()).external_storage.drivers[0] for _ in range(2)]  # type: ignore[union-attr]
     assert drivers[0].key == drivers[1].key  # type: ignore[attr-defined]
-    assert payloads_place(tmp_path) == Settings().payloads
+    assert payload_storage(tmp_path) == Settings().payloads
 
 
 async def test_a_development_server_that_others_can_reach_is_refused(

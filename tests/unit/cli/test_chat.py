@@ -36,7 +36,7 @@ class Connection:
         self.arguments: list[str] = []
         self.targets: dict[str, str] = {}
 
-    def note_target(self, app_name: str, target: str) -> None:
+    def record_target(self, app_name: str, target: str) -> None:
         """See `ServerConnection`."""
 
     @asynccontextmanager
@@ -137,7 +137,7 @@ async def test_what_is_waited_for_is_said() -> None:
         start=1,
     ):
         content = types.Content(role="model", parts=[part])
-        progress.heard(
+        progress.on_event(
             Event(id=f"e.{number}", invocation_id="e", author="a", timestamp=1.0, content=content)
         )
         assert await progress.text() == said

@@ -11,7 +11,7 @@ from google.genai import types
 from typer.testing import CliRunner
 
 from durable_adk.cli.program import app
-from durable_adk.cli.sessions import news
+from durable_adk.cli.sessions import new_events
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import InMemorySessionService, SessionKey, SessionLog
 from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
@@ -161,7 +161,7 @@ async def test_what_is_followed_ends_with_its_invocation() -> None:
     """``show --follow`` prints each new event once, and ends when there will be none."""
     service, key = InMemorySessionService(), SessionKey("app", "u", "s")
     epoch = await begin(service, key, "e")
-    following = news(service, key, "e", after=1)
+    following = new_events(service, key, "e", after=1)
     first = asyncio.ensure_future(anext(following))
     await service.commit_event(key, event("e", 1, "a", "one"), invocation_id="e", epoch=epoch)
     assert (await first).event.text == "one"

@@ -17,7 +17,7 @@ from durable_adk.client.connect import (
     reason_of,
     refuse_development_server,
 )
-from durable_adk.embedded.shared import payloads_place
+from durable_adk.embedded.shared import payload_storage
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import EncryptionCodec, Key
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
@@ -31,14 +31,14 @@ def test_one_setting_keeps_payloads_outside(
 ) -> None:
     """D16: for a Temporal of one's own it is off by default; the embedded one goes by it too."""
     assert converter_of(Settings()) is data_converter
-    assert payloads_place(tmp_path) == tmp_path / "payloads"
+    assert payload_storage(tmp_path) == tmp_path / "payloads"
     monkeypatch.setenv("DURABLE_ADK_PAYLOADS", str(tmp_path / "shared"))
     monkeypatch.setenv("DURABLE_ADK_PAYLOAD_THRESHOLD", "10")
     storage = converter_of(Settings()).external_storage
     assert isinstance(storage, OwnedStorage)
     assert storage.payload_size_threshold == 10
     assert (tmp_path / "shared" / "key").is_file()
-    assert payloads_place(tmp_path) == tmp_path / "shared"
+    assert payload_storage(tmp_path) == tmp_path / "shared"
 
 
 async def test_artifacts_are_where_the_setting_says(

@@ -57,7 +57,7 @@ async def ask(runner, message, session="s") -> None:
 @asynccontextmanager
 async def running(feed: SessionsFeed) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Run a feed, and get what waits until it has written all that it was told, and once more."""
-    rounds, say = 0, feed._say_what_runs
+    rounds, say = 0, feed._write_running_steps
 
     def counted() -> None:
         nonlocal rounds
@@ -65,11 +65,11 @@ async def running(feed: SessionsFeed) -> AsyncIterator[Callable[[], Awaitable[No
         rounds += 1
 
     async def settle() -> None:
-        await until(lambda: not feed._said)
+        await until(lambda: not feed._queue)
         enough = rounds + 3  # one may be under way; what is said twice is so in the next one
         await until(lambda: rounds >= enough)
 
-    feed._say_what_runs = counted
+    feed._write_running_steps = counted
     task = asyncio.create_task(feed.run())
     yield settle
     task.cancel()
@@ -139,8 +139,8 @@ async def test_an_attempt_that_failed_is_shown_with_its_places(feed, screen):
     step = {"app": "till", "session": "s", "invocation_id": "i", "level": "info", "agent": "till"}
     failed = {**step, "event": "attempt.failed", "activity": "call_tool", "attempt": 1}
     failed |= {"error_type": "ConnectionError", "error_at": ["agent.py:7 in refund"]}
-    feed.hear(time.time(), {**failed, "final": False})
-    feed.hear(time.time(), {**failed, "final": True})
+    feed.enqueue(time.time(), {**failed, "final": False})
+    feed.enqueue(time.time(), {**failed, "final": True})
     said, place = await shown(feed, screen)
     assert said == "till  attempt 1 of call_tool failed: ConnectionError"
     assert place.split() == ["at", "agent.py:7", "in", "refund"]
@@ -152,8 +152,8 @@ async def test_a_slow_step_is_shown_while_it_runs(feed, screen, monkeypatch):
     step = {"app": "till", "session": "s", "invocation_id": "i", "level": "debug", "agent": "till"}
     started = {**step, "event": "step.started", "step": "call_tool"}
     for name, event_id in (("slow", "i.1"), ("fast", "i.2")):
-        feed.hear(time.time(), {**started, "event_id": event_id, "summary": name})
-    feed.hear(time.time(), {**step, "event": "step.ended", "event_id": "i.2"})
+        feed.enqueue(time.time(), {**started, "event_id": event_id, "summary": name})
+    feed.enqueue(time.time(), {**step, "event": "step.ended", "event_id": "i.2"})
     async with running(feed) as settle:
         await settle()
         assert written(screen) == []
@@ -164,9 +164,9 @@ async def test_a_slow_step_is_shown_while_it_runs(feed, screen, monkeypatch):
 
 async def test_prints_and_logs_are_kept_in_the_log_and_steps_are_not(feed, screen, tmp_path):
     """`worker.log` has what the worker has printed and logged at its level."""
-    feed.hear(time.time(), b"printed\n")
-    feed.hear(time.time(), {"event": "step.ended", "level": "debug"})
-    feed.hear(time.time(), {"event": "worker.started", "level": "info"})
+    feed.enqueue(time.time(), b"printed\n")
+    feed.enqueue(time.time(), {"event": "step.ended", "level": "debug"})
+    feed.enqueue(time.time(), {"event": "worker.started", "level": "info"})
     await shown(feed, screen)
     log = (tmp_path / "worker.log").read_text()
     assert log == 'printed\n{"event": "worker.started", "level": "info"}\n'
