@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 import typer
 
 from durable_adk.cli.commands.exit import leave
-from durable_adk.errors import DurableAdkError, places_of
+from durable_adk.errors import DurableAdkError, frames_of_error
 from durable_adk.log import configure, printable
 from durable_adk.telemetry.environment import is_asked_for
 from durable_adk.telemetry.logs import forward_core_logs
@@ -95,7 +95,7 @@ def report(error: BaseException, *, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
     name = error.error_type if isinstance(error, DurableAdkError) else type(error).__name__
-    frames = places_of(error)
+    frames = frames_of_error(error)
     known = debug or frames or isinstance(error, DurableAdkError)
     hint = "" if known else " (--debug shows the traceback)"
     line = f"Error: {name}: {printable(' '.join(str(error).split()))}{hint}"

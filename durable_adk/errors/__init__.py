@@ -596,7 +596,7 @@ def frames_in(detail: dict[str, Any]) -> list[str]:
     return [] if user is None else user.frames
 
 
-def places_of(error: BaseException) -> list[str]:
+def frames_of_error(error: BaseException) -> list[str]:
     """Return the locations in user code through which an error, or the one it reports, passed."""
     user = error.user if isinstance(error, DurableAdkError) else None
     return frames_of(error) if user is None else user.frames

@@ -141,12 +141,12 @@ class UserError(BaseModel):
             elif not name.startswith("__"):
                 vars(error)[name] = value
         if self.cause is not None:
-            _set(error, "__cause__", self.cause.rebuilt() or self.cause.stand_in())
+            _set(error, "__cause__", self.cause.rebuilt() or self.cause.substitute())
         _set(error, "__suppress_context__", self.suppressed)
         if self.frames:
             vars(error)[_RAISED_BY] = self.frames
 
-    def stand_in(self) -> Exception:
+    def substitute(self) -> Exception:
         """Return an exception that names the one that cannot be recreated here."""
         return RuntimeError(f"{self.classes[0].rpartition(':')[2]}: {self.text}")
 

@@ -38,7 +38,7 @@ from temporalio.worker import (
 )
 from temporalio.workflow import ActivityHandle, ChildWorkflowHandle
 
-from durable_adk.errors import SessionRegressedError, StoreUnavailableError, places_of
+from durable_adk.errors import SessionRegressedError, StoreUnavailableError, frames_of_error
 from durable_adk.log import get_logger
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry.identity import TraceIdentity
@@ -48,7 +48,7 @@ from durable_adk.wire.messages import InvocationRequest, workflow_id
 
 FROM_CLIENT = "_tracer-data"
 """Temporal's header; an interceptor of the application may replace its content on the way."""
-HANDED_ON = "durable-adk-trace"
+PROPAGATED = "durable-adk-trace"
 """Our header, so that all activities see the start's trace in spite of other interceptors."""
 
 _STORE = {StoreUnavailableError.__name__, SessionRegressedError.__name__}
@@ -60,7 +60,7 @@ logger = get_logger(__name__)
 
 def carrier_in(headers: Headers) -> Mapping[str, Any] | None:
     """The trace carrier of an invocation's start; None if there is none, or it is unreadable."""
-    payload = headers.get(HANDED_ON) or headers.get(FROM_CLIENT)
+    payload = headers.get(PROPAGATED) or headers.get(FROM_CLIENT)
     if payload is None:
         return None
     try:
@@ -123,7 +123,7 @@ class _Inbound(WorkflowInboundInterceptor):
         super().init(self._outbound)
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
-        self._outbound.carrier = input.headers.get(HANDED_ON) or input.headers.get(FROM_CLIENT)
+        self._outbound.carrier = input.headers.get(PROPAGATED) or input.headers.get(FROM_CLIENT)
         return await super().execute_workflow(input)
 
 
@@ -131,7 +131,7 @@ class _Outbound(WorkflowOutboundInterceptor):
     carrier: Payload | None = None
 
     def _with(self, headers: Headers) -> Headers:
-        return headers if self.carrier is None else {**headers, HANDED_ON: self.carrier}
+        return headers if self.carrier is None else {**headers, PROPAGATED: self.carrier}
 
     def start_activity(self, input: StartActivityInput) -> ActivityHandle[Any]:  # noqa: A002 - the SDK's name
         input.headers = self._with(input.headers)
@@ -154,7 +154,7 @@ class _Outbound(WorkflowOutboundInterceptor):
                 carrier = carrier_in(self._with({}))
                 ours = TraceIdentity.of(tool_run.root, request.invocation_id or "", carrier)
                 child = ours.carrier(child_name(request))
-                input.headers = {**input.headers, HANDED_ON: _payload(child)}
+                input.headers = {**input.headers, PROPAGATED: _payload(child)}
             case _:
                 pass
         return await super().start_child_workflow(input)
@@ -202,13 +202,13 @@ def _log_failure(error: ApplicationError, agent: str | None) -> None:
     level, event = INFO, "attempt.failed"
     if error.type in _STORE:
         level, event = WARNING, "store.unavailable"
-    places = places_of(error.__cause__ or error)
+    frames = frames_of_error(error.__cause__ or error)
     logger.log(
         level,
         event,
         activity=info.activity_type,
         **({"agent": agent} if agent else {}),
-        **({"error_at": places} if places else {}),
+        **({"error_at": frames} if frames else {}),
         attempt=info.attempt,
         error_type=error_type_of(error.type or "RunError"),
         final=error.non_retryable,

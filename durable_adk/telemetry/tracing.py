@@ -21,7 +21,7 @@ from opentelemetry.trace import (
     Tracer,
 )
 
-from durable_adk.errors import places_of
+from durable_adk.errors import frames_of_error
 from durable_adk.telemetry.identity import TraceIdentity
 from durable_adk.telemetry.names import ERROR_TYPE, STACKTRACE, bounded
 
@@ -224,7 +224,7 @@ class RunningSpan:
             self.error_type = error_type_of(error)
             if self._span is not None:
                 _mark(self._span, self.error_type)
-            if isinstance(error, BaseException) and (frames := places_of(error)):
+            if isinstance(error, BaseException) and (frames := frames_of_error(error)):
                 self.set_attributes({STACKTRACE: "\n".join(frames)})
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ from google.genai import types
 
 from durable_adk.calling import contained
 from durable_adk.context.activity import ReadonlyContext, ToolContext
-from durable_adk.errors import DurableAdkError, ToolsetUnavailableError, places_of
+from durable_adk.errors import DurableAdkError, ToolsetUnavailableError, frames_of_error
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.retrying import TOOLSET_TIMEOUT, retrying
@@ -113,23 +113,25 @@ async def load_tools(
     try:
         async with asyncio.timeout(LOAD_TIMEOUT if timeout is None else timeout):
             # Connection failures may be any OSError, not only ConnectionError.
-            ask = retrying(_asked, TOOLSET_TIMEOUT, pause=PAUSE, on=OSError)
-            return await ask(toolset, readonly_context)
+            list_with_retry = retrying(_list_tools, TOOLSET_TIMEOUT, pause=PAUSE, on=OSError)
+            return await list_with_retry(toolset, readonly_context)
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
         # The texts of these errors describe the infrastructure and quote no user content (I19).
         ours = isinstance(error, DurableAdkError | ConnectionError)
-        said: dict[str, Any] = {"error": str(error)} if ours else {}
-        if places := places_of(error):
-            said["error_at"] = places
+        details: dict[str, Any] = {"error": str(error)} if ours else {}
+        if frames := frames_of_error(error):
+            details["error_at"] = frames
         kind, (missed, waits) = type(error).__name__, _MISSED.get() or ([], False)
         name = type(inspect.unwrap(cast("Any", toolset))).__name__  # google-adk's, if wrapped
         missed.append(ToolsetUnavailableError(f"{name} ({kind})", error_type=kind))
-        news = "toolset.unavailable" if waits else "toolset.skipped"
-        logger.warning(news, toolset=repr(toolset), error_type=kind, hint=_HINT, **said)
+        event_name = "toolset.unavailable" if waits else "toolset.skipped"
+        logger.warning(event_name, toolset=repr(toolset), error_type=kind, hint=_HINT, **details)
         return None
 
 
-async def _asked(toolset: BaseToolset, readonly_context: ReadonlyContext | None) -> list[BaseTool]:
+async def _list_tools(
+    toolset: BaseToolset, readonly_context: ReadonlyContext | None
+) -> list[BaseTool]:
     return await contained(toolset.get_tools_with_prefix(readonly_context))
 
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
-from durable_adk.errors import places_of
+from durable_adk.errors import frames_of_error
 from durable_adk.events import Event, EventActions
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
@@ -224,11 +224,11 @@ def _is_named(text: str, outcome: list[Event] | Exception) -> bool:
     """Whether the outcome is an error that names what was raised, and the line."""
     kind = type(ERRORS[text.partition("/")[2]]()).__name__
     if text.startswith("error/") and isinstance(outcome, Exception):
-        return str(outcome) == "no" and "in_error" in (places_of(outcome) or ["?"])[-1]
+        return str(outcome) == "no" and "in_error" in (frames_of_error(outcome) or ["?"])[-1]
     return (
         isinstance(outcome, Exception)
         and str(outcome).startswith(f"User code raised {kind}")
-        and f"{blow.__code__.co_firstlineno + 3} in blow" in (places_of(outcome) or ["?"])[-1]
+        and f"{blow.__code__.co_firstlineno + 3} in blow" in (frames_of_error(outcome) or ["?"])[-1]
     )
 
 

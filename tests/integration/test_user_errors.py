@@ -8,7 +8,7 @@ import pytest
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, SequentialAgent
 from durable_adk.code_executors import BaseCodeExecutor
-from durable_adk.errors import DurableAdkError, ToolError, frames_in, places_of
+from durable_adk.errors import DurableAdkError, ToolError, frames_in, frames_of_error
 from durable_adk.events import Event
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.plugins import BasePlugin
@@ -353,7 +353,7 @@ async def test_the_user_s_own_lines_are_known(make_runner: MakeRunner, place: st
         await send(runner)
     ((_, record),) = await runner.session_service.invocations_by_time(app_name=runner.app_name)
     assert record.error is not None
-    for places in (places_of(caught.value), frames_in(record.error)):
+    for places in (frames_of_error(caught.value), frames_in(record.error)):
         shown = places[-len(functions) :]
         assert [place.rpartition(" in ")[2] for place in shown] == functions
         assert all(place.startswith(f"{__file__}:") for place in shown)

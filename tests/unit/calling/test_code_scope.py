@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from durable_adk.calling.code_scope import CodeScope, keep_running
-from durable_adk.errors import places_of
+from durable_adk.errors import frames_of_error
 from tests.support.waiting import forever, until
 
 
@@ -40,7 +40,7 @@ async def test_the_innermost_open_scope_ends() -> None:
     with CodeScope():
         with pytest.raises(RuntimeError, match="raised SystemExit: 3") as caught:
             await falls()
-        assert places_of(caught.value)[-1].endswith(" in leave")
+        assert frames_of_error(caught.value)[-1].endswith(" in leave")
         await asyncio.sleep(0)
     task = asyncio.current_task()
     assert task is not None
