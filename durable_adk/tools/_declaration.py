@@ -101,7 +101,7 @@ class _Cleaner:
         if name in inside or name in self._recursive:
             self._recursive.add(name)
             return {"$ref": f"{_REF}{name}"}
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        inlined = self.clean({**self._definitions[name], **beside}, (*inside, name))
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        inlined = self.clean({**self._definitions[name], **siblings}, (*inside, name))
         # After the recursion: if the type is recursive, all its uses share one definition.
         return {"$ref": f"{_REF}{name}"} if name in self._recursive else inlined

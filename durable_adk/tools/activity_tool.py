@@ -92,20 +92,20 @@ class ActivityTool(FunctionTool):
         self._check_parameters()
 
     def _read(self, func: Callable[..., Any]) -> Parameters:
-        return func.parameters() if isinstance(func, _Elsewhere) else super()._read(func)
+        return func.parameters() if isinstance(func, _RemoteFunction) else super()._read(func)
 
     def _declared(self) -> types.FunctionDeclaration:
         declared = super()._declared()
-        if isinstance(self.func, _Elsewhere):
+        if isinstance(self.func, _RemoteFunction):
             declared.parameters_json_schema = self.func.schema
         return declared
 
     def _check_parameters(self) -> None:
-        given = [*self._parameters.context, *self._parameters.unused]
-        if given:
+        unavailable = [*self._parameters.context, *self._parameters.unused]
+        if unavailable:
             raise AgentDefinitionError(
-                f"Activity {self.activity!r} wants `{given[0]}`, which only tools of this package "
-                "are given: another worker runs it. Give it what it needs as arguments."
+                f"Activity {self.activity!r} wants `{unavailable[0]}`, which only tools of this "
+                "package are given: another worker runs it. Give it what it needs as arguments."
             )
         for field in self._parameters.fields:
             if field.default is not EMPTY:
@@ -121,7 +121,7 @@ class ActivityTool(FunctionTool):
             ToolError: An argument cannot be sent.
         """
         fields = self._parameters.fields
-        if isinstance(self.func, _Elsewhere):
+        if isinstance(self.func, _RemoteFunction):
             return [self.func.allowed(args)]
         values, _ = convert(fields, args)
         known = {field.name: None if field.default is EMPTY else field.default for field in fields}
@@ -142,8 +142,8 @@ class ActivityTool(FunctionTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         """Call the function in this process, like `call_here`, without Temporal."""
-        given = await self.refused(args=args, tool_context=tool_context)
-        return await self.call_here(self.arguments(args)) if given is None else given
+        refusal = await self.refused(args=args, tool_context=tool_context)
+        return await self.call_here(self.arguments(args)) if refusal is None else refusal
 
     async def call_here(self, arguments: list[Any]) -> Any:
         """Call the function in this process, for a runtime without Temporal.
@@ -155,7 +155,7 @@ class ActivityTool(FunctionTool):
             AgentDefinitionError: This process has no function that can be called.
             Exception: The exception that the function raised.
         """
-        if isinstance(self.func, (_Elsewhere, functools.partial)):
+        if isinstance(self.func, (_RemoteFunction, functools.partial)):
             raise AgentDefinitionError(
                 f"Activity {self.activity!r} cannot run in this process, which has only its name: "
                 "give ActivityTool a function or a bound method, or run the agent on Temporal."
@@ -165,7 +165,7 @@ class ActivityTool(FunctionTool):
         return await call(self.func, *values)
 
 
-class _Elsewhere:
+class _RemoteFunction:
     """Placeholder for the function of an activity that is written in another language."""
 
     def __init__(self, name: str, doc: str | None, schema: dict[str, Any] | None) -> None:
@@ -227,7 +227,7 @@ def _function(
 ) -> Callable[..., Any]:
     """Return the local function for the activity; for an unbound method, without its object."""
     if isinstance(activity, str):
-        return _Elsewhere(name, description, parameters)
+        return _RemoteFunction(name, description, parameters)
     if description is not None or parameters is not None:
         raise AgentDefinitionError(
             f"The docstring and the annotations of activity {name!r} say what the model is told; "
@@ -257,9 +257,9 @@ def _checked(options: dict[str, Any], name: str) -> ActivityOptions:
     Raises:
         AgentDefinitionError: An option is unknown, invalid or missing.
     """
-    given = {option: value for option, value in options.items() if value is not None}
+    specified = {option: value for option, value in options.items() if value is not None}
     try:
-        checked = ActivityOptions.model_validate(given, from_attributes=True, extra="forbid")
+        checked = ActivityOptions.model_validate(specified, from_attributes=True, extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))

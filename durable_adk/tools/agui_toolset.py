@@ -21,12 +21,12 @@ _NAME = re.compile(r"(?!adk_)[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _RUNTIMES = ("transfer_to_agent", "set_model_response", "exit_loop")
 
 
-def check_declared(tool: Any, place: str) -> None:
+def check_declared(tool: Any, field: str) -> None:
     """Check the declaration of a front-end tool, which any writer of the state may have set.
 
     Args:
         tool: The declaration, as JSON.
-        place: Its name in the error message.
+        field: Its name in the error message.
 
     Raises:
         InvalidRequestError: It is not a declaration, or the runtime has a tool of this name.
@@ -35,13 +35,13 @@ def check_declared(tool: Any, place: str) -> None:
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RUNTIMES:
         raise InvalidRequestError(
-            f"{place}.name: This is no name for a front end's tool. Use up to 64 letters, digits, "
+            f"{field}.name: This is no name for a front end's tool. Use up to 64 letters, digits, "
             f"'_', '-' and '.', no 'adk_' at the start, and none of {_RUNTIMES}."
         )
     if not isinstance(description, str | None):
-        raise InvalidRequestError(f"{place}.description: It must be a string.")
+        raise InvalidRequestError(f"{field}.description: It must be a string.")
     if not isinstance(fields.get("parameters"), dict | None):
-        raise InvalidRequestError(f"{place}.parameters: They must be a JSON Schema, or null.")
+        raise InvalidRequestError(f"{field}.parameters: They must be a JSON Schema, or null.")
 
 
 class AGUIToolset(BaseToolset):

@@ -90,7 +90,7 @@ class LoadArtifactsTool(BaseTool):
         if there:
             llm_request.append_instructions([_listing(there)])
         room = _MAX_BYTES
-        for name in dict.fromkeys(_asked(llm_request)):
+        for name in dict.fromkeys(_requested_names(llm_request)):
             part = _shown(name, await _load(name, tool_context), room)
             blob = part.inline_data
             room -= len(blob.data or b"") if blob else 0
@@ -102,9 +102,9 @@ load_artifacts_tool = LoadArtifactsTool()
 """The tool; it has no state, so agents may share it."""
 
 
-def _names(given: Any) -> list[str]:
+def _names(value: Any) -> list[str]:
     """Return the model's names; a model may send one name without a list."""
-    items = cast("Iterable[Any]", given) if isinstance(given, list) else [given]
+    items = cast("Iterable[Any]", value) if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, str) and item]
 
 
@@ -118,7 +118,7 @@ def _listing(names: list[str]) -> str:
     )
 
 
-def _asked(llm_request: LlmRequest) -> list[str]:
+def _requested_names(llm_request: LlmRequest) -> list[str]:
     """Return the names in the request's last content: the responses to the latest calls."""
     parts = llm_request.contents[-1].parts if llm_request.contents else None
     responses = [part.function_response for part in parts or [] if part.function_response]
@@ -184,10 +184,10 @@ def _document_text(data: bytes) -> str | None:
     known = _NAMESPACE.search(xml)
     prefix = re.escape(known[1] if known else "w")
     paragraphs = re.split(rf"<{prefix}:p(?:\s[^>]*)?>", xml)
-    said = [
+    runs = [
         re.findall(rf"<{prefix}:t(?:\s[^>]*)?>([^<]*)</{prefix}:t>", part) for part in paragraphs
     ]
-    return html.unescape("\n".join("".join(texts) for texts in said if texts))
+    return html.unescape("\n".join("".join(texts) for texts in runs if texts))
 
 
 def _text(text: str) -> types.Part:

@@ -54,5 +54,7 @@ load_memory_tool = LoadMemoryTool()
 
 def _compact(memory: MemoryEntry) -> MemoryEntry:
     """Return the entry with only its text."""
-    said = types.Content(role=memory.content.role, parts=[types.Part(text=memory.text[:_MAX_TEXT])])
-    return memory.model_copy(update={"content": said, "custom_metadata": {}})
+    content = types.Content(
+        role=memory.content.role, parts=[types.Part(text=memory.text[:_MAX_TEXT])]
+    )
+    return memory.model_copy(update={"content": content, "custom_metadata": {}})

@@ -47,5 +47,5 @@ preload_memory_tool = PreloadMemoryTool()
 def _line(memory: MemoryEntry) -> str:
     """Return a memory as text, escaped so that it cannot end the quotation (S18)."""
     when = f"[{memory.timestamp}] " if memory.timestamp else ""
-    said = f"{when}{memory.author or 'unknown'}: {memory.text[:_MAX_TEXT]}"
-    return escape(said, quote=False)
+    line = f"{when}{memory.author or 'unknown'}: {memory.text[:_MAX_TEXT]}"
+    return escape(line, quote=False)

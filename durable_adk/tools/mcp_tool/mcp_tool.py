@@ -134,9 +134,11 @@ def _response(result: dict[str, Any]) -> dict[str, Any]:
         return {"content": content, **known, "isError": False}
     texts = [item["text"] for item in content if item.get("type") == "text"]
     others = [item for item in content if item.get("type") != "text"]
-    unsaid = "The tool failed." if others or known else "The tool failed and does not say why."
+    default_message = (
+        "The tool failed." if others or known else "The tool failed and does not say why."
+    )
     return {
-        "error": "\n".join(texts) or unsaid,
+        "error": "\n".join(texts) or default_message,
         **({"content": others} if others else {}),
         **known,
     }

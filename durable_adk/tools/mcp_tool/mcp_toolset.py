@@ -80,7 +80,7 @@ class McpToolset(BaseToolset):
             connection_params, errlog, on_tools_changed=self._make_stale
         )
         self._listings: dict[Headers, _Listing] = {}
-        self._asking: dict[
+        self._pending_fetches: dict[
             tuple[asyncio.AbstractEventLoop, Headers], asyncio.Task[list[McpTool]]
         ] = {}
 
@@ -95,7 +95,7 @@ class McpToolset(BaseToolset):
             Exception: The filter or the header provider raised, or the server returned an error.
         """
         headers = await provided_headers(self.header_provider, readonly_context)
-        tools = await self._known_or_asked(headers)
+        tools = await self._cached_or_fetched(headers)
         tools = map(copy.copy, tools)  # the list is cached, and callbacks may change a tool
         return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
 
@@ -108,13 +108,13 @@ class McpToolset(BaseToolset):
         """Close the connections, within 10 seconds; the toolset can be used again (RUN-11)."""
         await self._sessions.close()
 
-    async def _known_or_asked(self, headers: dict[str, str]) -> list[McpTool]:
+    async def _cached_or_fetched(self, headers: dict[str, str]) -> list[McpTool]:
         key = self._sessions.key(headers)
         known = self._listings.get(key)
         if known and self._fresh(known):
             return known.tools
         try:
-            return await asyncio.shield(self._ask_once(key, headers))
+            return await asyncio.shield(self._fetch_list_once(key, headers))
         except (McpConnectionError, _library.MCPError) as error:
             if known is None:
                 raise
@@ -125,17 +125,19 @@ class McpToolset(BaseToolset):
         old = self._ttl is not None and time.monotonic() - listing.listed >= self._ttl
         return not (listing.stale or old)
 
-    def _ask_once(self, key: Headers, headers: dict[str, str]) -> "asyncio.Task[list[McpTool]]":
+    def _fetch_list_once(
+        self, key: Headers, headers: dict[str, str]
+    ) -> "asyncio.Task[list[McpTool]]":
         """Return the request in progress, or start one: many steps may need the list at once."""
         here = (asyncio.get_running_loop(), key)
-        task = self._asking.get(here)
+        task = self._pending_fetches.get(here)
         if task is None:
-            task = self._asking[here] = asyncio.create_task(self._ask(key, headers))
-            task.add_done_callback(lambda _: self._asking.pop(here, None))
+            task = self._pending_fetches[here] = asyncio.create_task(self._fetch_list(key, headers))
+            task.add_done_callback(lambda _: self._pending_fetches.pop(here, None))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
-    async def _ask(self, key: Headers, headers: dict[str, str]) -> list[McpTool]:
+    async def _fetch_list(self, key: Headers, headers: dict[str, str]) -> list[McpTool]:
         found = await self._sessions.call(
             _all_tools, headers=headers, timeout=self._sessions.connection_params.timeout
         )
