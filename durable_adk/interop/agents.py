@@ -174,7 +174,9 @@ def _made(agent: Any, made: dict[int, BaseAgent]) -> BaseAgent:
     fields: dict[str, Any] = {
         "name": agent.name,
         "description": agent.description,
-        "sub_agents": [our_agent(child, made) for child in (*agent.sub_agents, *_held(agent))],
+        "sub_agents": [
+            our_agent(child, made) for child in (*agent.sub_agents, *_agents_in_fields(agent))
+        ],
         "before_agent_callback": _callbacks(agent.before_agent_callback, truthy=True),
         "after_agent_callback": _callbacks(agent.after_agent_callback, truthy=True),
     }
@@ -182,7 +184,7 @@ def _made(agent: Any, made: dict[int, BaseAgent]) -> BaseAgent:
         fields |= _llm_fields(agent, made)
     if isinstance(agent, AdkLoopAgent):
         fields["max_iterations"] = agent.max_iterations
-    return _kind(agent)(**fields).made_of(agent)
+    return _kind(agent)(**fields).converted_from(agent)
 
 
 def _kind(agent: Any) -> type[FromAdk]:
@@ -224,7 +226,7 @@ def _check(agent: Any) -> None:
             )
 
 
-def _held(agent: Any) -> Iterator[Any]:
+def _agents_in_fields(agent: Any) -> Iterator[Any]:
     """Yield the agents that a custom agent holds in its own fields, not as sub-agents."""
     known = {id(child) for child in agent.sub_agents}
     kind = cast("type[BaseModel]", type(agent))
@@ -259,13 +261,13 @@ def _llm_fields(agent: Any, made: dict[int, BaseAgent]) -> dict[str, Any]:
         "model": our_model(agent.model),
         "instruction": provider(agent.instruction),
         "global_instruction": provider(agent.global_instruction),
-        "tools": [_tool(_beside_others(tool, agent), made) for tool in agent.tools],
+        "tools": [_tool(_with_multi_tool_workaround(tool, agent), made) for tool in agent.tools],
         "planner": agent.planner and our_planner(agent.planner),
         "code_executor": agent.code_executor and our_code_executor(agent.code_executor),
     }
 
 
-def _beside_others(tool: Any, agent: Any) -> Any:
+def _with_multi_tool_workaround(tool: Any, agent: Any) -> Any:
     """Replace a provider's tool that cannot be used alongside others, as google-adk does."""
     if len(agent.tools) < 2 or not getattr(tool, "bypass_multi_tools_limit", False):  # noqa: PLR2004 - more than one
         return tool

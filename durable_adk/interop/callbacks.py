@@ -10,9 +10,9 @@ from google.adk.models.llm_response import LlmResponse as AdkLlmResponse
 
 from durable_adk.calling import call
 from durable_adk.context.activity import ReadonlyContext
-from durable_adk.interop.context import adk_readonly, crossing
+from durable_adk.interop.context import adk_readonly, shared_context
 from durable_adk.interop.proxies import ToolProxy
-from durable_adk.interop.values import adk_request, adk_response, our_response, take_response
+from durable_adk.interop.values import adk_request, adk_response, adopt_response, our_response
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.tools._parameters import routine
@@ -38,32 +38,32 @@ class CallbackAdapter:
         self.callback = callback
         self._truthy = truthy
 
-    async def __call__(self, *context: ReadonlyContext, **given: Any) -> Any:
+    async def __call__(self, *context: ReadonlyContext, **kwargs: Any) -> Any:
         """Call it with google-adk's objects; adopt its changes to them and its return value.
 
         Args:
             *context: The context of an instruction provider, which takes no other argument.
-            **given: The arguments of a callback by name.
+            **kwargs: The arguments of a callback by name.
         """
         if context:
             return await call(self.callback, adk_readonly(context[0]))
-        ours = next(given[name] for name in _CONTEXTS if name in given)
-        with crossing(ours) as shared:
-            answer = await with_adk_objects(self.callback, given, shared)
-        return None if self._truthy and not answer else our_answer(answer)
+        ours = next(kwargs[name] for name in _CONTEXTS if name in kwargs)
+        with shared_context(ours) as shared:
+            answer = await with_adk_objects(self.callback, kwargs, shared)
+        return None if self._truthy and not answer else convert_result(answer)
 
 
 async def with_adk_objects(
-    callback: Callable[..., Any], given: Mapping[str, Any], context: Any
+    callback: Callable[..., Any], kwargs: Mapping[str, Any], context: Any
 ) -> Any:
     """Call a callback with google-adk's equivalents of the context, tool, request and response."""
-    shown = {name: _shown(name, value, context) for name, value in given.items()}
-    answer = await called(callback, shown)
-    for name, value in given.items():
+    adk_kwargs = {name: _shown(name, value, context) for name, value in kwargs.items()}
+    answer = await called(callback, adk_kwargs)
+    for name, value in kwargs.items():
         if isinstance(value, LlmRequest):
-            take_request(value, shown[name])
+            adopt_request(value, adk_kwargs[name])
         elif isinstance(value, LlmResponse):
-            take_response(value, shown[name])
+            adopt_response(value, adk_kwargs[name])
     return answer
 
 
@@ -82,7 +82,7 @@ def shown_request(request: LlmRequest) -> Any:
     return adk_request(request, {name: adk_tool(tool) for name, tool in request.tools_dict.items()})
 
 
-def take_request(request: LlmRequest, changed: Any) -> None:
+def adopt_request(request: LlmRequest, changed: Any) -> None:
     """Adopt the model, contents and config that google-adk's code has set in a request."""
     request.model, request.contents, request.config = (
         changed.model,
@@ -91,16 +91,16 @@ def take_request(request: LlmRequest, changed: Any) -> None:
     )
 
 
-async def called(callback: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+async def called(callback: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a callback with ADK's keyword names, or by position if its parameters differ (CB-4)."""
     try:
-        inspect.signature(callback).bind(**given)
+        inspect.signature(callback).bind(**kwargs)
     except TypeError:
-        return await call(callback, *given.values())
-    return await call(callback, **given)
+        return await call(callback, *kwargs.values())
+    return await call(callback, **kwargs)
 
 
-def our_answer(answer: Any) -> Any:
+def convert_result(answer: Any) -> Any:
     """Convert the return value of google-adk's code."""
     if isinstance(answer, AdkLlmResponse) and not isinstance(answer, AdkEvent):
         return our_response(answer)

@@ -30,9 +30,9 @@ from durable_adk.interop.values import (
     adk_confirmation,
     adk_credential,
     adk_session,
+    adopt_actions,
     our_auth_config,
     show_requests,
-    take_actions,
 )
 from durable_adk.sessions.state import State
 from durable_adk.wire.run_config import RunConfig
@@ -115,8 +115,8 @@ class SharedContext(AdkContext):
 
     def get_auth_response(self, auth_config: AdkAuthConfig) -> AdkAuthCredential | None:
         """Return the credential that the user provided in this invocation, if any (TOL-53)."""
-        given = self._ours.get_auth_response(our_auth_config(auth_config))
-        return adk_credential(given)
+        credential = self._ours.get_auth_response(our_auth_config(auth_config))
+        return adk_credential(credential)
 
     def request_credential(self, auth_config: AdkAuthConfig) -> None:
         """Request a credential from the user (TOL-50)."""
@@ -137,9 +137,9 @@ class SharedContext(AdkContext):
         show_requests(actions, shown)
         self._state._delta = actions.state_delta
 
-    def take(self) -> None:
+    def adopt_changes(self) -> None:
         """Copy the changes that code has made to google-adk's context into this package's."""
-        take_actions(self._ours._actions, self._event_actions)
+        adopt_actions(self._ours._actions, self._event_actions)
         if self._invocation_context.end_invocation:
             self._ours._scope.end_invocation = True
 
@@ -162,13 +162,13 @@ def adk_context(ours: Context) -> SharedContext:
 
 
 @contextmanager
-def crossing(ours: Context) -> Generator[SharedContext]:
+def shared_context(ours: Context) -> Generator[SharedContext]:
     """Yield google-adk's context on top of this package's; adopt its changes in any case."""
     shared = adk_context(ours)
     try:
         yield shared
     finally:
-        shared.take()
+        shared.adopt_changes()
 
 
 def adk_readonly(ours: ReadonlyContext | None) -> AdkReadonlyContext | None:

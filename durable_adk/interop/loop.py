@@ -104,7 +104,7 @@ class FromAdk(BaseAgent):
         """google-adk's agent."""
         return self._adk
 
-    def made_of(self, adk: AdkBaseAgent) -> Self:
+    def converted_from(self, adk: AdkBaseAgent) -> Self:
         """Record google-adk's agent and the current values of its fields."""
         self._adk = adk
         self._fields = {name: _kept(getattr(adk, name)) for name in _compared(adk)}

@@ -33,7 +33,7 @@ class AdkModel(BaseLlm):
     """A model of google-adk; only the runtime retries, the model's library does not."""
 
     _adk: Any = PrivateAttr()
-    _asked: Any = PrivateAttr()
+    _no_retry_model: Any = PrivateAttr()
     _loaded: bool = PrivateAttr(default=False)
     _clients: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
 
@@ -41,7 +41,7 @@ class AdkModel(BaseLlm):
     def of(cls, adk: AdkBaseLlm) -> "AdkModel":
         """Wrap a model."""
         model = cls(model=adk.model)
-        model._adk, model._asked = adk, _asking_once(adk)
+        model._adk, model._no_retry_model = adk, _without_retries(adk)
         return model
 
     @property
@@ -60,11 +60,11 @@ class AdkModel(BaseLlm):
         """
         request = _copied(shown_request(llm_request))
         try:
-            await self._take_clients()
-            answering = self._asked.generate_content_async(request, stream=stream)
+            await self._install_clients()
+            answering = self._no_retry_model.generate_content_async(request, stream=stream)
             async with aclosing(answering) as responses:
                 async for response in responses:
-                    _check_end(self._asked, response, stream=stream)
+                    _check_end(self._no_retry_model, response, stream=stream)
                     yield our_response(response)
         except Exception as error:
             ours = sorted_error(error)
@@ -76,28 +76,30 @@ class AdkModel(BaseLlm):
         """Close the clients that this model opened, but none that was passed to it."""
         clients, self._clients = self._clients, {}
         for name, client in clients.items():
-            del _attributes(self._asked)[name]
+            del _attributes(self._no_retry_model)[name]
             if getattr(self._adk, "client", None) is None:
                 await client.close()
 
     def load(self) -> None:
         """Import litellm in advance, for seconds; google-adk would do so at the first call."""
         lite_llm: Any = sys.modules.get("google.adk.models.lite_llm")
-        if lite_llm is not None and hasattr(self._asked, "llm_client"):
+        if lite_llm is not None and hasattr(self._no_retry_model, "llm_client"):
             lite_llm._ensure_litellm_imported()
         self._loaded = True
 
-    async def _take_clients(self) -> None:
+    async def _install_clients(self) -> None:
         """Make the model use clients that do not retry; they are created in a thread."""
         if not self._loaded:  # in-process runtime: no worker has loaded it
             await asyncio.to_thread(self.load)
-        for name in _clients_of(self._asked):
+        for name in _clients_of(self._no_retry_model):
             if name not in self._clients:
-                made = await asyncio.to_thread(getattr, self._asked, name)
-                self._clients[name] = _attributes(self._asked)[name] = _client_asking_once(made)
+                made = await asyncio.to_thread(getattr, self._no_retry_model, name)
+                self._clients[name] = _attributes(self._no_retry_model)[name] = (
+                    _client_without_retries(made)
+                )
 
 
-def _asking_once(adk: AdkBaseLlm) -> Any:
+def _without_retries(adk: AdkBaseLlm) -> Any:
     """Return the model; if its library retries, a copy that does not."""
     if isinstance(adk, AdkGemini):
         return adk.model_copy(update={"retry_options": _ONCE})
@@ -124,7 +126,7 @@ def _copied(request: AdkLlmRequest) -> AdkLlmRequest:
     return request.model_copy(update={"contents": contents, "config": config})
 
 
-def _client_asking_once(client: Any) -> Any:
+def _client_without_retries(client: Any) -> Any:
     """Return a copy of a client that does not retry and detects cut Anthropic streams."""
     copied = client.with_options(max_retries=0)
     messages: Any = getattr(copied, "messages", None)  # OpenAI's client has none

@@ -39,8 +39,8 @@ from durable_adk.code_executors.code_execution_utils import (
 from durable_adk.context.activity import CallbackContext, ReadonlyContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
-from durable_adk.interop.callbacks import shown_request, take_request
-from durable_adk.interop.context import adk_readonly, crossing
+from durable_adk.interop.callbacks import adopt_request, shown_request
+from durable_adk.interop.context import adk_readonly, shared_context
 from durable_adk.interop.values import adk_event, our_event
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
@@ -70,14 +70,14 @@ class AdkPlanner(BasePlanner):
         shown = shown_request(llm_request)
         context = adk_readonly(readonly_context)
         text = await call(self.adk.build_planning_instruction, context, shown)
-        take_request(llm_request, shown)
+        adopt_request(llm_request, shown)
         return text
 
     async def process_planning_response(
         self, callback_context: CallbackContext, response_parts: list[types.Part]
     ) -> list[types.Part] | None:
         """See base class."""
-        with crossing(callback_context) as shared:
+        with shared_context(callback_context) as shared:
             return await call(self.adk.process_planning_response, shared, response_parts)
 
 
@@ -102,14 +102,15 @@ class AdkCodeExecutor(BaseCodeExecutor):
         self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
         """See base class."""
-        given = code_execution_input
-        files = [AdkFile(**vars(file)) for file in given.input_files]
-        asked = AdkCodeExecutionInput(
-            code=given.code, input_files=files, execution_id=given.execution_id
+        files = [AdkFile(**vars(file)) for file in code_execution_input.input_files]
+        adk_input = AdkCodeExecutionInput(
+            code=code_execution_input.code,
+            input_files=files,
+            execution_id=code_execution_input.execution_id,
         )
-        with crossing(invocation_context) as shared:
+        with shared_context(invocation_context) as shared:
             invocation = shared._invocation_context
-            result = await call(self._adk.execute_code, invocation, asked)
+            result = await call(self._adk.execute_code, invocation, adk_input)
         made = [
             File(name=file.name, content=file.content, mime_type=file.mime_type)
             for file in result.output_files
@@ -161,8 +162,8 @@ def our_run_config(config: AdkRunConfig) -> RunConfig:
         AgentDefinitionError: An option's effect is not supported.
     """
     fields = AdkRunConfig.model_fields
-    given = {name for name in config.model_fields_set if getattr(config, name) is not None}
-    lacking = given - RunConfig.model_fields.keys()
+    set_fields = {name for name in config.model_fields_set if getattr(config, name) is not None}
+    lacking = set_fields - RunConfig.model_fields.keys()
     changed = {name for name in lacking if getattr(config, name) != fields[name].get_default()}
     for name in _REFUSED:
         if name in changed:
@@ -171,7 +172,7 @@ def our_run_config(config: AdkRunConfig) -> RunConfig:
             )
     if changed:
         logger.debug("run_config.live_options_ignored", options=sorted(changed))
-    options = {name: getattr(config, name) for name in _OF_RUN & given}
+    options = {name: getattr(config, name) for name in _OF_RUN & set_fields}
     if config.get_session_config is not None:
         recent = config.get_session_config.model_dump()
         options["get_session_config"] = GetSessionConfig.model_validate(recent)

@@ -8,8 +8,8 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import call
 from durable_adk.context.activity import Context
 from durable_adk.events.event import Event
-from durable_adk.interop.callbacks import our_answer, with_adk_objects
-from durable_adk.interop.context import adk_agent, crossing
+from durable_adk.interop.callbacks import convert_result, with_adk_objects
+from durable_adk.interop.context import adk_agent, shared_context
 from durable_adk.interop.values import adk_event, our_event
 from durable_adk.plugins.base_plugin import HOOKS, BasePlugin, HookName
 
@@ -41,16 +41,16 @@ class _Hook:
         self._adk = adk
         self._hook = hook
 
-    async def __call__(self, **given: Any) -> Any:
-        ours = next(value for value in given.values() if isinstance(value, Context))
-        with crossing(ours) as shared:
-            shown = {name: _shown(name, value, shared) for name, value in given.items()}
-            answer = await with_adk_objects(getattr(self._adk, self._hook), shown, shared)
-        event = given.get("event")
+    async def __call__(self, **kwargs: Any) -> Any:
+        ours = next(value for value in kwargs.values() if isinstance(value, Context))
+        with shared_context(ours) as shared:
+            adk_kwargs = {name: _shown(name, value, shared) for name, value in kwargs.items()}
+            answer = await with_adk_objects(getattr(self._adk, self._hook), adk_kwargs, shared)
+        event = kwargs.get("event")
         if isinstance(event, Event):
-            our_event(shown["event"])  # adopts the hook's changes in place
+            our_event(adk_kwargs["event"])  # adopts the hook's changes in place
             return None if answer is None else our_event(answer)
-        return our_answer(answer)
+        return convert_result(answer)
 
 
 def _shown(name: str, value: Any, shared: Any) -> Any:

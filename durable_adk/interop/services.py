@@ -90,12 +90,12 @@ class StepArtifacts(AdkBaseArtifactService):
         )
         return found and adk_version(found)
 
-    def _owner(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _owner(self, owner_args: dict[str, Any]) -> dict[str, Any]:
         """Return the owner of artifacts; an agent used as a tool shares its caller's (ART-12)."""
         mine = self._context._owner()
-        if given.get("session_id") == self._context.session.id:
+        if owner_args.get("session_id") == self._context.session.id:
             return mine
-        return {"session_id": None, **given}
+        return {"session_id": None, **owner_args}
 
 
 def adk_version(version: ArtifactVersion) -> AdkArtifactVersion:

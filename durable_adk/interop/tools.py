@@ -19,8 +19,8 @@ from google.genai import types
 from durable_adk.calling import call
 from durable_adk.context.activity import Context, ReadonlyContext, ToolContext
 from durable_adk.errors import AgentDefinitionError, MissingCredentialError
-from durable_adk.interop.callbacks import adk_tool, shown_request, take_request
-from durable_adk.interop.context import adk_readonly, crossing
+from durable_adk.interop.callbacks import adk_tool, adopt_request, shown_request
+from durable_adk.interop.context import adk_readonly, shared_context
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.agent_tool import AgentTool
@@ -65,7 +65,7 @@ class AdkTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         """See base class."""
-        with crossing(tool_context) as shared:
+        with shared_context(tool_context) as shared:
             return await self._run.run_async(args=args, tool_context=shared)
 
     async def process_llm_request(
@@ -83,10 +83,10 @@ async def _prepared(
 ) -> None:
     """Let a tool or toolset of google-adk change a request."""
     shown = shown_request(request)
-    with crossing(context) as shared:
+    with shared_context(context) as shared:
         await adk.process_llm_request(tool_context=shared, llm_request=shown)
         await finalize_dynamic_instructions(shared._invocation_context, shown)
-    take_request(request, shown)
+    adopt_request(request, shown)
     for name, tool in shown.tools_dict.items():
         if name not in request.tools_dict:
             request.tools_dict[name] = wrapped.get(name) or AdkTool(tool)
@@ -157,7 +157,7 @@ class AdkToolset(BaseToolset):
         if config is None:
             return False
         credential = None
-        with crossing(context) as shared:
+        with shared_context(context) as shared:
             manager = CredentialManager(config.model_copy(deep=True))
             try:
                 credential = await manager.get_auth_credential(shared)

@@ -41,7 +41,7 @@ _PLAIN = (
     "set_model_response",
 )
 """The actions that are the same in both packages."""
-_ASKED = ("requested_auth_configs", "requested_tool_confirmations", "compaction")
+_REQUEST_FIELDS = ("requested_auth_configs", "requested_tool_confirmations", "compaction")
 
 
 def _fields(value: BaseModel, names: Iterable[str]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def our_response(response: AdkLlmResponse) -> LlmResponse:
     return LlmResponse(**_fields(response, _RESPONSE))
 
 
-def take_response(response: LlmResponse, changed: AdkLlmResponse) -> None:
+def adopt_response(response: LlmResponse, changed: AdkLlmResponse) -> None:
     """Adopt the changes that code has made to google-adk's copy of a response."""
     for name in _RESPONSE:
         value = getattr(changed, name)
@@ -131,13 +131,13 @@ def show_requests(actions: EventActions, made: AdkEventActions) -> None:
     for call, config in actions.requested_auth_configs.items():
         if call not in made.requested_auth_configs:
             made.requested_auth_configs[call] = adk_auth_config(config)
-    for call, asked in actions.requested_tool_confirmations.items():
+    for call, confirmation_request in actions.requested_tool_confirmations.items():
         if call not in made.requested_tool_confirmations:
-            confirmation = AdkToolConfirmation.model_validate(asked.model_dump())
+            confirmation = AdkToolConfirmation.model_validate(confirmation_request.model_dump())
             made.requested_tool_confirmations[call] = confirmation
 
 
-def take_actions(actions: EventActions, made: AdkEventActions) -> None:
+def adopt_actions(actions: EventActions, made: AdkEventActions) -> None:
     """Copy the changes that code has made to google-adk's actions into this package's."""
     for name in _PLAIN:
         value = getattr(made, name)
@@ -149,9 +149,9 @@ def take_actions(actions: EventActions, made: AdkEventActions) -> None:
     for call, config in made.requested_auth_configs.items():
         if call not in actions.requested_auth_configs:
             actions.requested_auth_configs[call] = our_auth_config(config)
-    for call, asked in made.requested_tool_confirmations.items():
+    for call, confirmation_request in made.requested_tool_confirmations.items():
         if call not in actions.requested_tool_confirmations:
-            confirmation = ToolConfirmation.model_validate(asked.model_dump())
+            confirmation = ToolConfirmation.model_validate(confirmation_request.model_dump())
             actions.requested_tool_confirmations[call] = confirmation
     if made.compaction is not None:
         actions.compaction = _as(EventCompaction, made.compaction)
@@ -160,7 +160,7 @@ def take_actions(actions: EventActions, made: AdkEventActions) -> None:
 def our_actions(made: AdkEventActions) -> EventActions:
     """Convert actions of google-adk."""
     actions = EventActions()
-    take_actions(actions, made)
+    adopt_actions(actions, made)
     return actions
 
 
@@ -204,7 +204,7 @@ def our_event(event: AdkEvent) -> Event:
         value = getattr(event, name)
         if value is not getattr(ours, name):
             setattr(ours, name, value)
-    take_actions(ours.actions, event.actions)
+    adopt_actions(ours.actions, event.actions)
     return ours
 
 

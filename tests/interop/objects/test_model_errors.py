@@ -97,6 +97,6 @@ async def test_litellm_is_imported_off_the_loop(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         lite_llm, "_ensure_litellm_imported", lambda: threads.append(threading.get_ident())
     )
-    await AdkModel.of(lite_llm.LiteLlm(model="openai/gpt"))._take_clients()
+    await AdkModel.of(lite_llm.LiteLlm(model="openai/gpt"))._install_clients()
     (thread,) = threads
     assert thread != threading.get_ident()
