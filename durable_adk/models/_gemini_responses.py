@@ -5,7 +5,12 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.models.llm_response import NO_CONTENT, LlmResponse, says_something, silence_text
+from durable_adk.models.llm_response import (
+    NO_CONTENT,
+    LlmResponse,
+    empty_response_message,
+    has_content,
+)
 
 UNKNOWN = "UNKNOWN_ERROR"
 _TEXT = {"text", "thought"}
@@ -32,7 +37,7 @@ def to_llm_response(response: types.GenerateContentResponse) -> LlmResponse:
         usage_metadata=response.usage_metadata,
     )
     parts = _parts(candidate)
-    if candidate.finish_reason is None or any(says_something(part) for part in parts):
+    if candidate.finish_reason is None or any(has_content(part) for part in parts):
         return result
     result.content = candidate.content if parts else None
     result.error_code, result.error_message = _silence(candidate.finish_reason, candidate)
@@ -111,7 +116,7 @@ def _blocked(response: types.GenerateContentResponse) -> LlmResponse:
 def _silence(reason: types.FinishReason, candidate: types.Candidate) -> tuple[str, str]:
     if reason == types.FinishReason.STOP:
         has_parts = bool(_parts(candidate))
-        return NO_CONTENT, candidate.finish_message or silence_text(has_parts=has_parts)
+        return NO_CONTENT, candidate.finish_message or empty_response_message(has_parts=has_parts)
     return reason.value, (
         candidate.finish_message or f"The model stopped without an answer: {reason.value}."
     )

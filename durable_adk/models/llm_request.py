@@ -71,11 +71,13 @@ class LlmRequest(BaseModel):
             self._append_texts(texts)
             self.contents += files
             return files
-        given: Any = instructions  # callers may be untyped
-        if not isinstance(given, list) or not all(
-            isinstance(item, str) for item in cast("list[Any]", given)
+        instructions_arg: Any = instructions  # callers may be untyped
+        if not isinstance(instructions_arg, list) or not all(
+            isinstance(item, str) for item in cast("list[Any]", instructions_arg)
         ):
-            raise TypeError(f"instructions must be list[str] or Content, not {given!r:.80}.")
+            raise TypeError(
+                f"instructions must be list[str] or Content, not {instructions_arg!r:.80}."
+            )
         self._append_texts(instructions)
         return []
 

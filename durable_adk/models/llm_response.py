@@ -8,21 +8,21 @@ from durable_adk.json_values import JsonModel
 
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 """Error code of a complete response without content (FLW-5)."""
-_NOT_SAID = {"text", "thought", "thought_signature", "part_metadata"}
+_NON_CONTENT_FIELDS = {"text", "thought", "thought_signature", "part_metadata"}
 
 
-def silence_text(*, has_parts: bool) -> str:
+def empty_response_message(*, has_parts: bool) -> str:
     """Return ADK's error message for a complete response without content."""
     what, why = ("actionable ", "thought-only or whitespace-only") if has_parts else ("", "empty")
     return f"The model returned no {what}content (finish_reason=STOP with {why} parts)."
 
 
-def says_something(part: types.Part) -> bool:
+def has_content(part: types.Part) -> bool:
     """Return whether the part is neither blank text nor a thought."""
     if part.text and part.text.strip() and not part.thought:
         return True
     fields = {name for name in part.model_fields_set if getattr(part, name) is not None}
-    return not fields <= _NOT_SAID
+    return not fields <= _NON_CONTENT_FIELDS
 
 
 class LlmResponse(JsonModel):
@@ -94,7 +94,7 @@ class LlmResponse(JsonModel):
     def or_silence(self) -> "LlmResponse":
         """Return the response, converted to an error if it is complete and empty."""
         stopped = self.finish_reason is types.FinishReason.STOP and not self.error_code
-        if self.partial or not stopped or any(map(says_something, self.parts)):
+        if self.partial or not stopped or any(map(has_content, self.parts)):
             return self
-        message = self.error_message or silence_text(has_parts=bool(self.parts))
+        message = self.error_message or empty_response_message(has_parts=bool(self.parts))
         return self.model_copy(update={"error_code": NO_CONTENT, "error_message": message})

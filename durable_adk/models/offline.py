@@ -69,18 +69,18 @@ def _answer(request: LlmRequest) -> types.Part:
     turn = _parts(request.contents[last + 1 :])
     made = [part.function_call.name for part in turn if part.function_call]
     results = [part.function_response for part in turn if part.function_response]
-    said = [f"{result.name} returned {_plain(result.response)}." for result in results]
-    said += [f"{name} has not answered yet." for name in made[len(results) :]]
+    texts = [f"{result.name} returned {_plain(result.response)}." for result in results]
+    texts += [f"{name} has not answered yet." for name in made[len(results) :]]
     tools = _declared(request)
     for tool, clause in _calls(message, tools)[len(made) :]:
         arguments, missing = _arguments(tool, clause)
         if not missing:
             return types.Part.from_function_call(name=tool.name or "", args=arguments)
         needed = ", ".join(missing)
-        said += [f"{tool.name} needs {needed}: write names with a capital letter, or in quotes."]
+        texts += [f"{tool.name} needs {needed}: write names with a capital letter, or in quotes."]
     offer = ", ".join(tool.name or "" for tool in tools) or "no tools"
     nothing = f"I am the offline model and not an LLM. I call tools by name, here: {offer}. "
-    return types.Part(text=" ".join(said) or nothing + _REMEDY)
+    return types.Part(text=" ".join(texts) or nothing + _REMEDY)
 
 
 def _parts(contents: list[types.Content]) -> list[types.Part]:
@@ -140,18 +140,20 @@ def _arguments(
     if schema is None and tool.parameters is not None:
         schema = tool.parameters.model_dump(mode="json", exclude_none=True)
     properties: dict[str, Any] = (schema or {}).get("properties") or {}
-    taken = {name: _take(inner, clause) for name, inner in properties.items()}
-    given = {name: value for name, value in taken.items() if value is not None}
-    return given, [name for name in (schema or {}).get("required") or () if name not in given]
+    taken = {name: _pop_fitting(inner, clause) for name, inner in properties.items()}
+    arguments = {name: value for name, value in taken.items() if value is not None}
+    return arguments, [
+        name for name in (schema or {}).get("required") or () if name not in arguments
+    ]
 
 
-def _take(schema: dict[str, Any], clause: _Clause) -> Any:
+def _pop_fitting(schema: dict[str, Any], clause: _Clause) -> Any:
     """Remove and return the clause's first value that fits a parameter."""
     options: list[dict[str, Any]] = [schema, *(schema.get("anyOf") or ())]
     choices = [choice for option in options for choice in option.get("enum") or ()]
     if choices:
-        said = clause.words | {str(value).lower() for value in clause.values}
-        return next((choice for choice in choices if str(choice).lower() in said), None)
+        words = clause.words | {str(value).lower() for value in clause.values}
+        return next((choice for choice in choices if str(choice).lower() in words), None)
     kinds = [str(option.get("type")).lower() for option in options]
     fits = next((_FITS[kind] for kind in kinds if kind in _FITS), ())
     fitting = [value for value in clause.values if isinstance(value, fits)]
