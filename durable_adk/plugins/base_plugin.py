@@ -45,21 +45,21 @@ _ANSWERS: dict[HookName, type[Any]] = {
 }
 
 
-def check_answer(hook: HookName, answer: Any, who: str) -> None:
+def check_answer(hook: HookName, value: Any, source: str) -> None:
     """Check the type of a hook's return value; tool hooks may return any value.
 
     Args:
         hook: The hook.
-        answer: Its return value; None means that the hook does not intervene.
-        who: The plugin or the function, for the error message.
+        value: Its return value; None means that the hook does not intervene.
+        source: The plugin or the function, for the error message.
 
     Raises:
         CallbackError: The value has the wrong type for the hook.
     """
     expected = _ANSWERS.get(hook, object)
-    if answer is not None and not isinstance(answer, expected):
+    if value is not None and not isinstance(value, expected):
         raise CallbackError(
-            f"{who} answered {hook} with {type(answer).__name__}; return {expected.__name__} or "
+            f"{source} answered {hook} with {type(value).__name__}; return {expected.__name__} or "
             "None."
         )
 

@@ -78,8 +78,8 @@ class ContextFilterPlugin(BasePlugin):
 
 def _invocation_starts(contents: Sequence[types.Content]) -> list[int]:
     """Return where user messages begin invocations; consecutive messages begin a single one."""
-    said = [False, *map(_is_users_message, contents)]
-    return [i for i in range(len(contents)) if said[i + 1] and not said[i]]
+    is_user = [False, *map(_is_users_message, contents)]
+    return [i for i in range(len(contents)) if is_user[i + 1] and not is_user[i]]
 
 
 def _is_users_message(content: types.Content) -> bool:

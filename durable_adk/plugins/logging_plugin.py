@@ -44,7 +44,7 @@ class LoggingPlugin(BasePlugin):
         self, *, invocation_context: RunContext, user_message: types.Content
     ) -> None:
         """Log it."""
-        self._log("run.message", invocation_context, **self._said(user_message))
+        self._log("run.message", invocation_context, **self._content_fields(user_message))
 
     async def before_run_callback(self, *, invocation_context: RunContext) -> None:
         """Log it."""
@@ -63,7 +63,7 @@ class LoggingPlugin(BasePlugin):
             error=event.error_code,
             state_keys=sorted(event.actions.state_delta),
             artifacts=sorted(event.actions.artifact_delta),
-            **self._said(event.content),
+            **self._content_fields(event.content),
         )
 
     async def after_run_callback(self, *, invocation_context: RunContext) -> None:
@@ -109,7 +109,7 @@ class LoggingPlugin(BasePlugin):
             model=llm_request.model,
             contents=len(llm_request.contents),
             tools=sorted(llm_request.tools_dict),
-            **self._value("instruction", config.system_instruction),
+            **self._value_fields("instruction", config.system_instruction),
         )
 
     async def after_model_callback(
@@ -126,7 +126,7 @@ class LoggingPlugin(BasePlugin):
             error=llm_response.error_code,
             input_tokens=usage and usage.prompt_token_count,
             output_tokens=usage and usage.candidates_token_count,
-            **self._said(llm_response.content),
+            **self._content_fields(llm_response.content),
         )
 
     async def on_model_error_callback(
@@ -142,14 +142,14 @@ class LoggingPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> None:
         """Log it."""
-        self._log_tool("tool.called", tool, tool_context, **self._value("args", tool_args))
+        self._log_tool("tool.called", tool, tool_context, **self._value_fields("args", tool_args))
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> None:
         """Log it."""
         del tool_args
-        self._log_tool("tool.answered", tool, tool_context, **self._value("result", result))
+        self._log_tool("tool.answered", tool, tool_context, **self._value_fields("result", result))
 
     async def on_tool_error_callback(
         self,
@@ -181,7 +181,7 @@ class LoggingPlugin(BasePlugin):
         kind, message = describe(error)
         return {"error": kind} | ({"error_message": message[:_MAX_TEXT]} if self._content else {})
 
-    def _said(self, content: types.Content | None) -> dict[str, Any]:
+    def _content_fields(self, content: types.Content | None) -> dict[str, Any]:
         """Return the sizes of a content and, with `content`, its text."""
         parts = (content.parts or []) if content else []
         text = "".join(part.text for part in parts if part.text)
@@ -189,7 +189,7 @@ class LoggingPlugin(BasePlugin):
         counts = {"parts": len(parts), "characters": len(text), "bytes": size}
         return counts | ({"text": text[:_MAX_TEXT]} if self._content else {})
 
-    def _value(self, name: str, value: Any) -> dict[str, Any]:
+    def _value_fields(self, name: str, value: Any) -> dict[str, Any]:
         """Return the size of a value and, with `content`, its beginning."""
         size = len(value) if isinstance(value, Sized) else int(value is not None)
         return {f"{name}_size": size} | ({name: str(value)[:_MAX_TEXT]} if self._content else {})

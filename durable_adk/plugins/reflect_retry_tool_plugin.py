@@ -119,7 +119,7 @@ class ReflectAndRetryToolPlugin(BasePlugin):
         kind, details = _description(error)
         failures = context.state.get(self._key(tool), 0) + 1
         arguments = json.dumps(tool_args, ensure_ascii=False, default=str)[:_MAX_ARGUMENTS]
-        told = f"{kind}: {details}\nThe arguments were: {arguments}"
+        failure_text = f"{kind}: {details}\nThe arguments were: {arguments}"
         if failures <= self.max_retries:
             context.state[self._key(tool)] = failures
             advice = _try_again(tool.name, failures, self.max_retries)
@@ -132,7 +132,7 @@ class ReflectAndRetryToolPlugin(BasePlugin):
             error_type=kind,
             error_details=details,
             retry_count=failures,
-            reflection_guidance=f"Tool `{tool.name}` failed with {told}\n\n{advice}",
+            reflection_guidance=f"Tool `{tool.name}` failed with {failure_text}\n\n{advice}",
         ).model_dump()
 
 

@@ -53,8 +53,8 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
             return [part]
         filename, version = await _save(context, part, blob.display_name or "", index)
         other = blob.display_name not in (None, "", filename)
-        given = f' (the file "{blob.display_name}")' if other else ""
-        text = types.Part(text=f'[Uploaded Artifact: "{filename}"]{given}')
+        suffix = f' (the file "{blob.display_name}")' if other else ""
+        text = types.Part(text=f'[Uploaded Artifact: "{filename}"]{suffix}')
         return [text, *await self._reference(context, filename, version, blob)]
 
     async def _reference(
@@ -74,14 +74,16 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
         return [types.Part(file_data=data)]
 
 
-async def _save(context: RunContext, part: types.Part, given: str, index: int) -> tuple[str, int]:
+async def _save(
+    context: RunContext, part: types.Part, display_name: str, index: int
+) -> tuple[str, int]:
     """Save a file under the user's name for it, else under a generated one, as in ADK.
 
     A name in use gets another version, so nothing is overwritten. An upload cannot use names with
     the prefix ``user:``, which the user's other sessions share.
     """
-    if given and not given.startswith(USER_PREFIX):
+    if display_name and not display_name.startswith(USER_PREFIX):
         with suppress(InvalidRequestError):  # not a valid artifact name
-            return given, await context.save_artifact(given, part)
+            return display_name, await context.save_artifact(display_name, part)
     filename = f"artifact_{context.invocation_id}_{index}"
     return filename, await context.save_artifact(filename, part)
