@@ -108,10 +108,10 @@ def _refused_in(code: types.CodeType, names: dict[str, Any]) -> Iterator[tuple[s
             try:
                 value = getattr(value, loaded, None)
             except DeterminismError:  # a value such as os.environ, banned at its use
-                value = _Refused(path)
+                value = _Banned(path)
         elif instruction.opname not in _BETWEEN:
             value = None
-        if isinstance(value, _Refused):
+        if isinstance(value, _Banned):
             yield value.name, instruction.positions.lineno if instruction.positions else None
             value = None
 
@@ -171,7 +171,7 @@ def _guarded(value: Any) -> Any:
     for module, banned in _BANNED.items():
         name = getattr(value, "__name__", "")
         if (name in banned or banned == _EVERYTHING) and getattr(module, name, None) is value:
-            return _Refused(f"{module.__name__}.{name}")
+            return _Banned(f"{module.__name__}.{name}")
     return None
 
 
@@ -188,13 +188,13 @@ class _Module:
         value = getattr(self._module, name)
         if name not in self._members and "*" not in self._members:
             return value
-        refused = _Refused(f"{self._module.__name__}.{name}")
+        refused = _Banned(f"{self._module.__name__}.{name}")
         return (
             refused if callable(value) else refused()
         )  # a value such as os.environ is used at once
 
 
-class _Refused:
+class _Banned:
     """Replaces a function or value that the body must not use."""
 
     def __init__(self, name: str) -> None:
@@ -202,7 +202,7 @@ class _Refused:
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
         error = DeterminismError(
-            f"{self.name} may not be used in _run_async_impl ({_place()}): the body is replayed "
+            f"{self.name} may not be used in _run_async_impl ({_location()}): the body is replayed "
             "after a crash, and this would answer differently then. Do it in ctx.step, in a tool "
             "or in a callback, and read the result from ctx.session.state; to wait, await "
             "asyncio.sleep."
@@ -210,10 +210,10 @@ class _Refused:
         raise refused(error)
 
 
-_BUILTINS = {"open": _Refused("open"), "input": _Refused("input")}
+_BUILTINS = {"open": _Banned("open"), "input": _Banned("input")}
 
 
-def _place() -> str:
+def _location() -> str:
     """Return file and line of the body's call."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename == __file__:
@@ -229,10 +229,10 @@ class _Instances(type):
 
 
 class _Date(dt.date, metaclass=_Instances):
-    today = staticmethod(_Refused("date.today"))
+    today = staticmethod(_Banned("date.today"))
 
 
 class _DateTime(dt.datetime, metaclass=_Instances):
-    now = staticmethod(_Refused("datetime.now"))
-    utcnow = staticmethod(_Refused("datetime.utcnow"))
-    today = staticmethod(_Refused("datetime.today"))
+    now = staticmethod(_Banned("datetime.now"))
+    utcnow = staticmethod(_Banned("datetime.utcnow"))
+    today = staticmethod(_Banned("datetime.today"))

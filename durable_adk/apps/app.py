@@ -97,7 +97,7 @@ class App(BaseModel):
             for agent in waiting.pop(0).walk():
                 if id(agent) not in found:
                     found[id(agent)] = agent
-                    waiting += _asked_by(agent)
+                    waiting += _agents_used_as_tools(agent)
         return list(found.values())
 
     def manifest(self) -> AgentNode:
@@ -142,7 +142,7 @@ class App(BaseModel):
         return agent
 
 
-def _asked_by(agent: BaseAgent) -> list[BaseAgent]:
+def _agents_used_as_tools(agent: BaseAgent) -> list[BaseAgent]:
     """Return the agents that an agent uses as tools."""
     tools: list[Any] = agent.tools if isinstance(agent, LlmAgent) else []
     return [tool.agent for tool in tools if isinstance(tool, AgentTool)]

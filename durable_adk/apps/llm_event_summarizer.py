@@ -61,14 +61,14 @@ class LlmEventSummarizer(BaseEventsSummarizer):
         request = LlmRequest(
             model=self._llm.model, contents=[types.Content(role="user", parts=[prompt])]
         )
-        response = await self._ask(request)
+        response = await self._call_model(request)
         text = "".join(_texts(response.content)) if response else ""
         if response is None or response.error_code or not text.strip():
             return None
         summary = types.Content(role="model", parts=[types.Part(text=text)])
         return compaction_event(events, summary, usage_metadata=response.usage_metadata)
 
-    async def _ask(self, request: LlmRequest) -> LlmResponse | None:
+    async def _call_model(self, request: LlmRequest) -> LlmResponse | None:
         async with closing(self._llm.generate_content_async(request)) as responses:
             async for response in responses:
                 if not response.partial:
