@@ -29,19 +29,19 @@ def following(what: str, key: SessionKey, invocation_id: str) -> Generator[Runni
     if tracer() is None:
         yield RunningSpan(None)
         return
-    whose = TraceIdentity.of(key, invocation_id)
+    identity = TraceIdentity.of(key, invocation_id)
     alone = not get_current_span().get_span_context().is_valid
     attributes = {
         names.APP: key.app_name,
         names.CONVERSATION: key.session_id,
         names.INVOCATION: invocation_id,
     }
-    joins = parent(whose, whose.root) if alone and what != "run" else None
+    joins = parent(identity, identity.root) if alone and what != "run" else None
     with span(
         f"{what} {key.app_name}",
         attributes,
         kind=SpanKind.CLIENT,
         context=joins,
-        trace_id=whose.trace_id if alone else None,
+        trace_id=identity.trace_id if alone else None,
     ) as running:
         yield running
