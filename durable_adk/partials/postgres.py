@@ -40,28 +40,28 @@ class PostgresPartials(PartialChannel):
         self._database = database
         self._replays = Replays()
         self._lock = Lock()
-        self._hears = False
+        self._listening = False
 
     def publish(
         self, partial: PartialEvent, earlier: Iterable[PartialEvent] = (), *, again: bool = False
     ) -> None:
         """See `PartialChannel.publish`."""
         with suppress(DurableAdkError):  # without a driver there are no sessions either
-            self._hear_requests()
+            self._listen_for_requests()
             channel = channel_name(partial.key, partial.invocation_id)
             for chunk in self._replays.chunks(channel, partial, earlier, again=again):
                 data = encode(chunk)
                 if data is not None and len(data) <= MAX_CHUNK:
                     self._database.notifications.send(channel, *_pieces(data.decode()))
 
-    def _hear_requests(self) -> None:
+    def _listen_for_requests(self) -> None:
         """Listen to new viewers' announcements, from this process's first chunk on."""
         with self._lock:
-            if self._hears:
+            if self._listening:
                 return
-            self._hears = True
+            self._listening = True
         listener = Listener(
-            channel=REPLAYS, on_message=lambda _, channel: self._replays.ask(channel)
+            channel=REPLAYS, on_message=lambda _, channel: self._replays.request(channel)
         )
         self._database.notifications.listen(listener)
 
@@ -97,8 +97,8 @@ class _Pieces:
         if text.startswith(_WHOLE):
             self._subscription.put(text.removeprefix(_WHOLE).encode())
             return
-        place, mark, number, piece = int(text[:2], 16), text[2:3], text[3:7], text[7:]
-        if len(begun) != place or (begun and number != serial):
+        index, mark, number, piece = int(text[:2], 16), text[2:3], text[3:7], text[7:]
+        if len(begun) != index or (begun and number != serial):
             return  # an earlier piece was lost
         begun.append(piece)
         if mark == _MORE:
@@ -119,6 +119,6 @@ def _pieces(text: str) -> list[str]:
     cut = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
     marks = [_MORE] * (len(cut) - 1) + [_LAST]
     return [
-        f"{place:02x}{mark}{serial:04x}{piece}"
-        for place, (mark, piece) in enumerate(zip(marks, cut, strict=True))
+        f"{index:02x}{mark}{serial:04x}{piece}"
+        for index, (mark, piece) in enumerate(zip(marks, cut, strict=True))
     ]

@@ -56,7 +56,7 @@ class _Requests:
     replays: Replays
 
     def put(self, data: bytes) -> None:
-        self.replays.ask(data.decode(errors="replace"))
+        self.replays.request(data.decode(errors="replace"))
 
 
 @dataclass(eq=False)
@@ -139,9 +139,9 @@ class RedisPartials(PartialChannel):
         self._closed = False
         self._outgoing: deque[tuple[str, bytes]] = deque(maxlen=BACKLOG)
         self._waking = False
-        self._replays, self._hears = Replays(), False
+        self._replays, self._listening = Replays(), False
         # Everything below is used only by the loop in the thread.
-        self._news, self._moved, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._wakeup, self._moved, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._viewers: list[_Viewer] = []
         self._confirmed: set[str] = set()
         failing: set[str] = set()
@@ -153,8 +153,8 @@ class RedisPartials(PartialChannel):
     ) -> None:
         """See `PartialChannel.publish`."""
         with self._lock:
-            hears, self._hears = self._hears, True
-        if not hears:
+            listening, self._listening = self._listening, True
+        if not listening:
             self._in_loop(self._enter, _Viewer(REPLAYS, _Requests(self._replays)))
         channel = channel_name(partial.key, partial.invocation_id)
         for chunk in self._replays.chunks(channel, partial, earlier, again=again):
@@ -211,7 +211,7 @@ class RedisPartials(PartialChannel):
 
     def _wake(self) -> None:
         self._waking = False  # before the event, so that later chunks wake the loop again
-        self._news.set()
+        self._wakeup.set()
 
     def _enter(self, viewer: _Viewer) -> None:
         self._viewers.append(viewer)
@@ -226,7 +226,7 @@ class RedisPartials(PartialChannel):
     async def _serve(self) -> None:
         send, listen = asyncio.create_task(self._send()), asyncio.create_task(self._listen())
         await self._closing.wait()
-        self._news.set()  # flush queued chunks, if that succeeds within the timeout
+        self._wakeup.set()  # flush queued chunks, if that succeeds within the timeout
         self._moved.set()
         await asyncio.wait({send, listen}, timeout=_READY_TIMEOUT)
         send.cancel()
@@ -238,8 +238,8 @@ class RedisPartials(PartialChannel):
     async def _send(self) -> None:
         """Publish queued chunks."""
         while self._outgoing or not self._closed:
-            await self._news.wait()
-            self._news.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             while self._outgoing:
                 pipeline = self._redis.pipeline(transaction=False)
                 for _ in range(min(len(self._outgoing), _BATCH)):
@@ -265,11 +265,11 @@ class RedisPartials(PartialChannel):
         """Keep the subscribed channels equal to those that have viewers."""
         await pubsub.subscribe(_IDLE)
         followed = set[str]()
-        hearing = asyncio.create_task(self._hear(pubsub))
-        hearing.add_done_callback(self._end_following)
+        receiving = asyncio.create_task(self._receive(pubsub))
+        receiving.add_done_callback(self._end_following)
         try:
             # Not a task group, which cancels only once.
-            while not self._closed and not hearing.done():
+            while not self._closed and not receiving.done():
                 self._moved.clear()
                 wanted = {viewer.channel for viewer in self._viewers}
                 if left := followed - wanted:
@@ -280,18 +280,18 @@ class RedisPartials(PartialChannel):
                 followed = wanted
                 await self._moved.wait()
         finally:
-            while not hearing.done():  # the driver may swallow a cancellation
-                hearing.cancel()
-                await asyncio.wait({hearing}, timeout=_READY_TIMEOUT)
-        if not hearing.cancelled():
-            hearing.result()
+            while not receiving.done():  # the driver may swallow a cancellation
+                receiving.cancel()
+                await asyncio.wait({receiving}, timeout=_READY_TIMEOUT)
+        if not receiving.cancelled():
+            receiving.result()
 
-    def _end_following(self, hearing: "asyncio.Task[None]") -> None:
-        if not hearing.cancelled():
-            hearing.exception()  # marks it as retrieved, in case subscribing fails first
+    def _end_following(self, receiving: "asyncio.Task[None]") -> None:
+        if not receiving.cancelled():
+            receiving.exception()  # marks it as retrieved, in case subscribing fails first
         self._moved.set()
 
-    async def _hear(self, pubsub: Any) -> None:
+    async def _receive(self, pubsub: Any) -> None:
         while True:
             message = await pubsub.get_message(timeout=_SILENCE)
             if message is None:

@@ -19,14 +19,14 @@ class Replays:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._asked: OrderedDict[Hashable, int] = OrderedDict()
+        self._requests: OrderedDict[Hashable, int] = OrderedDict()
         self._served: OrderedDict[Hashable, int] = OrderedDict()
 
-    def ask(self, viewer: Hashable) -> None:
+    def request(self, viewer: Hashable) -> None:
         """Record that a viewer needs all chunks so far of each response in progress."""
         with self._lock:
-            self._asked[viewer] = self._asked.pop(viewer, 0) + 1
-            _limit(self._asked)
+            self._requests[viewer] = self._requests.pop(viewer, 0) + 1
+            _limit(self._requests)
 
     def chunks(
         self,
@@ -46,9 +46,9 @@ class Replays:
         """
         stream = (viewer, partial.event.id, partial.attempt)
         with self._lock:
-            asked = self._asked.get(viewer, 0)
-            lacks = self._served.pop(stream, None) != asked
-            self._served[stream] = asked
+            requested = self._requests.get(viewer, 0)
+            lacks = self._served.pop(stream, None) != requested
+            self._served[stream] = requested
             _limit(self._served)
         if lacks:
             return [*earlier, partial]

@@ -76,10 +76,10 @@ class SocketPartials(PartialChannel):
         folder = self._folder(partial.key, partial.invocation_id)
         return [path for path in folder.iterdir() if not path.name.startswith(".")]
 
-    def _send(self, sender: socket.socket, viewer: Path, news: Iterable[bytes]) -> None:
+    def _send(self, sender: socket.socket, viewer: Path, chunks: Iterable[bytes]) -> None:
         """Send a viewer's backlog, then the new chunks."""
         waiting = self._backlogs.pop(viewer, None) or deque(maxlen=BACKLOG)
-        waiting.extend(news)
+        waiting.extend(chunks)
         try:
             while waiting:
                 sender.sendto(waiting[0], str(viewer))

@@ -26,7 +26,7 @@ class Subscription:
         self._lock = Lock()
         self._arrived: deque[bytes] = deque()
         self._size = 0
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._waking = False
         self._loop = asyncio.get_running_loop()
 
@@ -34,8 +34,8 @@ class Subscription:
         """Return the next chunk; on a broken channel wait forever rather than fail the viewer."""
         while True:
             while not self._arrived:
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
             if (data := self._next()) is not None and (partial := decode(data)) is not None:
                 return partial
 
@@ -69,4 +69,4 @@ class Subscription:
 
     def _wake(self) -> None:
         self._waking = False  # before the event, so that a later put wakes the loop again
-        self._news.set()
+        self._wakeup.set()

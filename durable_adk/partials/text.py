@@ -23,13 +23,13 @@ class LiveText:
         """Process the next event and return the text to display."""
         if not event.partial:
             self._begin(event, whole=True)
-        elif self._is_news(event):
+        elif self._starts_new_text(event):
             self._begin(event, whole=False)
         elif not self.whole and attempt_of(event) == self._attempt:
             self.text += event.text
         return self.text
 
-    def _is_news(self, event: Event) -> bool:
+    def _starts_new_text(self, event: Event) -> bool:
         """Return whether the chunk starts a new text: another event, or a retried step (TRAP-6)."""
         if event.id != self.event_id:
             return True
