@@ -147,8 +147,8 @@ class FolderObjects(Objects):
             if stat.S_ISDIR(found.st_mode):
                 yield from self._walk(path)
             else:
-                place = str(path.relative_to(self._root))
-                yield StoredObject(place, found.st_mtime, found.st_size)
+                name = str(path.relative_to(self._root))
+                yield StoredObject(name, found.st_mtime, found.st_size)
 
     def _entries(self, folder: Path) -> dict[Path, os.stat_result]:
         """Return a folder's entries, complete as of some moment except for newer entries.

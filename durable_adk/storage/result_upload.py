@@ -93,10 +93,10 @@ async def _keep(driver: StorageDriver, payload: Payload) -> None:
     try:
         await store(StorageDriverStoreContext(), [payload])
     except OSError as error:
-        raise _given_up(error) from error
+        raise _deadline_exceeded(error) from error
 
 
-def _given_up(error: OSError) -> ApplicationError:
+def _deadline_exceeded(error: OSError) -> ApplicationError:
     lost = PayloadLostError(f"A step's result could not be stored: {error}")
     return ApplicationError(
         lost.message, as_detail(lost), type=class_name(lost), non_retryable=True
