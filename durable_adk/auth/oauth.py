@@ -32,22 +32,22 @@ def with_consent_page(config: AuthConfig, *, call: str) -> AuthConfig:
         config: The configuration that a tool requests.
         call: Identifies the tool's call; all its attempts use the same `state`.
     """
-    raw, given = config.raw_auth_credential, config.exchanged_auth_credential
+    raw, provided = config.raw_auth_credential, config.exchanged_auth_credential
     client, page = raw and raw.oauth2, _page(config)
-    has_url = given is not None and given.oauth2 is not None and given.oauth2.auth_uri
+    has_url = provided is not None and provided.oauth2 is not None and provided.oauth2.auth_uri
     if raw is None or client is None or not client.client_id or page is None or has_url:
         return config
-    asked = raw.model_copy(deep=True)
+    credential = raw.model_copy(deep=True)
     if not client.auth_uri:
         state = _state(client, call)
         query = urlencode(_consent(client, scopes=page[1], state=state))
         separator = "&" if urlsplit(page[0]).query else "?"
         update = {"auth_uri": f"{page[0]}{separator}{query}", "state": state}
-        asked.oauth2 = client.model_copy(update=update)
-    return config.model_copy(update={"exchanged_auth_credential": asked})
+        credential.oauth2 = client.model_copy(update=update)
+    return config.model_copy(update={"exchanged_auth_credential": credential})
 
 
-def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
+def with_token(config: AuthConfig, provided: AuthCredential) -> AuthCredential:
     """Return the credential that a user provided, with the token for its code (TOL-53).
 
     The client that requests the token is the tool's own, whatever the answer contains. If there is
@@ -55,13 +55,13 @@ def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
 
     Args:
         config: The tool's configuration, with its secrets.
-        given: The credential in the user's answer.
+        provided: The credential in the user's answer.
     """
     client = config.raw_auth_credential and config.raw_auth_credential.oauth2
-    if given.oauth2 is None or client is None:
-        return given
+    if provided.oauth2 is None or client is None:
+        return provided
     own = {"client_id": client.client_id, "client_secret": client.client_secret}
-    oauth2 = given.oauth2.model_copy(update=own)
+    oauth2 = provided.oauth2.model_copy(update=own)
     url, code = _token_url(config), _code(oauth2)
     if not oauth2.access_token and client.client_id and url and code:
         redirect_uri = oauth2.redirect_uri or client.redirect_uri
@@ -72,7 +72,7 @@ def with_token(config: AuthConfig, given: AuthCredential) -> AuthCredential:
             _LOG.error("credential.no_token", url=url, error=type(error).__name__)
         else:
             oauth2 = oauth2.model_copy(update=tokens)
-    return given.model_copy(update={"oauth2": oauth2})
+    return provided.model_copy(update={"oauth2": oauth2})
 
 
 def without_client_secret(credential: AuthCredential) -> AuthCredential:
@@ -103,7 +103,7 @@ def _token_url(config: AuthConfig) -> str | None:
 
 
 def _consent(client: OAuth2Auth, *, scopes: list[str], state: str) -> dict[str, str]:
-    asked = {
+    parameters = {
         "response_type": "code",
         "client_id": client.client_id,
         "redirect_uri": client.redirect_uri,
@@ -116,9 +116,9 @@ def _consent(client: OAuth2Auth, *, scopes: list[str], state: str) -> dict[str, 
     }
     if client.code_verifier:
         digest = hashlib.sha256(client.code_verifier.encode()).digest()
-        asked["code_challenge"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        asked["code_challenge_method"] = "S256"
-    return {name: value for name, value in asked.items() if value}
+        parameters["code_challenge"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        parameters["code_challenge_method"] = "S256"
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _state(client: OAuth2Auth, call: str) -> str:
@@ -160,11 +160,11 @@ def _tokens(url: str, client: OAuth2Auth, *, code: str, redirect_uri: str | None
     body = urlencode({name: value for name, value in form.items() if value}).encode()
     request = Request(url, data=body, headers=headers)  # noqa: S310  # checked above
     with build_opener(_NoRedirects).open(request, timeout=TIMEOUT) as answer:
-        told: dict[str, Any] = dict(json.load(answer))
-    if not told.get("access_token"):
+        response: dict[str, Any] = dict(json.load(answer))
+    if not response.get("access_token"):
         raise ValueError("the answer has no access_token")
-    tokens = {name: told.get(name) for name in ("access_token", "refresh_token", "id_token")}
-    seconds = int(told.get("expires_in") or 0)
+    tokens = {name: response.get(name) for name in ("access_token", "refresh_token", "id_token")}
+    seconds = int(response.get("expires_in") or 0)
     return tokens | {
         "expires_in": seconds or None,
         "expires_at": int(time.time()) + seconds if seconds else None,

@@ -65,14 +65,14 @@ class PostgresCredentialService(BaseCredentialService):
             InvalidRequestError: The row fails authentication: it was altered.
             StoreUnavailableError: The database is unavailable.
         """
-        place = _place(app_name, user_id, key)
+        row_key = _row_key(app_name, user_id, key)
 
         def find(connection: Connection) -> tuple[str, bytes] | None:
-            row = connection.execute(_FIND, place).one_or_none()
+            row = connection.execute(_FIND, row_key).one_or_none()
             return None if row is None else (row.key_id, row.secret)
 
         found = await self._database.read(find)
-        return await self._opened(*found, place) if found is not None else None
+        return await self._opened(*found, row_key) if found is not None else None
 
     async def save(
         self, *, app_name: str, user_id: str, key: str, credential: AuthCredential
@@ -83,14 +83,14 @@ class PostgresCredentialService(BaseCredentialService):
             EncryptionKeyError: No encryption key is available.
             StoreUnavailableError: The database is unavailable.
         """
-        place = _place(app_name, user_id, key)
+        row_key = _row_key(app_name, user_id, key)
         first = await self._keys.current()
         nonce = secrets.token_bytes(_NONCE_BYTES)
         cipher = AESGCM(first.secret)
-        secret = cipher.encrypt(nonce, credential.to_json().encode(), _bound(first.id, place))
+        secret = cipher.encrypt(nonce, credential.to_json().encode(), _bound(first.id, row_key))
         row = {
-            "owner": place["whose"],
-            "name": place["which"],
+            "owner": row_key["whose"],
+            "name": row_key["which"],
             "key_id": first.id,
             "secret": nonce + secret,
         }
@@ -98,18 +98,18 @@ class PostgresCredentialService(BaseCredentialService):
 
     async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
         """Delete a credential; idempotent."""
-        place = _place(app_name, user_id, key)
+        row_key = _row_key(app_name, user_id, key)
         removal = delete(CREDENTIALS).where(_ONE)
-        await self._database.write(lambda connection: connection.execute(removal, place).close())
+        await self._database.write(lambda connection: connection.execute(removal, row_key).close())
 
     async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
         """Delete all credentials of a user, or only count them if `dry_run`; return the count."""
-        whose = {"whose": hashed(app_name, user_id)}
+        owner = {"whose": hashed(app_name, user_id)}
 
         def work(connection: Connection) -> int:
             if dry_run:
-                return connection.execute(_COUNT, whose).scalar_one()
-            return connection.execute(delete(CREDENTIALS).where(_OF_OWNER), whose).rowcount
+                return connection.execute(_COUNT, owner).scalar_one()
+            return connection.execute(delete(CREDENTIALS).where(_OF_OWNER), owner).rowcount
 
         return await self._database.write(work)
 
@@ -117,7 +117,9 @@ class PostgresCredentialService(BaseCredentialService):
         """Close all connections; the next call opens new ones."""
         await self._database.close()
 
-    async def _opened(self, key_id: str, sealed: bytes, place: Mapping[str, str]) -> AuthCredential:
+    async def _opened(
+        self, key_id: str, sealed: bytes, row_key: Mapping[str, str]
+    ) -> AuthCredential:
         key = await self._keys.find(key_id)
         if key is None:
             raise EncryptionKeyError(
@@ -126,20 +128,20 @@ class PostgresCredentialService(BaseCredentialService):
             )
         nonce, secret = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
-            text = AESGCM(key.secret).decrypt(nonce, secret, _bound(key_id, place))
+            text = AESGCM(key.secret).decrypt(nonce, secret, _bound(key_id, row_key))
             return AuthCredential.from_json(text)
         except (InvalidTag, ValueError, ValidationError):
             # Without the cause, which may contain the plaintext.
             raise InvalidRequestError(
-                f"The credential {place['which']} in the database was changed, or is encrypted "
+                f"The credential {row_key['which']} in the database was changed, or is encrypted "
                 f"with another key of the id {key_id!r}; delete its row."
             ) from None
 
 
-def _place(app_name: str, user_id: str, key: str) -> dict[str, str]:
+def _row_key(app_name: str, user_id: str, key: str) -> dict[str, str]:
     return {"whose": hashed(app_name, user_id), "which": hashed(key)}
 
 
-def _bound(key_id: str, place: Mapping[str, str]) -> bytes:
+def _bound(key_id: str, row_key: Mapping[str, str]) -> bytes:
     """Return the associated data: not encrypted, but authenticated with the content."""
-    return canonical([_CIPHER, key_id, place["whose"], place["which"]]).encode()
+    return canonical([_CIPHER, key_id, row_key["whose"], row_key["which"]]).encode()
