@@ -316,9 +316,9 @@ def _taking_key(save: Callable[..., Awaitable[int]]) -> Any:
         return save
 
     @wraps(save)
-    async def keyed(*args: Any, save_key: str | None = None, **given: Any) -> int:
+    async def keyed(*args: Any, save_key: str | None = None, **kwargs: Any) -> int:
         del save_key
-        return await save(*args, **given)
+        return await save(*args, **kwargs)
 
     return keyed
 

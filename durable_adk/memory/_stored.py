@@ -126,8 +126,8 @@ def _owner(app_name: str, user_id: str) -> Owner:
     return Owner(check_id(app_name, "app_name"), check_id(user_id, "user_id"))
 
 
-def _metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    metadata = dict(given or {})
+def _metadata(custom_metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    metadata = dict(custom_metadata or {})
     check_json(metadata, "custom_metadata")
     return metadata
 
@@ -165,12 +165,12 @@ def _spoken(content: types.Content) -> types.Content:
 
 
 def _memory(entry: MemoryEntry, session_id: str) -> Memory:
-    said = entry.model_dump(exclude_none=True)
-    check_json(said, "the memory")
+    dumped = entry.model_dump(exclude_none=True)
+    check_json(dumped, "the memory")
     # The id is derived from the entry, so that adding it again after a crash is idempotent.
-    entry_id = entry.id or sha256(canonical(said).encode()).hexdigest()[:32]
+    entry_id = entry.id or sha256(canonical(dumped).encode()).hexdigest()[:32]
     return Memory(
         session_id=session_id,
         entry_id=entry_id,
-        entry=MemoryEntry.model_validate({**said, "id": entry_id}),
+        entry=MemoryEntry.model_validate({**dumped, "id": entry_id}),
     )

@@ -41,8 +41,8 @@ def words(text: str) -> list[str]:
 
 def query_words(query: str) -> list[str]:
     """Return the distinct words of a query; if there are too many, the longest (rarest) ones."""
-    asked = {word for run in _runs(query) for word in _pairs(run)}
-    return sorted(asked, key=lambda word: (-len(word), word))[:_MAX_QUERY_WORDS]
+    distinct = {word for run in _runs(query) for word in _pairs(run)}
+    return sorted(distinct, key=lambda word: (-len(word), word))[:_MAX_QUERY_WORDS]
 
 
 def _runs(text: str) -> list[str]:

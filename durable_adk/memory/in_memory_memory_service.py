@@ -40,8 +40,8 @@ class _MemoryStore:
     async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
         with self._lock:
             entries = [memory.entry for memory in self._memories.get(owner, {}).values()]
-        asked = set(words)
-        scored = [(len(asked.intersection(words_of(entry.text))), entry) for entry in entries]
+        query_words = set(words)
+        scored = [(len(query_words.intersection(words_of(entry.text))), entry) for entry in entries]
         found = [pair for pair in scored if pair[0]]
         # Newest first among equal scores: the latest statement is the likeliest to be still true.
         found.sort(key=lambda pair: (pair[0], pair[1].timestamp or ""), reverse=True)
