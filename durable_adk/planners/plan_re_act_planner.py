@@ -74,10 +74,10 @@ def _processed(parts: Iterable[types.Part]) -> Iterator[types.Part]:
         elif called:
             return
         else:
-            yield from _told_apart(part)
+            yield from _split_part(part)
 
 
-def _told_apart(part: types.Part) -> Iterator[types.Part]:
+def _split_part(part: types.Part) -> Iterator[types.Part]:
     """Yield a part without a call as the model's thought and its answer."""
     text = part.text or ""
     before, tag, answer = text.rpartition(FINAL_ANSWER)

@@ -27,7 +27,9 @@ async def apply_planner(
     if isinstance(planner, BuiltInPlanner):
         planner.apply_thinking_config(llm_request)
         return
-    instruction = await _ask(planner, "build_planning_instruction", readonly_context, llm_request)
+    instruction = await _call_planner(
+        planner, "build_planning_instruction", readonly_context, llm_request
+    )
     if instruction:
         llm_request.append_instructions([str(instruction)])
     # Parts that the planner marked as thoughts are the model's own earlier text, from which it must
@@ -51,14 +53,14 @@ async def planned(
         return response
     # Copies: a planner may change parts in place, and a retry must begin from the model's own.
     copies = [part.model_copy(deep=True) for part in parts]
-    processed = await _ask(planner, "process_planning_response", callback_context, copies)
+    processed = await _call_planner(planner, "process_planning_response", callback_context, copies)
     if not processed:
         return response
     content = types.Content(role=response.content.role, parts=list(processed))
     return response.model_copy(update={"content": content})
 
 
-async def _ask(planner: BasePlanner, method: str, *args: Any) -> Any:
+async def _call_planner(planner: BasePlanner, method: str, *args: Any) -> Any:
     with reported_as(CallbackError):
         return await contained(call(getattr(planner, method), *args))
 
