@@ -86,8 +86,8 @@ async def launch(
         await uninterrupted(_end(process))
     result = _result(reply, seconds)
     if result is None and 0 < code < _SIGNALLED:
-        said = messages.decode("utf-8", "replace").strip() or f"exit code {code}"
-        raise CodeExecutorError(f"{command[0]} cannot run the code: {said}")
+        stderr_text = messages.decode("utf-8", "replace").strip() or f"exit code {code}"
+        raise CodeExecutorError(f"{command[0]} cannot run the code: {stderr_text}")
     return result or _ended_from_outside(code)
 
 

@@ -73,13 +73,13 @@ def beginning(file: Path, most: int) -> str:
 
 def new_files(job: dict[str, Any], work: Path) -> tuple[list[list[str]], int]:
     """Return new or changed regular files as [name, base64], and the number of those left out."""
-    given = {name: base64.b64decode(data) for name, data in job["files"]}
+    input_files = {name: base64.b64decode(data) for name, data in job["files"]}
     kept: list[list[str]] = []
     room, left_out = job["output_files_size"], 0
     for path in sorted(work.iterdir()) if work.is_dir() else ():
         if path.name.startswith("."):
             continue
-        before = given.get(path.name)
+        before = input_files.get(path.name)
         data = content(path, max(room, len(before or b"")))
         if data is not None and data == before:
             continue

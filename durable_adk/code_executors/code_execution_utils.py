@@ -147,7 +147,7 @@ def _block(
     """
     kept: list[types.Part] = []
     for run in _runs(parts):
-        text = "".join(part.text or "" for part in run) if _is_said(run[0]) else ""
+        text = "".join(part.text or "" for part in run) if _is_plain_text(run[0]) else ""
         found = _first_block(text, delimiters)
         if found is None:
             kept += run
@@ -157,7 +157,7 @@ def _block(
     return None
 
 
-def _is_said(part: types.Part) -> bool:
+def _is_plain_text(part: types.Part) -> bool:
     return part.text is not None and not part.thought
 
 
@@ -165,7 +165,7 @@ def _runs(parts: Sequence[types.Part]) -> Iterator[list[types.Part]]:
     """Group the parts, with consecutive text parts in one group."""
     run: list[types.Part] = []
     for part in parts:
-        if run and not (_is_said(run[-1]) and _is_said(part)):
+        if run and not (_is_plain_text(run[-1]) and _is_plain_text(part)):
             yield run
             run = []
         run.append(part)
@@ -201,8 +201,8 @@ def _unfenced(output: str, closing: str) -> str:
 
 
 def _failure(result: CodeExecutionResult) -> str:
-    said = result.stderr or f"The code ended with exit code {result.exit_code}."
-    return f"{said}\n\nBefore that it printed:\n{result.stdout}" if result.stdout else said
+    message = result.stderr or f"The code ended with exit code {result.exit_code}."
+    return f"{message}\n\nBefore that it printed:\n{result.stdout}" if result.stdout else message
 
 
 def _success(result: CodeExecutionResult) -> str:

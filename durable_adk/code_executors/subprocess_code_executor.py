@@ -44,7 +44,7 @@ class SubprocessCodeExecutor(BaseCodeExecutor):
 
     @field_validator("allow_unsafe")
     @classmethod
-    def _is_asked_for(cls, value: bool) -> bool:
+    def _require_opt_in(cls, value: bool) -> bool:
         if not value:
             raise AgentDefinitionError(
                 "SubprocessCodeExecutor runs what a model writes as your own user, which is no "
