@@ -81,7 +81,7 @@ async def contained_items(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
     task. The generator is resumed when the next item is requested.
     """
     made: asyncio.Queue[T | None] = asyncio.Queue()
-    asked = asyncio.Semaphore(0)
+    requested = asyncio.Semaphore(0)
     wanted = True
 
     async def run() -> None:
@@ -90,14 +90,14 @@ async def contained_items(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
                 made.put_nowait(item)
                 if not wanted:  # the code has caught its cancellation
                     return
-                await asked.acquire()
+                await requested.acquire()
 
     task = _started(run, copy_context())
     task.add_done_callback(lambda _: made.put_nowait(None))
     try:
         while (item := await made.get()) is not None:
             yield item
-            asked.release()
+            requested.release()
         task.result()
     except asyncio.CancelledError as error:
         if _is_cancelled() or is_disturbed():
@@ -167,13 +167,13 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
     def timed() -> T:
         _limit.set(None)  # the limit belongs to this loop; the function may run its own
-        loop.call_soon_threadsafe(_go_on, limit, loop.time() + left)
+        loop.call_soon_threadsafe(_restart, limit, loop.time() + left)
         return work()
 
     try:
         return await asyncio.to_thread(timed)
     finally:
-        _go_on(limit, loop.time() + left)
+        _restart(limit, loop.time() + left)
 
 
 def _stop(limit: asyncio.Timeout | None) -> float | None:
@@ -188,7 +188,7 @@ def _stop(limit: asyncio.Timeout | None) -> float | None:
     return until - asyncio.get_running_loop().time()
 
 
-def _go_on(limit: asyncio.Timeout, until: float) -> None:
+def _restart(limit: asyncio.Timeout, until: float) -> None:
     """Restart a stopped time limit."""
     if limit.when() is None:
         with suppress(RuntimeError):  # it has ended in the meantime
