@@ -16,10 +16,11 @@ def registered(name: str) -> Any:
     Raises:
         ImportError: The installed metadata does not have it.
     """
-    found = tuple(entry_points(group="durable_adk", name=name))
-    if not found:
-        raise ImportError(
-            f"The metadata of durable-adk does not have {name!r}: install the package again, or "
-            "for a source tree `pip install --editable .`"
-        )
-    return found[0].load()
+    for point in entry_points(group="durable_adk", name=name):
+        if point.value.startswith("durable_adk."):  # other distributions replace nothing here
+            return point.load()
+    raise ImportError(
+        f"The metadata of durable-adk does not have {name!r}: install the package again, a source "
+        "tree with `pip install --editable .`; a frozen application needs the package's metadata "
+        "(PyInstaller: --copy-metadata durable-adk)."
+    )

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -13,6 +13,7 @@ from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import all_from_google_adk
 from durable_adk.json_values import canonical
+from durable_adk.tools.base_tool import Offered
 from durable_adk.wire.manifest import AgentNode
 
 AgentCallback: TypeAlias = Callable[
@@ -57,9 +58,14 @@ class BaseAgent(BaseModel):
         """Set the parent of the sub-agents (AGT-2).
 
         Raises:
-            AgentDefinitionError: A sub-agent has a parent already, or a name occurs twice.
+            AgentDefinitionError: A sub-agent has a parent already, a name occurs twice, or a tool
+                is given as a callback or an instruction.
         """
         del context
+        for name in type(self).model_fields:
+            value: Any = getattr(self, name)
+            if name.endswith(("_callback", "instruction")):
+                self._check_function(name, value)
         for child in self.sub_agents:
             if child.parent_agent is not None:
                 raise AgentDefinitionError(
@@ -74,6 +80,14 @@ class BaseAgent(BaseModel):
             raise AgentDefinitionError(
                 f"Agent name {twice[0]!r} occurs twice below {self.name!r}; names are unique."
             )
+
+    def _check_function(self, field: str, value: Any) -> None:
+        for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
+            if isinstance(one, Offered):
+                raise AgentDefinitionError(
+                    f"{field} of agent {self.name!r} is a tool, {type(one).__name__}; pass a "
+                    "function."
+                )
 
     def walk(self) -> list["BaseAgent"]:
         """Return this agent and all agents below it, depth first."""

@@ -164,6 +164,8 @@ def our_agent(agent: Any, made: dict[int, BaseAgent] | None = None) -> BaseAgent
     made = {} if made is None else made
     if isinstance(agent, AgentProxy):
         return agent.ours
+    if isinstance(agent, BaseAgent):
+        return agent  # google-adk's AgentTool checks no class
     if id(agent) not in made:
         made[id(agent)] = _made(agent, made)
     return made[id(agent)]

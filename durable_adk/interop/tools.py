@@ -24,7 +24,7 @@ from durable_adk.interop.context import adk_readonly, shared_context
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.agent_tool import AgentTool
-from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_tool import BaseTool, Offered, only_runs_here
 from durable_adk.tools.base_toolset import BaseToolset
 
 logger = get_logger(__name__)
@@ -194,9 +194,14 @@ def our_tool(tool: Any, agent_of: Callable[[Any], Any]) -> BaseTool | BaseToolse
     Args:
         tool: The tool or toolset.
         agent_of: Converts an agent of google-adk.
+
+    Raises:
+        AgentDefinitionError: It is a function tool of google-adk made of one of ours.
     """
     if isinstance(tool, AdkBaseToolset):
         return AdkToolset(tool)
+    if isinstance(tool, AdkFunctionTool) and isinstance(tool.func, Offered):
+        raise only_runs_here(tool.func)
     if isinstance(tool, AdkAgentTool) and type(tool).run_async is AdkAgentTool.run_async:
         return AdkAgentAsTool(tool, agent_of(tool.agent))
     return AdkTool(tool)

@@ -20,15 +20,37 @@ from durable_adk.wire.manifest import OnDeadline
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 
+class Offered:
+    """A tool or toolset of this package, which agents of google-adk take because it is callable."""
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise: tools are run by their `run_async`.
+
+        Raises:
+            AgentDefinitionError: Always.
+        """
+        raise only_runs_here(self)
+
+    @property
+    def __name__(self) -> str:
+        """The name that google-adk's agents declare to a model for a callable."""
+        return str(getattr(self, "name", "") or type(self))
+
+
 def only_runs_here(ours: object) -> AgentDefinitionError:
-    """Return the error for using one of this package's tools in google-adk's own runner."""
+    """Return the error for running one of this package's tools as a function, or elsewhere."""
     return AgentDefinitionError(
-        f"{type(ours).__name__} is of durable_adk, so google-adk's own Runner cannot run it; use "
-        "durable_adk's."
+        f"{type(ours).__name__} is a tool of durable_adk: give it to an agent as it is, not as a "
+        "function, and run that agent with durable_adk's Runner; google-adk's own Runner cannot."
     )
 
 
-class BaseTool:
+def is_function(value: object) -> bool:
+    """Return whether a value can be called, and is no tool or toolset."""
+    return callable(value) and not isinstance(value, Offered)
+
+
+class BaseTool(Offered):
     """Something that an agent's model can call (TOL-1).
 
     Subclasses define `run_async` and, to be declared to the model, `_get_declaration`. All methods
@@ -85,10 +107,6 @@ class BaseTool:
         self.retry = checked_retry(retry, self.contract, name)
         self.task_queue = checked_task_queue(task_queue, name)
         self.custom_metadata = custom_metadata
-
-    def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise; defined because agents of google-adk accept a callable as a tool."""
-        raise only_runs_here(self)
 
     @property
     def reads_confirmation(self) -> bool:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from google.genai import types
 
@@ -17,7 +17,7 @@ from durable_adk.errors import DurableAdkError, ToolsetUnavailableError, frames_
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.retrying import TOOLSET_TIMEOUT, retrying
-from durable_adk.tools.base_tool import BaseTool, only_runs_here
+from durable_adk.tools.base_tool import BaseTool, Offered
 
 LOAD_TIMEOUT = 30.0
 """Seconds that a step waits for a set's tools."""
@@ -43,7 +43,7 @@ class ToolPredicate(Protocol):
     ) -> bool: ...
 
 
-class BaseToolset(ABC):
+class BaseToolset(Offered, ABC):
     """Tools from one source (TOL-28)."""
 
     tool_filter: "ToolPredicate | Sequence[str] | None" = None
@@ -64,10 +64,6 @@ class BaseToolset(ABC):
         self.tool_filter = tool_filter
         self.tool_name_prefix = tool_name_prefix
 
-    def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise; defined because agents of google-adk accept a callable as a tool."""
-        raise only_runs_here(self)
-
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools."""
@@ -81,12 +77,12 @@ class BaseToolset(ABC):
             return tools
         return [_renamed(tool, f"{self.tool_name_prefix}_{tool.name}") for tool in tools]
 
-    async def process_llm_request(  # noqa: B027 - optional
+    async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
         """Change a request before the tools of the set do; does nothing by default."""
 
-    async def close(self) -> None:  # noqa: B027 - optional
+    async def close(self) -> None:
         """Close connections; does nothing by default."""
 
     def _is_tool_selected(

@@ -15,7 +15,7 @@ from durable_adk.google_objects import callable_from_google_adk
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import EMPTY, Parameters, innermost, read_parameters, routine
-from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_tool import BaseTool, is_function
 from durable_adk.tools.reconcile import Reconcile, checked_reconcile
 from durable_adk.tools.require_confirmation import (
     CONTEXT,
@@ -176,7 +176,7 @@ def as_tool(item: Any) -> BaseTool:
     """
     if isinstance(item, BaseTool):
         return item
-    if callable(item):
+    if is_function(item):
         known = callable_from_google_adk(item, tool=True)
         return known if isinstance(known, BaseTool) else FunctionTool(item)
     raise AgentDefinitionError(f"{item!r} is not a tool; pass a function or a BaseTool.")
@@ -194,8 +194,8 @@ def _description_of(func: Any) -> str:
 def _check_callable(func: Any, name: str) -> None:
     if isinstance(func, type):
         raise AgentDefinitionError(f"{name} is a class; pass an object of it, or a function.")
-    if not callable(func):
-        raise AgentDefinitionError(f"{func!r} cannot be called, so it cannot be a tool.")
+    if not is_function(func):
+        raise AgentDefinitionError(f"{func!r} is no function, so it cannot be made a tool.")
     code = routine(func)
     if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
         raise AgentDefinitionError(

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.tools.base_tool import is_function
 from durable_adk.wire.tool_contract import ToolContract
 
 
@@ -60,7 +61,7 @@ def checked_reconcile(
     Raises:
         AgentDefinitionError: It is not callable, or the tool's contract would never call it.
     """
-    if reconcile is not None and not callable(reconcile):
+    if reconcile is not None and not is_function(reconcile):
         raise AgentDefinitionError(
             f"reconcile of tool {name!r} is {reconcile!r}; pass a function of args and "
             "tool_context."

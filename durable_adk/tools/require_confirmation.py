@@ -7,7 +7,7 @@ from typing import Any
 from durable_adk.calling import call
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError
-from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_tool import BaseTool, is_function
 
 NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."
 REJECTED = "This tool call is rejected."
@@ -27,7 +27,7 @@ def check_requirement(rule: ConfirmationRule, tool_name: str, known: Iterable[st
     """
     if isinstance(rule, bool):
         return
-    if not callable(rule):
+    if not is_function(rule):
         raise AgentDefinitionError(
             f"require_confirmation of {tool_name}() is {rule!r}; pass True, False or a function "
             "of the call's arguments."

@@ -270,6 +270,22 @@ def resume(*answers: tuple[str, Any], **more: Any) -> dict[str, Any]:
     return body(None, resume=entries, **more)
 
 
+async def test_a_large_session_pauses_and_is_resumed(client, tmp_path):
+    """It has no snapshot of its messages, which the front end has."""
+    agent = cashier("x" * 2_000, call("refund", amount=5), "Done.")
+    more = [{"id": f"m{number}", "role": "user", "content": "hi"} for number in (1, 2)]
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server(settings={"max_session_bytes": 1_000})
+        await events(http, body())
+        waiting = await events(http, body(None, messages=more))
+        (interrupt,) = waiting[-1].outcome.interrupts
+        resumed = await events(http, resume((interrupt.id, True)))
+    assert not [one for one in (*waiting, *resumed) if one.type == "MESSAGES_SNAPSHOT"]
+    (result,) = [one for one in resumed if one.type == "TOOL_CALL_RESULT"]
+    assert json.loads(result.content) == {"result": "refunded 5"}
+    assert resumed[-1].type == "RUN_FINISHED"
+
+
 @pytest.mark.parametrize(
     ("payload", "result"),
     [

@@ -31,12 +31,17 @@ class Access:
     page's host name."""
 
     def __post_init__(self) -> None:
-        """Check token and origins; error messages never contain the token."""
+        """Check token, hosts and origins; error messages never contain the token."""
         if not _TOKEN.fullmatch(self.token):
             raise InvalidRequestError(
                 "DURABLE_ADK_CODEC_TOKEN must be 16 to 256 of the characters A-Za-z0-9._~- ; "
                 "if it is unset, a token is generated."
             )
+        for host in self.hosts:
+            if "*" in host and host != "*":
+                raise InvalidRequestError(
+                    f"The host name {host!r} must be a whole name, or * for any name."
+                )
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin) or not urlsplit(origin).hostname:
                 raise InvalidRequestError(

@@ -27,10 +27,11 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner as AdkRunner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools import FunctionTool, ToolContext
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import Workflow
 from google.genai import types
 
-from durable_adk import agents, sessions, tools
+from durable_adk import agents, models, sessions, tools
 from durable_adk.errors import AgentDefinitionError, DeterminismError, InvalidRequestError
 from durable_adk.google_objects import from_google_adk
 from durable_adk.runners import InMemoryRunner, Runner
@@ -249,10 +250,26 @@ async def test_our_tools_in_an_agent_of_google_adk() -> None:
     assert texts(events) == ["theirs: added"]
 
 
+def test_our_tools_have_their_names_in_an_agent_of_google_adk() -> None:
+    """Its own runner declares them as they are called, so that a call of one says who runs it."""
+    tool = tools.FunctionTool(print, name="p")
+    assert FunctionTool(func=tool).name == "p"
+    with pytest.raises(AgentDefinitionError, match="give it to an agent as it is"):
+        from_google_adk(llm("a", tools=[FunctionTool(func=tool)]))
+
+
+async def test_our_agent_in_google_adk_s_agent_tool() -> None:
+    """google-adk checks no class there, so it runs."""
+    ours = agents.LlmAgent(name="ours", model=models.ScriptedModel(replies=["from ours"]))
+    events = await heard(llm("theirs", call("ours", request="?"), "done", tools=[AgentTool(ours)]))
+    results = [one.response for event in events for one in event.get_function_responses()]
+    assert results == [{"result": "from ours"}]
+
+
 @pytest.mark.parametrize("ours", [tools.FunctionTool(print, name="p"), Adding()])
 def test_google_adk_s_own_runner_does_not_run_our_tools(ours: Any) -> None:
     """The error names the runner that does."""
-    with pytest.raises(AgentDefinitionError, match="google-adk's own Runner cannot run it"):
+    with pytest.raises(AgentDefinitionError, match="google-adk's own Runner cannot"):
         ours(x=1)
 
 

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from durable_adk.agents import LlmAgent
 from durable_adk.errors import AgentDefinitionError
-from durable_adk.tools import BaseTool, FunctionTool, as_tool
+from durable_adk.tools import BaseTool, BaseToolset, FunctionTool, as_tool
 from durable_adk.tools.tool_context import ToolContext
 
 CONTEXT: Any = SimpleNamespace(tool_confirmation=None)
@@ -241,6 +243,29 @@ async def async_generator():
     yield 1
 
 
+class Toolset(BaseToolset):
+    """A toolset, which google-adk's agents take as a callable."""
+
+    async def get_tools(self, readonly_context=None):
+        return []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tool: FunctionTool(Greeter().greet, require_confirmation=tool),
+        lambda tool: FunctionTool(Greeter().greet, contract="at_most_once", reconcile=tool),
+        lambda tool: LlmAgent(name="a", instruction=tool),
+        lambda tool: LlmAgent(name="a", before_tool_callback=tool),
+        lambda tool: LlmAgent(name="a", after_agent_callback=[tool]),
+    ],
+)
+def test_a_tool_is_no_function(make):
+    """Where a function is called, a tool is refused at definition, although it is callable."""
+    with pytest.raises((AgentDefinitionError, ValidationError), match=r"function|is a tool"):
+        make(FunctionTool(print, name="p"))
+
+
 @pytest.mark.parametrize(
     ("func", "message"),
     [
@@ -249,7 +274,9 @@ async def async_generator():
         (lambda: None, "cannot be a tool's name"),
         (Greeter, "class"),
         (Greeter.greet, "is an unbound method"),
-        (7, "cannot be called"),
+        (7, "no function"),
+        (FunctionTool(print, name="p"), "no function"),
+        (Toolset(), "no function"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_at_definition(func, message):

@@ -110,10 +110,9 @@ class RunRenderer:
     _streamed: dict[str, _Streamed] = field(default_factory=dict[str, _Streamed])
     _usage: dict[str, TokenUsage] = field(default_factory=dict[str, TokenUsage])
 
-    def resumes(self, before: Sequence[Event]) -> None:
-        """Record the invocation's events before the run that resumes it."""
-        for event in before:
-            self._long_running |= event.long_running_tool_ids or set()
+    def resumes(self, long_running: set[str]) -> None:
+        """Record the long-running calls that the invocation made before this run."""
+        self._long_running |= long_running
 
     def messages(self, events: Sequence[Event]) -> list[Message]:
         """Convert events to messages."""

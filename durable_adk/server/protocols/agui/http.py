@@ -8,6 +8,7 @@ answers them, and shows the same invocation from there on.
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ag_ui.core import (
@@ -23,11 +24,16 @@ from fastapi import APIRouter
 from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
+from durable_adk.client.feed import paged
 from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.conversation.history import USER
-from durable_adk.errors import DurableAdkError, SessionNotFoundError, class_name
-from durable_adk.events.event import Event
+from durable_adk.errors import (
+    DurableAdkError,
+    PayloadTooLargeError,
+    SessionNotFoundError,
+    class_name,
+)
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller, CurrentCaller
 from durable_adk.server.feed import EventItem, entries_of
@@ -115,14 +121,14 @@ async def _events(
         async with aclosing(entries):
             async for entry in entries:
                 if render.first is None and isinstance(entry.item, EventItem):
-                    render.resumes(await _before(services, key, entry.item))
-                for event in render.rendered(entry.item):
-                    yield await _whole(services, key, render, event)
+                    render.resumes(await _long_running_before(sessions, key, entry.item))
+                for event in await _all_whole(services, key, render, render.rendered(entry.item)):
+                    yield event
         _, state = await _state(sessions, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
         name = render.status.invocation_id if render.status else start["invocation_id"]
         waiting = await pending_calls_of(sessions, key, name)
-        ends = [await _whole(services, key, render, event) for event in render.finished(waiting)]
+        ends = await _all_whole(services, key, render, render.finished(waiting))
     except DurableAdkError as error:
         yield render.failed(class_name(error), error.message)
         return
@@ -158,33 +164,45 @@ async def _root(services: ServerServices, key: SessionKey) -> str | None:
     return None
 
 
-async def _before(services: ServerServices, key: SessionKey, item: EventItem) -> list[Event]:
-    """Return the earlier events of an event's invocation."""
-    record = await services.session_service.get_invocation(key, item.event.invocation_id)
+async def _long_running_before(sessions: SessionLog, key: SessionKey, item: EventItem) -> set[str]:
+    """Return the ids of the long-running calls that an event's invocation made before it."""
+    record = await sessions.get_invocation(key, item.event.invocation_id)
     first = record.start_seq if record else item.seq
     if first >= item.seq:
-        return []
-    earlier = await _read(services, key, after=first - 1, upto=item.seq - 1)
-    return [one for one in earlier if one.invocation_id == item.event.invocation_id]
+        return set()
+    read, found = partial(sessions.read_page, key, upto=item.seq - 1), set[str]()
+    async with aclosing(paged(read, first - 1)) as stored:
+        async for one in stored:
+            if one.event.invocation_id == item.event.invocation_id:
+                found |= one.event.long_running_tool_ids or set()
+    return found
 
 
-async def _read(
-    services: ServerServices, key: SessionKey, *, after: int = 0, upto: int
-) -> list[Event]:
-    size = services.settings.max_session_bytes
-    stored = await services.session_service.read_events(key, after=after, upto=upto, max_size=size)
-    return [one.event for one in stored]
+async def _all_whole(
+    services: ServerServices, key: SessionKey, render: RunRenderer, events: Iterable[BaseEvent]
+) -> list[BaseEvent]:
+    found = [await _whole(services, key, render, event) for event in events]
+    return [event for event in found if event is not None]
 
 
 async def _whole(
     services: ServerServices, key: SessionKey, render: RunRenderer, event: BaseEvent
-) -> BaseEvent:
-    """Return an event, adding earlier messages to a snapshot, which few runs need."""
+) -> BaseEvent | None:
+    """Return an event, adding earlier messages to a snapshot.
+
+    A session that is too large has no snapshot: the front end keeps the messages that it has.
+    """
     if not isinstance(event, MessagesSnapshotEvent):
         return event
     last = render.revision if render.first is None else render.first - 1
-    earlier = await _read(services, key, upto=last) if last else []
-    return MessagesSnapshotEvent(messages=[*render.messages(earlier), *event.messages])
+    size = services.settings.max_session_bytes
+    try:
+        read = services.session_service.read_events
+        stored = await read(key, upto=last, max_size=size) if last else []
+    except PayloadTooLargeError:
+        return None
+    earlier = render.messages([one.event for one in stored])
+    return MessagesSnapshotEvent(messages=[*earlier, *event.messages])
 
 
 def _sent(event: BaseEvent) -> Iterable[ServerSentEvent]:

@@ -34,6 +34,12 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
         Access(origins=(origin,))
 
 
+def test_a_part_of_a_host_name_is_refused() -> None:
+    """S7: it would match no name."""
+    with pytest.raises(InvalidRequestError, match="whole name"):
+        Access(hosts=("*.example.com",))
+
+
 def test_only_the_token_is_admitted() -> None:
     """S7: wherever it is offered."""
     access = Access(token="a-token-of-sixteen")  # noqa: S106 - of this test only
