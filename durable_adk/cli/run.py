@@ -339,7 +339,7 @@ class Progress:
         ]
         if not model_attempts:
             return "the model is thinking"
-        return f"the model is asked again{_why(model_attempts[-1])}"
+        return f"the model is called again{_why(model_attempts[-1])}"
 
 
 def _why(last: CallAttempt) -> str:

@@ -126,9 +126,9 @@ class Inbox:
 
     def _dispute(self, name: str) -> str:
         return (
-            f"answerId {name!r} was sent with different contents. The first one was taken and "
-            f"stands (query taken: {self.state.digests[name]}); the other one is refused. Give "
-            "another answer another answerId."
+            f"answerId {name!r} was sent with different contents. The first answer was accepted "
+            f"(query taken: {self.state.digests[name]}); the other one is refused. Send another "
+            "answer with another answerId."
         )
 
     def _is_known(self, name: str) -> bool:

@@ -333,7 +333,7 @@ def require_answerable(state: LoopState) -> None:
     if not state.can_wait:
         raise AgentWaitsError(
             "An agent that is used as a tool cannot wait for an approval, a credential or a "
-            "long-running tool: nobody sees its conversation. Make it a sub-agent."
+            "long-running tool: no client sees its conversation. Make it a sub-agent."
         )
 
 

@@ -28,7 +28,7 @@ from durable_adk.wire.tool_contract import ToolContract
 
 _AGAIN = "runs again, unless its result was stored"
 AGAIN_WITH_KEY = "may run again, with the same idempotency key"
-_CONTINUES = "goes on where it was; completed work is not repeated"
+_CONTINUES = "continues where it was; completed work is not repeated"
 _CONTRACTS = {
     ToolContract.AT_LEAST_ONCE: AGAIN_WITH_KEY,
     ToolContract.PURE: "runs again: it has no side effects",
@@ -143,7 +143,7 @@ def _model(agent: LlmAgent) -> AppPart:
         kind="model",
         name=name,
         runs_in="activity call_model",
-        after_crash="is asked again, unless its answer was stored",
+        after_crash="is called again, unless its response was stored",
         findings=problems,
     )
 

@@ -67,13 +67,13 @@ _OPTIONAL = {
 _REFERENCE = re.compile(r" \([A-Z]+-?\d+\)")
 """Matches a reference to the specification, which the API's description omits."""
 _DESCRIPTION = """\
-Durable agents over HTTP: the routes of ADK's server, and those of invocations, of what waits for an
-answer, of streams that any server goes on with, and of AG-UI and A2A if they are installed.
+Durable agents over HTTP: the routes of ADK's server, and those of invocations, of pending calls, of
+streams that continue at any server, and of AG-UI and A2A if they are installed.
 
-A run continues even if the request that started it is closed. A stream that broke is continued with
-the `id` of its last item in `Last-Event-ID`. An error is `{"error": {"type", "message", "field"}}`,
+A run continues even if the request that started it is closed. To continue a broken stream, send the
+`id` of its last item as `Last-Event-ID`. An error is `{"error": {"type", "message", "field"}}`,
 beside ADK's `detail`; a request may be sent again after 429 or 503, unless the error names an
-`invocationId`, which goes on.
+`invocationId`, which then continues.
 """
 _CARD = re.compile(r"/a2a/[^/]+/\.well-known/agent-card\.json")
 

@@ -145,7 +145,7 @@ class TrustedProxy:
             raise InvalidRequestError(f"{self.header!r} is no name of a header.")
         if not self.peers or not self._networks():
             raise InvalidRequestError(
-                f"The header {self.header!r} can be sent by anybody: set "
+                f"Any client can send the header {self.header!r}: set "
                 "DURABLE_ADK_SERVER_TRUSTED_PROXIES to the addresses of the proxy that sets it."
             )
 
@@ -177,7 +177,7 @@ class TrustedProxy:
         try:
             return [ipaddress.ip_network(peer, strict=False) for peer in self.peers]
         except ValueError as error:
-            raise InvalidRequestError(f"A trusted proxy has no such address: {error}") from None
+            raise InvalidRequestError(f"DURABLE_ADK_SERVER_TRUSTED_PROXIES: {error}") from None
 
 
 def _not_local(scope: Mapping[str, Any]) -> str | None:
@@ -189,7 +189,9 @@ def _not_local(scope: Mapping[str, Any]) -> str | None:
                 "this machine can reach, such as that of a development server, may leave it out"
             )
     # A Unix socket has no address, and usually serves a proxy.
-    return None if is_loopback(address_of(scope)) else "this one is not known to be such"
+    return (
+        None if is_loopback(address_of(scope)) else "the address of this one is unknown or remote"
+    )
 
 
 def require_authentication(host: str, means: Collection[Authenticator]) -> None:
@@ -200,8 +202,8 @@ def require_authentication(host: str, means: Collection[Authenticator]) -> None:
     """
     if not means and not is_loopback(host):
         raise InvalidRequestError(
-            f"The server would listen on {host}, where others can reach it, and ask nobody who "
-            f"they are. Set {_WAYS}, or listen on 127.0.0.1."
+            f"The server would listen on {host}, where other machines can reach it, without "
+            f"authentication. Set {_WAYS}, or listen on 127.0.0.1."
         )
 
 
@@ -241,7 +243,7 @@ class Authentication:
             await refuse(send, 503, error, {"retry-after": "5"})
         except DurableAdkError:  # e.g. the file of tokens is unreadable
             logger.exception("server.authentication")
-            await refuse(send, 503, IdentityProviderError("Nobody can be authenticated now."))
+            await refuse(send, 503, IdentityProviderError("Authentication is unavailable now."))
         else:
             identify(scope, caller)
             await self.app(scope, receive, send)
@@ -254,8 +256,8 @@ class Authentication:
             return Caller()
         if refused is not None:  # e.g. mounted in an application with another address
             raise PermissionDeniedError(
-                "The server asks nobody who they are, so it serves only requests of this machine "
-                f"to its loopback addresses, and {refused}. To serve others, set {_WAYS}."
+                "The server has no authentication, so it serves only requests of this machine to "
+                f"its loopback addresses, and {refused}. To serve others, set {_WAYS}."
             )
         for one in self.means:
             user = await one.user_of(scope)

@@ -116,8 +116,8 @@ class ProviderKeys:
             raise IdentityProviderError
         if not found:
             raise AuthenticationError(
-                "The token is signed with a key that is not known as its issuer's. A new key is "
-                f"known at most {MIN_INTERVAL:.0f} s after it was published."
+                "The token is signed with a key that its issuer has not published. A new key is "
+                f"accepted at most {MIN_INTERVAL:.0f} s after it was published."
             )
         return KeySet(found)
 

@@ -213,7 +213,7 @@ class Notifications:
             with suppress(TimeoutError):
                 await asyncio.wait_for(arrived.wait(), _ARRIVAL)
         except Exception as error:  # noqa: BLE001 - the driver's; it says nothing about arrivals
-            _log.debug("Whether notices arrive is not known.", error=str(error))
+            _log.debug("It is unknown whether notices arrive.", error=str(error))
         else:
             self._arrival.found(arrives=arrived.is_set())
         finally:

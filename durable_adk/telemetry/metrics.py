@@ -38,7 +38,7 @@ invocations_ended = _meter.create_counter(
     "durable_adk.invocations.ended", unit="{invocation}", description="Invocations ended."
 )
 invocations_paused = _meter.create_counter(
-    "durable_adk.invocations.paused", unit="{pause}", description="Waits for somebody outside."
+    "durable_adk.invocations.paused", unit="{pause}", description="Pauses that wait for an answer."
 )
 invocation_duration = _meter.create_histogram(
     "durable_adk.invocation.duration",
@@ -110,5 +110,5 @@ _meter.create_observable_gauge(
     "durable_adk.queue.waiting",
     callbacks=[_observe],
     unit="{message}",
-    description="Messages that wait for their sessions, by who has seen them last.",
+    description="Messages that wait for their sessions, each at its last observer.",
 )

@@ -230,8 +230,8 @@ def _function(
         return _RemoteFunction(name, description, parameters)
     if description is not None or parameters is not None:
         raise AgentDefinitionError(
-            f"The docstring and the annotations of activity {name!r} say what the model is told; "
-            "description and parameters are for one of which only the name is given."
+            f"The docstring and the annotations of activity {name!r} are its declaration; pass "
+            "description and parameters only for an activity that is given by name."
         )
     unbound = next(iter(inspect.signature(activity).parameters), "") == "self"
     return functools.partial(activity, None) if unbound else activity

@@ -25,7 +25,7 @@ PAUSE = 0.4
 """Seconds between retries for an unreachable set: its server may be starting."""
 
 _HINT = (
-    "start its server, or correct its address; until then the model is asked without its tools, "
+    "start its server, or correct its address; until then the model is called without its tools, "
     "and their calls wait for a minute"
 )
 _Missed = list[ToolsetUnavailableError]

@@ -156,7 +156,7 @@ async def end_abandoned(deps: Dependencies, step: WaitingStep, record: Invocatio
     No call stays open, and the fenced lease owner cannot write any more if it returns (D7).
     """
     error = InvocationTerminatedError(
-        f"Whatever ran invocation {record.invocation_id!r} has ended without it."
+        f"The process running invocation {record.invocation_id!r} died before finishing it."
     )
     # Before the end is stored: after a crash nothing would find it again. The delivery waits for
     # it.

@@ -57,7 +57,7 @@ from durable_adk.wire.run_config import StreamingMode
 from durable_adk.wire.steps import ModelStep, StepResult
 
 _HINT = (
-    "it is asked again; if it stays so, raise the quota or choose another model "
+    "the call is repeated; if it keeps failing, raise the quota or choose another model "
     "(`durable-adk show` prints the provider's words)"
 )
 

@@ -340,7 +340,7 @@ def _differences(
     """Yield the reasons why the model's actual request may have been different."""
     request, agent, event = rebuilt.request, rebuilt.agent, rebuilt.event
     if event.invocation_id not in step.run_configs:
-        yield "The options of the run (RunConfig) are not known any more."
+        yield "The RunConfig of the run is no longer known."
     if as_list(agent.before_model_callback):
         yield f"before_model_callback of {agent.name} is not applied."
     for plugin in deps.registry.app(step.app).plugins:

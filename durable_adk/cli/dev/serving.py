@@ -327,7 +327,7 @@ class _Keeper:
 
     def _report_load_failure(self, message: str, serves: WorkerProcess | None) -> None:
         status_text = (
-            "The code from before goes on." if serves else "Nothing serves until it changes."
+            "The previous code keeps running." if serves else "Nothing runs until it changes."
         )
         text = f"Not loaded: {message}\n{status_text}"
         self._lines.notice("code.not_loaded", text, style="bold red", reason=message)

@@ -94,8 +94,8 @@ def _confirmed(what: str) -> bool:
         return typer.confirm(f"Repair {what}?", err=True)
     except typer.Abort:
         raise InvalidRequestError(
-            f"Nothing was repaired, because nobody answered; add --yes to repair {what} without "
-            "being asked."
+            f"Nothing was repaired, because there was no answer; add --yes to repair {what} "
+            "without a prompt."
         ) from None
 
 

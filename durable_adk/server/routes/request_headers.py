@@ -63,8 +63,8 @@ class StartHeaders:
         name = f"e-{uuid.uuid5(_KEYS, repr((*key, check_id(self.idempotency_key, _KEY_HEADER))))}"
         if body_id not in (None, name):
             raise InvalidRequestError(
-                f"The header Idempotency-Key stands for invocation {name!r}, and the field "
-                f"invocationId is {body_id!r}; send one of them."
+                f"The header Idempotency-Key names invocation {name!r}, and the field "
+                f"invocationId names {body_id!r}; send one of them."
             )
         return name
 

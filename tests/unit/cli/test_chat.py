@@ -127,7 +127,7 @@ async def test_what_is_waited_for_is_said() -> None:
     assert await progress.text() == "the model is thinking"
     failed = CallAttempt(event_id="e.1", attempt=1, ended=AttemptEnd.FAILED, error_type="Busy")
     await service.note(key, invocation_id="e", kind=ATTEMPT, name="1", body=failed.to_json())
-    assert await progress.text() == "the model is asked again, as attempt 1 failed (Busy)"
+    assert await progress.text() == "the model is called again, as attempt 1 failed (Busy)"
     call = types.Part(function_call=types.FunctionCall(id="c", name="book", args={}))
     answer = types.Part(function_response=types.FunctionResponse(id="c", name="book", response={}))
     away = CallAttempt(event_id="e.2", attempt=2, ended=AttemptEnd.LOST, tool="book", call_id="c")

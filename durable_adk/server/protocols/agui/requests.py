@@ -234,8 +234,8 @@ def _response(call: PendingCall, entry: ResumeEntry) -> dict[str, Any]:
         return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"result": payload}
     if entry.status == "cancelled" or not isinstance(payload, dict):
         raise InvalidRequestError(
-            f"resume: {call.call_id}: A credential is asked for; the payload is the `authConfig` "
-            "with it. To go on without, cancel the run."
+            f"resume: {call.call_id}: The call waits for a credential; the payload is the "
+            "`authConfig` with it. To continue without one, cancel the run."
         )
     return cast("dict[str, Any]", payload)
 

@@ -367,7 +367,7 @@ async def test_what_is_shown_says_what_it_lacks_and_has_no_credentials() -> None
     assert first.config == {"temperature": 0.5, "labels": {"adk_agent_name": "a"}}
     assert [sorted(one) for one in first.tools] == [["functionDeclarations"], ["googleMaps"]]
     assert first.differences == [
-        "The options of the run (RunConfig) are not known any more.",
+        "The RunConfig of the run is no longer known.",
         "before_model_callback of a is not applied.",
         "Plugin adding is not applied.",
         "An instruction is a function, and says what it says now.",
