@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 ADK := $(VENV)/adk/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-thorough test-all explore check fmt bench bench-scale dist lock simulate matrix pins mutants chaos chaos-crowd chaos-long clean
+.PHONY: help install demo test test-runtime test-server test-google test-ops test-cli test-thorough test-all explore check fmt bench bench-scale dist lock simulate matrix pins mutants chaos chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -47,6 +47,30 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --n
 
 test: $(STAMP) ## Run the tests that a change needs, in less than five minutes
 	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
+
+# The tests of one wing (docs/know/architecture.md); `make test-all` runs those of all.
+OF_SERVER := tests/server
+OF_GOOGLE := tests/interop tests/adk
+OF_OPS := tests/unit/ops $(wildcard tests/integration/test_doctor*.py tests/integration/test_erasure*.py \
+	tests/integration/test_codec*.py)
+OF_CLI := tests/unit/cli $(wildcard tests/integration/test_cli*.py tests/integration/test_de[mv]*.py)
+OF_RUNTIME := $(wildcard tests/unit/*.py) $(filter-out tests/unit/cli/ tests/unit/ops/ tests/unit/__pycache__/,$(wildcard tests/unit/*/)) \
+	$(filter-out $(OF_OPS) $(OF_CLI),$(wildcard tests/integration/*.py)) tests/scenarios tests/replay
+
+test-runtime: $(STAMP) ## Run the tests of the runtime alone
+	$(PYTEST) $(OF_RUNTIME) -m "not thorough" --hypothesis-profile=quick
+
+test-server: $(STAMP) ## Run the tests of the server, its protocols and its page
+	$(PYTEST) $(OF_SERVER) --hypothesis-profile=quick
+
+test-google: $(STAMP) $(ADK) ## Run the tests of google-adk's objects, and those beside google-adk
+	$(PYTEST) $(OF_GOOGLE) --hypothesis-profile=quick
+
+test-ops: $(STAMP) ## Run the tests of the operators' tools
+	$(PYTEST) $(OF_OPS) --hypothesis-profile=quick
+
+test-cli: $(STAMP) ## Run the tests of the command line
+	$(PYTEST) $(OF_CLI) --hypothesis-profile=quick
 
 test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every mode, all histories
 	$(PYTEST) -m "thorough or property"

@@ -12,12 +12,12 @@ from temporalio.client import Client
 
 from durable_adk import __version__
 from durable_adk.apps.app import App
+from durable_adk.apps.app_declaration import AppDescription, described
 from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.extras import installed
 from durable_adk.google_objects import require_own
 from durable_adk.memory import BaseMemoryService
-from durable_adk.ops.app_declaration import AppDescription, described
 from durable_adk.partials import PartialChannel
 from durable_adk.server.access import PUBLIC, is_open, protect
 from durable_adk.server.access_log import AccessLog

@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from temporalio.client import Client
 
+from durable_adk.apps.app_declaration import AppDescription
 from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.invocation_client import InvocationClient
@@ -17,7 +18,6 @@ from durable_adk.client.invocations import Invocations
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.errors import PayloadTooLargeError, UnknownAppError
 from durable_adk.memory import BaseMemoryService
-from durable_adk.ops.app_declaration import AppDescription
 from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.server.caller import Caller
 from durable_adk.server.feed import SessionFeed

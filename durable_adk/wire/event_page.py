@@ -11,6 +11,8 @@ from durable_adk.sessions.session import NamesSession
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import parsed
 
+SESSION_EVENTS = "SessionEvents"
+"""The type name of the workflow."""
 MAX_PAGE_BYTES = 1_900_000
 """Maximum size of a page in bytes; with the rest of its payload, it is below Temporal's 2 MiB."""
 MAX_WAIT = 20.0

@@ -11,6 +11,8 @@ from durable_adk.wire.event_page import MAX_PAGE_BYTES
 from durable_adk.wire.messages import parsed
 from durable_adk.wire.run_config import RunConfig
 
+MODEL_REQUESTS = "ModelRequests"
+"""The type name of the workflow."""
 MAX_CALLS = 10
 """Maximum number of model calls per step."""
 

@@ -19,13 +19,10 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.retrying import STORE_TIMEOUT
     from durable_adk.settings import Limits
     from durable_adk.wire.effect import Effect
-    from durable_adk.wire.event_page import ReadSessionEventsStep
-    from durable_adk.wire.model_request import ReadModelRequestsStep
+    from durable_adk.wire.event_page import SESSION_EVENTS, ReadSessionEventsStep
+    from durable_adk.wire.model_request import MODEL_REQUESTS, ReadModelRequestsStep
     from durable_adk.workflows.invocation import ARGUMENT_ERRORS, decoded, failure
     from durable_adk.workflows.temporal_runtime import STORE_RETRY, reason
-
-SESSION_EVENTS, MODEL_REQUESTS = "SessionEvents", "ModelRequests"
-"""Their type names."""
 
 
 @workflow.defn(name=SESSION_EVENTS, failure_exception_types=ARGUMENT_ERRORS)

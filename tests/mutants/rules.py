@@ -24,6 +24,7 @@ from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
+from durable_adk.apps.app_declaration import described
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.conversation.contents import build_contents
@@ -42,7 +43,6 @@ from durable_adk.errors import (
 from durable_adk.events import Event
 from durable_adk.flows.runtime import Inbox
 from durable_adk.models import ScriptedModel
-from durable_adk.ops.app_declaration import described
 from durable_adk.runners import InMemoryRunner
 from durable_adk.server.adk.agents import app_info, build_graph
 from durable_adk.server.adk.sessions import _check_restorable

@@ -29,11 +29,12 @@ from durable_adk.sql import migrations
 from durable_adk.sql.schema import METADATA, POSTGRES_METADATA
 from durable_adk.wire import agent_stack, checkpoint, messages
 from durable_adk.wire.answer_token import AnswerToken
+from durable_adk.wire.event_page import SESSION_EVENTS
+from durable_adk.wire.model_request import MODEL_REQUESTS
 from durable_adk.wire.search_attributes import MARKS
 from durable_adk.wire.webhook import PushConfig
 from durable_adk.workflows.deliver_webhook import DELIVER_WEBHOOK
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
-from durable_adk.workflows.session_reads import MODEL_REQUESTS, SESSION_EVENTS
 
 Shapes: TypeAlias = dict[str, Any]
 """By kind: names, or what is behind each name."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable_adk.ops.app_declaration import AppDescription
+from durable_adk.apps.app_declaration import AppDescription
 from durable_adk.server.feed import StatusItem
 from durable_adk.server.routes import changes
 from durable_adk.server.routes.changes import StatusChanges

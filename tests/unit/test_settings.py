@@ -8,10 +8,10 @@ from itertools import chain
 import pytest
 from pydantic import ValidationError
 
-from durable_adk.activities.webhook.address import addresses_of
 from durable_adk.code_executors import ContainerCodeExecutor, SubprocessCodeExecutor
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.errors import AgentDefinitionError, InvalidRequestError
+from durable_adk.http.webhook_address import addresses_of
 from durable_adk.server.settings import ServerSettings
 from durable_adk.settings import (
     MAX_SECONDS,

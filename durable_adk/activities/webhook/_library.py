@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from durable_adk.extras import Absent
 
 try:
-    from httpx import URL, AsyncClient, ConnectError, HTTPError, InvalidURL
+    from httpx import AsyncClient, ConnectError, HTTPError
     from standardwebhooks import Webhook
 except ImportError:
     if TYPE_CHECKING:
         raise
-    URL = AsyncClient = ConnectError = HTTPError = InvalidURL = Webhook = Absent
+    AsyncClient = ConnectError = HTTPError = Webhook = Absent
 
-__all__ = ["URL", "AsyncClient", "ConnectError", "HTTPError", "InvalidURL", "Webhook"]
+__all__ = ["AsyncClient", "ConnectError", "HTTPError", "Webhook"]

@@ -23,13 +23,13 @@ from durable_adk.activities.webhook._library import (
     HTTPError,
     Webhook,
 )
-from durable_adk.activities.webhook.address import addresses_of
 from durable_adk.activities.webhook.announcement import is_wanted, push_configs, type_of
-from durable_adk.activities.webhook.task_status import task_status
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
+from durable_adk.conversation.task_status import task_status
 from durable_adk.errors import InvalidRequestError, WebhookError, WebhookRefusedError
 from durable_adk.extras import installed
+from durable_adk.http.webhook_address import addresses_of
 from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.sessions.records import InvocationRecord, Status

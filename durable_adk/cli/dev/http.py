@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from temporalio.client import Client
 
+from durable_adk.apps.app_declaration import AppDescription
 from durable_adk.cli.dev.serving import keep
 from durable_adk.cli.server import ServerConnection
 from durable_adk.client.connect import connect
@@ -17,7 +18,6 @@ from durable_adk.embedded.runner import embedded_task_queue
 from durable_adk.embedded.server import ServerInfo, TemporalServer
 from durable_adk.embedded.shared import connect_embedded, payload_storage
 from durable_adk.extras import require
-from durable_adk.ops.app_declaration import AppDescription
 from durable_adk.settings import DEFAULT_TASK_QUEUE, read_settings
 
 _APP = "durable_adk.server.app"

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
+from durable_adk.apps.app_declaration import described
 from durable_adk.cli.commands.exit import leave
 from durable_adk.cli.execution import FAILED, ending_a_frozen_process, execute, until_cancelled
 from durable_adk.cli.server import ServerConnection, load_app
@@ -26,7 +27,6 @@ from durable_adk.embedded.shared import connect_embedded, payload_storage
 from durable_adk.errors import AgentDefinitionError, DurableAdkError
 from durable_adk.log import get_logger
 from durable_adk.ops.app_check import app_parts
-from durable_adk.ops.app_declaration import described
 from durable_adk.telemetry import steps
 from durable_adk.worker import worker
 

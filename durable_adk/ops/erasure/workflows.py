@@ -16,12 +16,12 @@ from durable_adk.client.invocations import UnreadableError, decoded, start_of
 from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire.checkpoint import Cursor
-from durable_adk.wire.event_page import ReadSessionEventsStep
+from durable_adk.wire.event_page import SESSION_EVENTS, ReadSessionEventsStep
 from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.model_request import MODEL_REQUESTS
 from durable_adk.wire.search_attributes import APP, USER
 from durable_adk.wire.webhook import DELIVER_WEBHOOK, DeliverStep
 from durable_adk.workflows.invocation import TYPE_NAME
-from durable_adk.workflows.session_reads import MODEL_REQUESTS, SESSION_EVENTS
 
 _TYPES = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
 _ALL = f"WorkflowType IN {_TYPES}"

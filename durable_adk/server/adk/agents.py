@@ -5,9 +5,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from durable_adk.apps.app_declaration import AgentDescription, AppDescription
 from durable_adk.errors import InvalidRequestError, UnknownAppError
 from durable_adk.events.event import Event
-from durable_adk.ops.app_declaration import AgentDescription, AppDescription
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession
 from durable_adk.server.services import CurrentServices, ServerServices

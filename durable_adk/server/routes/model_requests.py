@@ -32,9 +32,13 @@ from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.session import SessionKey
 from durable_adk.storage.payload_driver import blobs_of, owner_folder, owner_of
-from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
+from durable_adk.wire.model_request import (
+    MODEL_REQUESTS,
+    ModelRequest,
+    ModelRequests,
+    ReadModelRequestsStep,
+)
 from durable_adk.wire.run_config import RunConfig
-from durable_adk.workflows.session_reads import MODEL_REQUESTS
 
 router = APIRouter(prefix="/invocations", tags=["invocations"])
 _LONGEST = 30.0

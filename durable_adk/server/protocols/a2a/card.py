@@ -15,7 +15,7 @@ from a2a.types import (
 )
 
 from durable_adk import __version__
-from durable_adk.ops.app_declaration import AgentDescription, AppDescription
+from durable_adk.apps.app_declaration import AgentDescription, AppDescription
 from durable_adk.server.oidc import discovery_url
 from durable_adk.server.settings import ServerSettings
 

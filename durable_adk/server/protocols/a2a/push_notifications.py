@@ -6,11 +6,11 @@ from a2a.server.tasks.push_notification_config_store import normalize_push_notif
 from a2a.types import AuthenticationInfo, TaskPushNotificationConfig
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 
-from durable_adk.activities.webhook.address import NOT_PUBLIC, addresses_of
-from durable_adk.activities.webhook.announcement import push_configs
 from durable_adk.errors import InvalidRequestError
+from durable_adk.http.webhook_address import NOT_PUBLIC, addresses_of
 from durable_adk.json_values import check_id
 from durable_adk.server.protocols.a2a.task import TaskView
+from durable_adk.sessions.records import PUSH
 from durable_adk.wire.webhook import PushConfig
 
 _MAX_CONFIGS = 10
@@ -90,8 +90,10 @@ async def store(view: TaskView, config: PushConfig, *, create_session: bool = Fa
 
 async def stored(view: TaskView) -> list[TaskPushNotificationConfig]:
     """Return the configurations of a task, without their secrets."""
-    configs = await push_configs(view.services.session_service, view.key, view.task_id)
-    return [shown(view, one) for one in configs]
+    notes = await view.services.session_service.read_notes(
+        view.key, invocation_id=view.task_id, kind=PUSH
+    )
+    return [shown(view, PushConfig.from_json(note.body)) for note in notes]
 
 
 async def find(view: TaskView, config_id: str) -> TaskPushNotificationConfig:

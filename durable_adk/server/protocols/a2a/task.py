@@ -14,9 +14,9 @@ from a2a.types import (
 )
 from google.protobuf.json_format import ParseDict
 
-from durable_adk.activities.webhook.task_status import TASK_STATES, task_status
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.conversation.pending_calls import PendingCall
+from durable_adk.conversation.task_status import TASK_STATES, task_status
 from durable_adk.errors import PayloadTooLargeError
 from durable_adk.events.event import Event
 from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem, error_of

@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import Any, ClassVar
 
-from durable_adk.activities.webhook._library import URL, InvalidURL
 from durable_adk.errors import InvalidRequestError
+from durable_adk.http._library import URL, InvalidURL
 from durable_adk.settings import host_name
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")

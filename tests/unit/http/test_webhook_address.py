@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from durable_adk.activities.webhook import address
-from durable_adk.activities.webhook.address import addresses_of, is_public
 from durable_adk.activities.webhook.delivery import _Message, _post
 from durable_adk.errors import InvalidRequestError, WebhookError
+from durable_adk.http.webhook_address import addresses_of, is_public
 from tests.support.waiting import PATIENCE
 
 PUBLIC = ["93.184.215.14", "2606:2800:21f:cb07::1", "64:ff9b::5db8:d70e", "::ffff:93.184.215.14"]
