@@ -111,7 +111,7 @@ class JournaledSessionService(DatabaseSessionService):
         self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
     ) -> StoredEvent | None:
         """See the base class."""
-        with self._noted("hear", f"{steered}.0", invocation_id, epoch) as outcome:
+        with self._noted("deliver", f"{steered}.0", invocation_id, epoch) as outcome:
             delivered = await super().deliver_message(
                 key, invocation_id=invocation_id, epoch=epoch, steered=steered
             )

@@ -294,7 +294,9 @@ MUTANTS = [
     mutant(
         "a message that was heard keeps its ticket",
         "tickets",
-        rewrites(steering, "hear", ("queue.leave(tables, key, head, steered, now)", "pass")),
+        rewrites(
+            steering, "deliver_message", ("queue.leave(tables, key, head, steered, now)", "pass")
+        ),
     ),
     mutant(
         "a message whose sender was refused may open late",

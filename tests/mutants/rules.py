@@ -424,7 +424,7 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
             invocation_id=name,
             lease_owner=name,
             user_event=event,
-            place=QueuePosition.LAST,
+            position=QueuePosition.LAST,
             create_session=True,
         )
 
@@ -438,7 +438,7 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
     for _ in range(2):
         with suppress(SessionBusyError):
             await sessions.check_turn(
-                KEY, invocation_id=last, lease_owner=last, place=QueuePosition.LAST
+                KEY, invocation_id=last, lease_owner=last, position=QueuePosition.LAST
             )
         with suppress(SessionBusyError):
             await opening(last)

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from durable_adk.activities.webhook import address
 from durable_adk.activities.webhook.delivery import _Message, _post
 from durable_adk.errors import InvalidRequestError, WebhookError
+from durable_adk.http import webhook_address as address
 from durable_adk.http.webhook_address import addresses_of, is_public
 from tests.support.waiting import PATIENCE
 
