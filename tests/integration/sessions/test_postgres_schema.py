@@ -26,7 +26,8 @@ SESSION = """
     VALUES ($1, $2, $3, 0, 1, 1, 0, 0, 0, 0, 0) RETURNING revision
 """
 TICKET = """
-    INSERT INTO tickets (app_name, user_id, session_id, invocation_id, position, number, lease_owner)
+    INSERT INTO tickets
+      (app_name, user_id, session_id, invocation_id, position, number, lease_owner)
     VALUES ($1, $2, $3, 'i2', 1, 1, 'local:1') RETURNING number
 """
 """What workers of the version before write: the columns that they know."""

@@ -94,7 +94,7 @@ def test_a_malformed_answer_changes_no_outcome_of_another() -> None:
     inbox.put(YES)
     inbox.take("ticket")
     inbox.refuse("ticket", "no JSON")
-    assert "The first one was taken" in (inbox.outcomes["ticket"] or "")
+    assert "The first answer was accepted" in (inbox.outcomes["ticket"] or "")
     assert inbox.taken() == {"ticket": YES.digest()}
 
 
