@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,7 +24,36 @@ _NO_RETRIES = types.HttpRetryOptions(attempts=1)
 _KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 
 
-class _Clients(WeakKeyDictionary[asyncio.AbstractEventLoop, Client]):
+class _OpenClient:
+    """A client that closes once no call uses it: agents and runners may share a model."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._calls = 0
+        self._closing = False
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncGenerator[Client]:
+        """Keep the client open for a call."""
+        self._calls += 1
+        try:
+            yield self._client
+        finally:
+            self._calls -= 1
+            await self._close_unused()
+
+    async def close(self) -> None:
+        """Close the client, at the latest when its last call ends."""
+        self._closing = True
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        if self._closing and not self._calls:
+            await self._client.aio.aclose()
+            self._client.close()
+
+
+class _Clients(WeakKeyDictionary[asyncio.AbstractEventLoop, _OpenClient]):
     """One client per event loop, because its connections belong to the loop that opened them."""
 
     def __init__(self) -> None:
@@ -78,25 +107,28 @@ class Gemini(BaseLlm):
             ModelError: The request was refused, or there is no API key.
         """
         try:
-            client = await self._client()
-            call = self._prepared(llm_request, labels=client.vertexai)
-            # Any: the client's types refer to HTTP libraries that need not be installed.
-            models: Any = client.aio.models
-            if stream:
-                async with aclosing(self._stream(models, call)) as responses:
-                    async for response in responses:
-                        yield response
-            else:
-                yield to_llm_response(await self._in_time(models.generate_content(**call)))
+            opened = await self._client()
+            async with opened.in_use() as client:
+                call = self._prepared(llm_request, labels=client.vertexai)
+                # Any: the client's types refer to HTTP libraries that need not be installed.
+                models: Any = client.aio.models
+                if stream:
+                    async with aclosing(self._stream(models, call)) as responses:
+                        async for response in responses:
+                            yield response
+                else:
+                    yield to_llm_response(await self._in_time(models.generate_content(**call)))
         except Exception as error:  # noqa: BLE001  # `to_error` knows every kind
             raise self._error(error) from None
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; the next call opens new ones."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aio.aclose()
-            client.close()
+        """Close the connections of the running event loop; the next call opens new ones.
+
+        Calls that are under way keep theirs until they end.
+        """
+        opened = self._clients.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened.close()
 
     async def _stream(self, models: Any, call: dict[str, Any]) -> AsyncGenerator[LlmResponse, None]:
         chunks: list[types.GenerateContentResponse] = []
@@ -140,25 +172,26 @@ class Gemini(BaseLlm):
             "config": config,
         }
 
-    async def _client(self) -> Client:
+    async def _client(self) -> _OpenClient:
         """Return the client of the running event loop.
 
         It is created in a thread: reading certificates and credentials would block the loop for a
         second.
         """
         loop = asyncio.get_running_loop()
-        return self._clients.get(loop) or await asyncio.to_thread(self._opened, loop)
+        while (opened := self._clients.get(loop)) is None:  # it may be closed before it is used
+            await asyncio.to_thread(self._open, loop)
+        return opened
 
-    def _opened(self, loop: asyncio.AbstractEventLoop) -> Client:
+    def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._clients.opening:
-            client = self._clients.get(loop)
-            if client is None:
+            if loop not in self._clients:
                 options = (self.http_options or types.HttpOptions()).model_copy()
                 options.base_url = self.base_url or options.base_url
                 options.retry_options = _NO_RETRIES
                 key = self.api_key.get_secret_value() if self.api_key else None
-                client = self._clients[loop] = Client(api_key=key, http_options=options)
-            return client
+                client = Client(api_key=key, http_options=options)
+                self._clients[loop] = _OpenClient(client)
 
     def _error(self, error: Exception) -> DurableAdkError:
         """Convert an error, and remove API keys that a gateway may echo in its message."""

@@ -384,3 +384,17 @@ async def test_labels_are_sent_to_vertex_only(gemini_stub, gemini):
     (response,) = await ask(gemini, asking(labels={"adk_agent_name": "a"}))
     assert response.content.parts[0].text == "Paris"
     assert "labels" not in str(gemini_stub.requests)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_closing_waits_for_the_calls_of_others(gemini_stub, gemini, stream):
+    """Apps may share a model: a runner that closes it ends no call of another one."""
+    chunks = [said({"text": "Paris"}), said({"text": "."}, finishReason="STOP")]
+    entry = {"chunks": chunks, "delay": 0.3} if stream else {"text": "Paris.", "delay": 0.3}
+    gemini_stub.script = [entry, "Rome."]
+    task = asyncio.create_task(ask(gemini, stream=stream))
+    await gemini_stub.arrived.wait()
+    await gemini.aclose()
+    *_, answer = await task
+    assert answer.content.parts[0].text == "Paris."
+    assert (await ask(gemini))[0].content.parts[0].text == "Rome."
