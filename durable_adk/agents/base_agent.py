@@ -13,7 +13,7 @@ from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import all_from_google_adk
 from durable_adk.json_values import canonical
-from durable_adk.tools.base_tool import Offered
+from durable_adk.tools.base_tool import ToolOrToolset
 from durable_adk.wire.manifest import AgentNode
 
 AgentCallback: TypeAlias = Callable[
@@ -83,7 +83,7 @@ class BaseAgent(BaseModel):
 
     def _check_function(self, field: str, value: Any) -> None:
         for one in cast("list[Any]", value) if isinstance(value, list) else [value]:
-            if isinstance(one, Offered):
+            if isinstance(one, ToolOrToolset):
                 raise AgentDefinitionError(
                     f"{field} of agent {self.name!r} is a tool, {type(one).__name__}; pass a "
                     "function."

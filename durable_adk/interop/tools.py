@@ -24,7 +24,7 @@ from durable_adk.interop.context import adk_readonly, shared_context
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.agent_tool import AgentTool
-from durable_adk.tools.base_tool import BaseTool, Offered, only_runs_here
+from durable_adk.tools.base_tool import BaseTool, ToolOrToolset, only_runs_here
 from durable_adk.tools.base_toolset import BaseToolset
 
 logger = get_logger(__name__)
@@ -200,7 +200,7 @@ def our_tool(tool: Any, agent_of: Callable[[Any], Any]) -> BaseTool | BaseToolse
     """
     if isinstance(tool, AdkBaseToolset):
         return AdkToolset(tool)
-    if isinstance(tool, AdkFunctionTool) and isinstance(tool.func, Offered):
+    if isinstance(tool, AdkFunctionTool) and isinstance(tool.func, ToolOrToolset):
         raise only_runs_here(tool.func)
     if isinstance(tool, AdkAgentTool) and type(tool).run_async is AdkAgentTool.run_async:
         return AdkAgentAsTool(tool, agent_of(tool.agent))

@@ -41,7 +41,6 @@ _PLAIN = (
     "set_model_response",
 )
 """The actions that are the same in both packages."""
-_REQUEST_FIELDS = ("requested_auth_configs", "requested_tool_confirmations", "compaction")
 
 
 def _fields(value: BaseModel, names: Iterable[str]) -> dict[str, Any]:

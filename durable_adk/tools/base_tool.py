@@ -20,7 +20,7 @@ from durable_adk.wire.manifest import OnDeadline
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 
-class Offered:
+class ToolOrToolset:
     """A tool or toolset of this package, which agents of google-adk take because it is callable."""
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
@@ -47,10 +47,10 @@ def only_runs_here(ours: object) -> AgentDefinitionError:
 
 def is_function(value: object) -> bool:
     """Return whether a value can be called, and is no tool or toolset."""
-    return callable(value) and not isinstance(value, Offered)
+    return callable(value) and not isinstance(value, ToolOrToolset)
 
 
-class BaseTool(Offered):
+class BaseTool(ToolOrToolset):
     """Something that an agent's model can call (TOL-1).
 
     Subclasses define `run_async` and, to be declared to the model, `_get_declaration`. All methods

@@ -17,7 +17,7 @@ from durable_adk.errors import DurableAdkError, ToolsetUnavailableError, frames_
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.retrying import TOOLSET_TIMEOUT, retrying
-from durable_adk.tools.base_tool import BaseTool, Offered
+from durable_adk.tools.base_tool import BaseTool, ToolOrToolset
 
 LOAD_TIMEOUT = 30.0
 """Seconds that a step waits for a set's tools."""
@@ -43,7 +43,7 @@ class ToolPredicate(Protocol):
     ) -> bool: ...
 
 
-class BaseToolset(Offered, ABC):
+class BaseToolset(ToolOrToolset, ABC):
     """Tools from one source (TOL-28)."""
 
     tool_filter: "ToolPredicate | Sequence[str] | None" = None

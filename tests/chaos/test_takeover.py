@@ -1,4 +1,4 @@
-"""Whatever a worker was doing when it died, another one goes on (D19)."""
+"""Whatever a worker was doing when it died, another one continues (D19)."""
 
 import asyncio
 from collections.abc import Callable

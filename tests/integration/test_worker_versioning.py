@@ -1,4 +1,4 @@
-"""Worker Versioning: which build goes on with an invocation (D6, F35)."""
+"""Worker Versioning: which build continues an invocation (D6, F35)."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -1,4 +1,4 @@
-"""The tables, as docs/use/temporal-clients.md shows them to who reads them without this package."""
+"""The tables, as docs/use/temporal-clients.md shows them to readers without this package."""
 
 import json
 

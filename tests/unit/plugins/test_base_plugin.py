@@ -29,7 +29,7 @@ class More(Some):
 
 
 def test_a_plugin_has_the_hooks_it_or_a_base_of_it_defines():
-    """The runtime schedules nothing for a hook that nobody wrote (D2)."""
+    """The runtime schedules nothing for a hook that no plugin defines (D2)."""
     assert BasePlugin("none").hooks() == frozenset()
     assert Some("some").hooks() == {"before_run_callback", "after_tool_callback"}
     assert More("more").hooks() == Some("some").hooks() | {"on_event_callback"}

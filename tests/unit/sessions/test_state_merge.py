@@ -54,7 +54,7 @@ def test_both_additions_follow_the_list_in_order(base: Any, one: Any, other: Any
 
 @given(ITEMS, ITEMS, ITEMS)
 def test_a_list_that_is_not_only_extended_is_a_conflict(base: Any, one: Any, other: Any) -> None:
-    """Nobody can tell which of equal items was meant, nor whether equal changes are one or two."""
+    """It is ambiguous which of equal items was meant, and whether equal changes are one or two."""
     extended = all(side[: len(base)] == base for side in (one, other))
     if not extended and base not in (one, other):
         assert outcome(base, one, other) == "conflict"

@@ -72,7 +72,7 @@ async def test_a_prefix_names_a_copy_that_does_the_same() -> None:
 async def test_a_broken_toolset_is_logged_and_skipped(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """AGT-24: whatever it raises, the agent goes on without; the log names the user's line."""
+    """AGT-24: whatever it raises, the agent continues; the log names the user's line."""
     assert await load_tools(Broken(error)) is None
     (record,) = caplog.records
     assert record.message == "toolset.skipped"

@@ -82,7 +82,7 @@ async def test_who_has_no_token_cannot_keep_others_out(
     port: int, sent: bytes, dripping: bytes
 ) -> None:
     """S16: as many connections as there may be are ended when they ask nothing, or no more."""
-    most = CONCURRENCY - 1  # with one more, who has the token gets 503
+    most = CONCURRENCY - 1  # with one more, a client with the token gets 503
     streams = [await spoken(port, sent) for _ in range(most)]
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(ended(one, dripping=dripping) for one in streams))
