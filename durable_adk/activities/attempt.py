@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from durable_adk.activities.commit.notes import write_note
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.tool.run import RetryLater, ToolsetUnavailable
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
@@ -96,7 +95,9 @@ class LostAttempts:
         await self.deps.scope(self.step)  # waits for the store; dying here does not count
         key, invocation_id = self.step.key, self.step.invocation_id
         notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=STARTED)
-        await write_note(self.deps, self.step, STARTED, _name(number), "{}")
+        await self.deps.sessions.note(
+            key, invocation_id=invocation_id, kind=STARTED, name=_name(number), body="{}"
+        )
         started = {_name(1), *(note.name for note in notes)}
         return sum(_name(one) in started for one in history.lost(number))
 
@@ -130,11 +131,6 @@ class StepAttempt(EffectAttempt):
             lost_attempts=lost_attempts,
             is_local=info.is_local,
         )
-
-    @property
-    def counted(self) -> int:
-        """Attempt number, excused attempts not counted."""
-        return self.history.counted(self.number)
 
     @property
     def unregistered(self) -> int:

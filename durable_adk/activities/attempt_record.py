@@ -5,13 +5,13 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from google.genai import types
 
 from durable_adk.activities.commit.notes import offer_note
-from durable_adk.activities.dependencies import Dependencies
-from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory, worker_identity
+from durable_adk.activities.step import ActiveStep
+from durable_adk.attempt_history import worker_identity
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import StoreUnavailableError, TransientError, describe
 from durable_adk.models.llm_response import LlmResponse
@@ -19,20 +19,15 @@ from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
 from durable_adk.sessions.records import ATTEMPT
 from durable_adk.wire.steps import ModelStep, ToolStep
 
-C = TypeVar("C", bound=ModelStep | ToolStep)
 
-
-@dataclass(kw_only=True)
-class AttemptRecorder(Generic[C]):
+@dataclass
+class AttemptRecorder:
     """One attempt of a model or tool step; it stores a note unless it has a result (I10).
 
     Notes are best effort: if one cannot be written, the run continues.
     """
 
-    deps: Dependencies
-    step: C
-    number: int
-    history: AttemptHistory = NO_ATTEMPTS
+    active: ActiveStep[ModelStep | ToolStep]
     kept: bool = False
     """Whether the model's response, or the tool's result, is stored in a note."""
     _model: str = ""
@@ -40,24 +35,17 @@ class AttemptRecorder(Generic[C]):
     _usage: types.GenerateContentResponseUsageMetadata | None = None
     _ended: bool = False
 
-    @property
-    def counted(self) -> int:
-        """Attempt number, excused attempts not counted."""
-        return self.history.counted(self.number)
-
     async def tell_the_lost(self) -> None:
         """Record earlier attempts that were lost before they could do so; existing notes are kept.
 
         A failed attempt at a model call that left no note is recorded as lost, because of its cost.
         A tool may have failed so often that checking for each note would take long.
         """
-        unexcused = isinstance(self.step, ModelStep)
-        earlier = (
-            self.history.unexcused(self.number) if unexcused else self.history.lost(self.number)
-        )
-        for number in earlier:
-            worker = self.history.worker_of(number)
-            await self._note(number, AttemptEnd.LOST, worker=worker)
+        number, history = self.active.attempt.number, self.active.attempt.history
+        unexcused = isinstance(self.active.step, ModelStep)
+        for one in history.unexcused(number) if unexcused else history.lost(number):
+            worker = history.worker_of(one)
+            await self._note(one, AttemptEnd.LOST, worker=worker)
 
     def begin(self, model: str = "") -> None:
         """Record that the model call or the tool run starts now."""
@@ -91,8 +79,8 @@ class AttemptRecorder(Generic[C]):
         # While a store is unavailable, a tool may run again every two seconds, for hours. Of such
         # attempts only the 1st, 2nd, 4th, 8th ... are recorded. A model's attempts cost tokens, so
         # all are.
-        waits = isinstance(error, StoreUnavailableError) and isinstance(self.step, ToolStep)
-        return not (waits and self.number & (self.number - 1))
+        waits = isinstance(error, StoreUnavailableError) and isinstance(self.active.step, ToolStep)
+        return not (waits and self.active.attempt.number & (self.active.attempt.number - 1))
 
     async def ended(self, how: AttemptEnd, error: BaseException) -> None:
         """Record, once, that the attempt produced no result."""
@@ -102,7 +90,7 @@ class AttemptRecorder(Generic[C]):
         kind, message = describe(error)
         started = self._started
         await self._note(
-            self.number,
+            self.active.attempt.number,
             how,
             model=self._model,
             started=started,
@@ -114,10 +102,10 @@ class AttemptRecorder(Generic[C]):
         )
 
     async def _note(self, number: int, how: AttemptEnd, **known: Any) -> None:
-        step: ModelStep | ToolStep = self.step
+        step: ModelStep | ToolStep = self.active.step
         name = step.event_id
         if isinstance(step, ToolStep):
             name += f"/{step.call_id}"
             known |= {"tool": step.tool, "call_id": step.call_id}
         attempt = CallAttempt(event_id=step.event_id, attempt=number, ended=how, **known)
-        await offer_note(self.deps, step, ATTEMPT, f"{name}.{number:03}", attempt.to_json())
+        await offer_note(self.active, ATTEMPT, f"{name}.{number:03}", attempt.to_json())

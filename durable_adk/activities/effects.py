@@ -6,14 +6,14 @@ type. Everything particular to an effect is in its row; these three hold what is
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from durable_adk.activities import lifecycle
 from durable_adk.activities.attempt import history_after
 from durable_adk.activities.commit.commit import commit_event
-from durable_adk.activities.commit.early_commit import run_and_commit
+from durable_adk.activities.commit.early_commit import run_and_commit, run_and_keep
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation import checkpoint, queue, take_over
 from durable_adk.activities.invocation.close import close_invocation
@@ -23,13 +23,14 @@ from durable_adk.activities.invocation.pause import pause_invocation, take_answe
 from durable_adk.activities.invocation.session_events import read_session_events
 from durable_adk.activities.model.call import call_model
 from durable_adk.activities.model.rebuild import read_model_requests
+from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.tool import delegated
 from durable_adk.activities.tool.call import call_tool
 from durable_adk.activities.tool.run import RetryLater
 from durable_adk.activities.user_code.callbacks import run_callback
 from durable_adk.activities.user_code.code import execute_code
 from durable_adk.activities.user_code.function import run_function
-from durable_adk.activities.user_code.plugin_hooks import run_hook
+from durable_adk.activities.user_code.plugin_hooks import KEPT, run_hook
 from durable_adk.activities.webhook.announcement import announce
 from durable_adk.activities.webhook.delivery import deliver_webhook
 from durable_adk.calling.closing import uninterrupted
@@ -119,8 +120,7 @@ class StoreEffect(_Row[S, R]):
 class CodeEffect(_Row[C, R]):
     """An effect that runs user code or calls a model, as a normal activity."""
 
-    function: Callable[[Dependencies, C, EffectAttempt], Coroutine[Any, Any, R]]
-    what: Callable[[C], str]
+    what: Callable[[C], str] = field(kw_only=True)
     """The step's description in errors."""
     task_queue: Callable[[C, Mapping[str, str]], str | None] = lambda _step, _by_model: None
     """The task queue of a step, given those of models; None: the workflow's."""
@@ -143,17 +143,31 @@ class CodeEffect(_Row[C, R]):
 
     async def perform(self, deps: Dependencies, step: C, attempt: EffectAttempt) -> R:
         """Perform one attempt."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskEffect(CodeEffect[C, R]):
+    """A code effect that is no step of an agent."""
+
+    function: Callable[[Dependencies, C, EffectAttempt], Awaitable[R]]
+
+    async def perform(self, deps: Dependencies, step: C, attempt: EffectAttempt) -> R:
+        """Perform one attempt."""
         return await self.function(deps, step, attempt)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepEffect(CodeEffect[A, StepResult]):
     """A code effect that is a step of an agent, with its telemetry."""
 
+    function: Callable[[ActiveStep[A]], Awaitable[StepResult]]
     span: Callable[[A], str | None] = lambda _: None
     """Name of a span over the step; None: the function creates its own spans."""
     commits: bool = True
     """Whether the step commits its event itself if the loop allows it."""
+    keeps: Callable[[A], bool] = lambda _: True
+    """Whether the result of a step that does not commit is noted for the loop."""
 
     async def perform(self, deps: Dependencies, step: A, attempt: EffectAttempt) -> StepResult:
         """Perform one attempt."""
@@ -161,10 +175,13 @@ class StepEffect(CodeEffect[A, StepResult]):
         with lifecycle.told(
             self.name, step, attempt=number, shown=self.span(step), summary=summary
         ):
-            work = self.function(deps, step, attempt)
+            active = ActiveStep(deps=deps, step=step, attempt=attempt)
             if not self.commits:
-                return await work
-            result, closed = await run_and_commit(deps, step, work, attempt)
+                keeps = self.keeps(step)
+                return await (
+                    run_and_keep(active, self.function) if keeps else self.function(active)
+                )
+            result, closed = await run_and_commit(active, self.function)
             if closed and step.early_commit is not None:
                 # Must not be interrupted: the result must tell the loop what is stored.
                 again = closed == "before"
@@ -234,7 +251,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "call_model",
         ModelStep,
         StepResult,
-        call_model,
+        function=call_model,
         what=lambda step: f"A model call of {step.agent}",
         summary=lambda step: f"{step.agent}: {step.model}" if step.model else step.agent,
         task_queue=lambda step, by_model: by_model.get(step.model or ""),
@@ -244,7 +261,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "call_tool",
         ToolStep,
         StepResult,
-        call_tool,
+        function=call_tool,
         what=lambda step: f"Tool {step.tool!r}",
         summary=lambda step: step.tool,
         task_queue=lambda step, _: step.spec.task_queue if step.spec else None,
@@ -253,7 +270,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "execute_code",
         CodeStep,
         StepResult,
-        execute_code,
+        function=execute_code,
         what=lambda step: f"The code of {step.agent}",
         summary=lambda step: step.agent,
         span=lambda _: "execute_code",
@@ -262,7 +279,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "run_callback",
         CallbackStep,
         StepResult,
-        run_callback,
+        function=run_callback,
         what=lambda step: f"{step.hook}_callback of {step.agent}",
         summary=lambda step: f"{step.agent} {step.hook}",
         span=lambda step: f"run_callback {step.hook}",
@@ -271,7 +288,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "run_function",
         FunctionStep,
         StepResult,
-        run_function,
+        function=run_function,
         what=lambda step: f"{step.function} of {step.agent}",
         summary=lambda step: f"{step.agent} {step.function}",
         span=lambda step: f"run_function {step.function}",
@@ -281,13 +298,14 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "run_hook",
         HookStep,
         StepResult,
-        run_hook,
+        function=run_hook,
         what=lambda step: f"{step.hook} of the plugins",
         summary=lambda step: step.hook,
         # Before a message is stored there is no invocation; an answer's step has its epoch.
         notes_attempts=lambda step: step.epoch is not None,
         is_large=_is_large,
         commits=False,
+        keeps=lambda step: step.hook in KEPT,
     ),
     StoreEffect(
         "commit_event", CommitStep, int, commit_event, summary=lambda step: step.event.author
@@ -311,11 +329,11 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         summary=lambda step: step.status.value,
         needs_lease=True,  # closing a paused invocation waits for the session
     ),
-    CodeEffect(
+    TaskEffect(
         "compact",
         CompactStep,
         type(None),
-        lambda deps, step, _: compact(deps, step),
+        function=lambda deps, step, _: compact(deps, step),
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
         notes_attempts=lambda _: False,  # the invocation has ended
@@ -355,11 +373,11 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         read_session_events,
         summary=lambda step: f"after {step.after}",
     ),
-    CodeEffect(
+    TaskEffect(
         "read_model_requests",
         ReadModelRequestsStep,
         ModelRequests,
-        read_model_requests,
+        function=read_model_requests,
         what=lambda step: f"The model requests of session {step.session}",
         summary=lambda step: f"model calls: {len(step.event_ids)}",
         notes_attempts=lambda _: False,  # not part of an invocation

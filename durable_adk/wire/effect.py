@@ -38,6 +38,11 @@ class EffectAttempt:
     history: AttemptHistory = NO_ATTEMPTS
     """The earlier attempts."""
 
+    @property
+    def counted(self) -> int:
+        """Attempt number, excused attempts not counted."""
+        return self.history.counted(self.number)
+
     async def begins(self) -> None:
         """Mark the start of user or model code; awaited after all reads, right before that code.
 

@@ -161,7 +161,7 @@ async def test_what_an_idempotent_tool_raises_is_retried_by_whichever_worker(
     assert len({run["key"] for run in place.traces.runs("flaky")}) == 1
 
 
-@pytest.mark.parametrize("moment", ["answer.noted", "callback.after_model", "commit.before"])
+@pytest.mark.parametrize("moment", ["received.noted", "callback.after_model", "commit.before"])
 async def test_an_answer_that_has_arrived_is_paid_for_once(moment: str, place: Workplace) -> None:
     """I10, F2, F3: killed between the model's answer and its commit; no attempt was in vain."""
     async with place.restarted_worker(f"{moment}:kill@1"):

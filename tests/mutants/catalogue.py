@@ -337,7 +337,7 @@ MUTANTS = [
     mutant(
         "an attempt does not look for what the one before has committed",
         "no asking again",
-        replaces(early_commit, "_earlier", does_nothing),
+        replaces(early_commit, "_recalled", does_nothing),
     ),
     mutant(
         "a zombie's answer stands beside the one that is stored",
@@ -345,7 +345,7 @@ MUTANTS = [
         rewrites(
             early_commit,
             "_commit",
-            ("return CommittedStep(await _earlier(", "seq = 0 and (await _earlier("),
+            ("return CommittedStep(await _recall(", "seq = 0 and (await _recall("),
         ),
     ),
     mutant(

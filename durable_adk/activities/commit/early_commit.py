@@ -1,29 +1,25 @@
-"""Early commits: a step commits its own event; see `EarlyCommit` in `wire.steps`."""
+"""Performs steps so that no finished work is repeated, and commits their events if they may.
+
+See `EarlyCommit` in `wire.steps`, and `CommitPlan`.
+"""
 
 import time
-from collections.abc import Coroutine
-from typing import Any, Literal, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Literal, NamedTuple, TypeVar
 
 from durable_adk.activities.commit.commit import commit_event
-from durable_adk.activities.commit.notes import (
-    find_outcome,
-    keep_failure,
-    keep_outcome,
-    more_arrived,
-)
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.commit.notes import find_result, keep_result
+from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.calling.closing import uninterrupted
-from durable_adk.code_executors.code_execution_utils import pending_code
-from durable_adk.context.activity import StepScope
-from durable_adk.conversation.tool_responses import failure_text
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.retrying import COMMIT_TIMEOUT, STORE_TIMEOUT, retrying
-from durable_adk.sessions.records import Status, StoredEvent
-from durable_adk.sessions.state import is_temp
-from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, StepResult, ToolStep
+from durable_adk.sessions.records import Status
+from durable_adk.wire.steps import CommitStep, EarlyCommit, Step, StepResult
+
+A = TypeVar("A", bound=Step)
+Work = Callable[[ActiveStep[A]], Awaitable[StepResult]]
 
 
 class CommittedStep(NamedTuple):
@@ -34,36 +30,58 @@ class CommittedStep(NamedTuple):
     """Whether the step's event closed the invocation, in this attempt or before."""
 
 
-class AlreadyStoredError(Exception):
-    """A step's event is already stored, although this attempt did not expect an earlier one.
-
-    Args:
-        result: The step's result, rebuilt from the stored event.
-    """
-
-    def __init__(self, result: StepResult) -> None:
-        super().__init__(result.event and result.event.id)
-        self.result = result
+async def run_and_keep(active: ActiveStep[A], work: Work[A]) -> StepResult:
+    """Return the noted result of user code that the loop waits for, or run the code and note it."""
+    return await _recall(active) or await _keep(active, await work(active))
 
 
-async def require_new(deps: Dependencies, step: Step, scope: StepScope) -> None:
-    """Keep a first attempt from repeating work that the store has already recorded (F38).
+async def run_and_commit(active: ActiveStep[A], work: Work[A]) -> CommittedStep:
+    """Return a step's result, with its event committed if the step may commit it.
 
-    A Temporal server that was restored from a backup schedules steps again that it has lost. The
-    log is then longer than the loop expects. Other causes can lengthen it, so length alone proves
-    nothing. If the log is not longer, this check costs nothing. For parallel branches length is
-    meaningless, because one may be ahead of the other.
+    The work is skipped if the store has its result (I8, I10): an earlier attempt's worker died
+    before it reported, or a workflow that was reset, or a Temporal server that was restored from a
+    backup, schedules the step again as if for the first time (F38). The log is then longer than the
+    loop expects. Other causes can lengthen it too, so length alone proves nothing; but if it is not
+    longer, a first attempt looks for nothing.
 
     Raises:
-        AlreadyStoredError: The step's event is stored.
-        LeaseLostError: It is not stored, and the invocation has ended.
+        LeaseLostError: The step would run for the first time, and the invocation has ended.
     """
-    if not scope.ahead:
-        return
-    found = await _earlier(deps, step) if step.early_commit is not None else None
-    if found is not None:
-        raise AlreadyStoredError(found)
-    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
+    plan = active.plan
+    looks = active.attempt.number > 1 or plan.looks_first
+    found = await _recall(active) if looks else None
+    if found is None:
+        await active.load()
+        if active.scope.ahead:
+            found = None if looks else await _recall(active)
+            if found is None:
+                await _require_open(active)
+    if found is None:
+        return await _finished(active, await work(active))
+    if found.seq is None and plan.early_commit is not None:
+        return CommittedStep(await _left_to_loop(active, plan.early_commit, found))
+    return CommittedStep(found, "before" if found.closed else None)
+
+
+async def _recall(active: ActiveStep[Step]) -> StepResult | None:
+    """Return the result of a step according to its note and the log, or None."""
+    return await retrying(_recalled, STORE_TIMEOUT)(active)
+
+
+async def _recalled(active: ActiveStep[Step]) -> StepResult | None:
+    noted, plan = await find_result(active), active.plan
+    if plan.only_noted:
+        return noted
+    stored = await active.deps.sessions.find_event(active.step.key, active.step.event_id)
+    known = plan.result_of(stored.event, stored.seq) if stored else None
+    if noted is None or stored is None or known is None:
+        return noted or known
+    return noted if plan.agrees(noted, stored.event) else known
+
+
+async def _require_open(active: ActiveStep[Step]) -> None:
+    step = active.step
+    record = await active.deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
         raise LeaseLostError(
             f"The session store says that invocation {step.invocation_id!r} has ended "
@@ -71,138 +89,18 @@ async def require_new(deps: Dependencies, step: Step, scope: StepScope) -> None:
         )
 
 
-async def require_not_stored(deps: Dependencies, step: Step, scope: StepScope) -> None:
-    """Keep a step without a note from repeating work whose event the loop has stored.
-
-    The note of a model's response or a tool's result is not written while the store is unavailable,
-    and a workflow that was reset has lost both the note and the result.
-
-    Raises:
-        AlreadyStoredError: The step's event is stored and holds its result.
-    """
-    found = await _of_loop(deps, step, scope)
-    if found is not None:
-        raise AlreadyStoredError(found)
-
-
-async def prefer_stored(
-    deps: Dependencies, step: Step, scope: StepScope, result: StepResult
-) -> StepResult:
-    """Return the result in a step's note, unless the loop has stored a different event.
-
-    Of two concurrent attempts, one may have reported its result and the other stored its note. If
-    user code changes events before they are stored, the stored event differs from the reported one
-    anyway, and the note is used.
-    """
-    if deps.changes_events(step):
-        return result
-    found = await _of_loop(deps, step, scope)
-    if found is None or found.event is None or result.event is None:
-        return result
-    same = found.event.content == result.event.content
-    return result if same and found.event.actions == result.event.actions else found
-
-
-async def _of_loop(deps: Dependencies, step: Step, scope: StepScope) -> StepResult | None:
-    """Return a step's result if the step may not commit and the loop stored its event, or None."""
-    if not scope.ahead or step.early_commit is not None:
-        return None
-    found = await _earlier(deps, step)
-    return found if found and found.event and _is_own(step, found.event) else None
-
-
-def _is_own(step: Step, event: Event) -> bool:
-    """Return whether the event is the step's own, not merged with those of other calls."""
-    if isinstance(step, ToolStep):
-        answered = [response.id for response in event.get_function_responses()]
-        return answered == [step.call_id]
-    return isinstance(step, ModelStep)
-
-
-async def run_and_commit(
-    deps: Dependencies,
-    step: Step,
-    work: Coroutine[Any, Any, StepResult],
-    attempt: EffectAttempt,
-) -> CommittedStep:
-    """Return a step's result, with its event committed if the step may commit it.
-
-    The work is skipped if an earlier attempt has committed the event and its worker died before
-    reporting it. The result is then taken from the stored event, so neither the model nor the tool
-    runs again (I10).
-    """
-    try:
-        found = (
-            await _earlier(deps, step)
-            if step.early_commit is not None and attempt.number > 1
-            else None
-        )
-    except BaseException:
-        work.close()
-        raise
-    if found is not None:
-        work.close()
-        return await _found(deps, step, found)
-    if step.early_commit is None:
-        work = _reported(deps, step, work)
-    try:
-        result = await work
-    except AlreadyStoredError as before:
-        return await _found(deps, step, before.result)
-    if result.error and isinstance(step, ToolStep):
-        await keep_failure(deps, step, result)
-    if step.early_commit is None:
-        return CommittedStep(result)
+async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedStep:
+    early_commit = active.plan.early_commit
+    if early_commit is None:
+        return CommittedStep(await _keep(active, result))
     event = result.event
-    if event is not None and step.early_commit.on_event:
-        event = await seen_by_plugins(deps, step, _completed(event, step.early_commit))
+    if event is not None and early_commit.on_event:
+        event = await seen_by_plugins(active, _completed(event, early_commit))
         result = result.model_copy(update={"event": event, "hooked": True})
-    if event is None or not _complete_without_loop(step, result, event):
-        return CommittedStep(await _left_to_loop(deps, step, step.early_commit, result, attempt))
+    if event is None or not active.plan.is_complete(result, event):
+        return CommittedStep(await _left_to_loop(active, early_commit, result))
     # Must not be interrupted: the result must tell the loop what is stored.
-    return await uninterrupted(
-        _commit(deps, step, step.early_commit, result, event, attempt=attempt)
-    )
-
-
-async def _reported(
-    deps: Dependencies, step: Step, work: Coroutine[Any, Any, StepResult]
-) -> StepResult:
-    """Return the result of a step that the loop commits, keeping it as an outcome if required.
-
-    For model and tool steps the note of the response or result may be enough.
-    """
-    try:
-        noted = isinstance(step, ModelStep | ToolStep) and not deps.changes_events(step)
-    except BaseException:
-        work.close()
-        raise
-    return await (work if noted else keep_outcome(deps, step, work))
-
-
-async def _found(deps: Dependencies, step: Step, found: StepResult) -> CommittedStep:
-    """Return the result of an earlier attempt, which committed the event."""
-    failed = await _failed(deps, step, found)
-    if failed is not None:
-        return CommittedStep(failed)
-    closed = found.closed and step.early_commit is not None
-    return CommittedStep(found, "before" if closed else None)
-
-
-async def _failed(deps: Dependencies, step: Step, found: StepResult) -> StepResult | None:
-    """Return a tool's failure if the stored event is the response that the loop made of it.
-
-    The failure ends the invocation but does not show in the response: a tool may return the same
-    value. An attempt whose worker died may have stored a note of a failure although a later attempt
-    succeeded, so the note alone does not count.
-    """
-    if not isinstance(step, ToolStep) or found.event is None:
-        return None
-    noted = await find_outcome(deps, step)
-    if noted is None or noted.error is None:
-        return None
-    responses = [one.response for one in found.event.get_function_responses()]
-    return noted if responses == [{"error": failure_text(step.tool, noted.error)}] else None
+    return await uninterrupted(_commit(active, early_commit, result, event))
 
 
 def _completed(event: Event, early_commit: EarlyCommit) -> Event:
@@ -212,42 +110,15 @@ def _completed(event: Event, early_commit: EarlyCommit) -> Event:
     return event
 
 
-def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool:
-    """Return whether the stored event contains the whole result of the step.
-
-    Only the result has these: `temp:` keys, a request to end the invocation, a response made by a
-    callback, pending calls, the agent to transfer to, and whatever followed a model's first
-    response.
-    """
-    if result.transfer is not None or result.waits or result.more or result.error:
-        return False
-    answered = result.model_called or not isinstance(step, ModelStep)
-    temp = any(map(is_temp, event.actions.state_delta))
-    return answered and not temp and not result.end_invocation and _says_it_all(event)
-
-
-def _says_it_all(event: Event) -> bool:
-    """Return whether a stored event implies that its step reported nothing else."""
-    actions = event.actions
-    return not (
-        event.long_running_tool_ids
-        or actions.transfer_to_agent
-        or actions.requested_tool_confirmations
-        or actions.requested_auth_configs
-    )
-
-
 async def _commit(
-    deps: Dependencies,
-    step: Step,
+    active: ActiveStep[Step],
     early_commit: EarlyCommit,
     result: StepResult,
     event: Event,
-    *,
-    attempt: EffectAttempt,
 ) -> CommittedStep:
+    step = active.step
     event = _completed(event, early_commit)
-    closes = early_commit.closes and _ends_the_run(step, event)
+    closes = active.plan.closes(event)
     commit = CommitStep(
         key=step.key,
         invocation_id=step.invocation_id,
@@ -256,43 +127,30 @@ async def _commit(
         closing=Status.COMPLETED if closes else None,
         revision=step.revision,
     )
+    # An earlier attempt may be alive and store another result, which the loop could not accept for
+    # this one. So a later attempt retries before it leaves the commit to the loop.
+    timeout = COMMIT_TIMEOUT if active.attempt.number > 1 else 0.0
     try:
-        # An earlier attempt may be alive and store another result, which the loop could not accept
-        # for this one. So a later attempt retries before it leaves the commit to the loop.
-        seq = await retrying(commit_event, COMMIT_TIMEOUT if attempt.number > 1 else 0.0)(
-            deps, commit, by_step=True
-        )
+        seq = await retrying(commit_event, timeout)(active.deps, commit, by_step=True)
     except StoreUnavailableError:
         # The loop retries for longer, and commits under the same id.
-        return CommittedStep(await _left_to_loop(deps, step, early_commit, result, attempt))
+        return CommittedStep(await _left_to_loop(active, early_commit, result))
     except EventConflictError:
         # A slower attempt of this step was still alive, and its event counts. Or a later attempt
         # has left its result to the loop, and now only the loop may commit.
-        return CommittedStep(await _earlier(deps, step) or result)
+        return CommittedStep(await _recall(active) or result)
     stored = result.model_copy(update={"seq": seq, "closed": closes})
     return CommittedStep(stored, "now" if closes else None)
 
 
-def _ends_the_run(step: Step, event: Event) -> bool:
-    """Return whether the agent ends after this event: a model's final response, no calls or code.
-
-    A callback's event without content is final too (EVT-11), but the agent has not run yet then.
-    """
-    return (
-        isinstance(step, ModelStep)
-        and event.is_final_response()
-        and pending_code(event.content) is None
-        and not event.get_function_calls()
-        and not event.get_function_responses()
-    )
+async def _keep(active: ActiveStep[Step], result: StepResult) -> StepResult:
+    if not active.plan.notes_result(result):
+        return result
+    return await keep_result(active, result, retried_for=active.plan.note_timeout(result))
 
 
 async def _left_to_loop(
-    deps: Dependencies,
-    step: Step,
-    early_commit: EarlyCommit,
-    result: StepResult,
-    attempt: EffectAttempt,
+    active: ActiveStep[Step], early_commit: EarlyCommit, result: StepResult
 ) -> StepResult:
     """Return a result for the loop to commit, or the one that a live earlier attempt committed.
 
@@ -303,10 +161,12 @@ async def _left_to_loop(
     Raises:
         StoreUnavailableError: The reservation is uncertain, and an earlier attempt may be alive.
     """
+    step, attempt, plan = active.step, active.attempt, active.plan
+    result = await _keep(active, result)
     if attempt.number == 1:
         return result
     try:
-        stored = await retrying(deps.sessions.reserve_event, STORE_TIMEOUT)(
+        stored = await retrying(active.deps.sessions.reserve_event, STORE_TIMEOUT)(
             step.key,
             step.event_id,
             invocation_id=step.invocation_id,
@@ -317,24 +177,6 @@ async def _left_to_loop(
         if attempt.history.lost(attempt.number):
             raise
         return result  # all earlier attempts have reported how they ended
-    return _result_of(step, stored) if stored and _says_it_all(stored.event) else result
-
-
-async def _earlier(deps: Dependencies, step: Step) -> StepResult | None:
-    """Return the result of an earlier attempt that committed the step's event, or None."""
-    stored = await deps.sessions.find_event(step.key, step.event_id)
-    if stored is None or not _says_it_all(stored.event):
-        return None
-    if isinstance(step, ModelStep) and await more_arrived(deps, step):
-        return None  # its event is the first of several
-    return _result_of(step, stored)
-
-
-def _result_of(step: Step, stored: StoredEvent) -> StepResult:
-    closes = step.early_commit is not None and step.early_commit.closes
-    return StepResult(
-        event=stored.event,
-        seq=stored.seq,
-        closed=closes and _ends_the_run(step, stored.event),
-        model_called=isinstance(step, ModelStep),
-    )
+    known = plan.result_of(stored.event, stored.seq) if stored else None
+    agrees = stored is not None and plan.agrees(result, stored.event)
+    return result if known is None or agrees else known

@@ -4,20 +4,20 @@ Notes are in the session store, beside the log. The first body stored under a na
 replaced, so concurrent attempts agree whichever was faster.
 """
 
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.genai import types
 from pydantic import Field
 
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.step import ActiveStep
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester
+from durable_adk.failpoints import failpoint
 from durable_adk.json_values import JsonModel, canonical
 from durable_adk.log import get_logger
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.retrying import OUTCOME_TIMEOUT, STORE_TIMEOUT, retrying
+from durable_adk.retrying import retrying
 from durable_adk.wire.checkpoint import digest
 from durable_adk.wire.effect import ErrorDetail
 from durable_adk.wire.manifest import Wait
@@ -25,7 +25,6 @@ from durable_adk.wire.steps import (
     CallbackStep,
     FunctionStep,
     HookStep,
-    ModelStep,
     Step,
     StepResult,
     ToolStep,
@@ -34,14 +33,13 @@ from durable_adk.wire.steps import (
 logger = get_logger(__name__)
 
 
-ANSWER: Final = "answer"
-"""Kind of the note that holds a model's complete response."""
+RECEIVED: Final = "received"
+"""Kind of the note that holds a model's response or a tool's result before the step's own code sees
+it."""
+RESULT: Final = "result"
+"""Kind of the note that holds a step's result, for the loop."""
 BEGUN: Final = "begun"
 """Kind of the note that permits one attempt to run an at-most-once tool, and names it."""
-RESULT: Final = "result"
-"""Kind of the note that holds a tool's result."""
-OUTCOME: Final = "outcome"
-"""Kind of the note that holds the result of a step that may not commit its event, or has none."""
 
 
 class _Arrived(JsonModel):
@@ -77,45 +75,84 @@ class ReceivedResult(_Arrived):
     """The code that requested a confirmation."""
 
 
-async def arrived_response(deps: Dependencies, step: ModelStep) -> ReceivedResponse | None:
-    """Return the response that an earlier attempt of a model step stored as a note, or None."""
-    body = await find_note(deps, step, ANSWER, step.event_id)
-    return None if body is None else ReceivedResponse.model_validate_json(body, extra="ignore")
+N = TypeVar("N", ReceivedResponse, ReceivedResult)
 
 
-async def more_arrived(deps: Dependencies, step: ModelStep) -> bool:
-    """Return whether the step's model sent more than one response, or failed after the first."""
-    arrived = await arrived_response(deps, step)
-    return arrived is not None and bool(arrived.more or arrived.error)
+async def find_received(active: ActiveStep[Step], kind: type[N]) -> N | None:
+    """Return what an earlier attempt received from the model or tool, if it was noted, or None."""
+    body = await find_note(active, RECEIVED, note_name(active.step))
+    return None if body is None else kind.model_validate_json(body, extra="ignore")
 
 
-async def find_note(deps: Dependencies, step: Step, kind: str, name: str) -> str | None:
+async def keep_received(active: ActiveStep[Step], received: N) -> N:
+    """Note what a step received; return what is noted: of two attempts the first one's counts.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    body = received.to_json()
+    kept = await offer_note(active, RECEIVED, note_name(active.step), body)
+    failpoint("received.noted")
+    if kept == body:
+        return received
+    return type(received).model_validate_json(kept, extra="ignore")
+
+
+def note_name(step: Step) -> str:
+    """Return the name of a step's notes; an approved call runs again under another event."""
+    return f"{step.event_id}/{step.call_id}" if isinstance(step, ToolStep) else step.event_id
+
+
+async def find_result(active: ActiveStep[Step]) -> StepResult | None:
+    """Return the noted result of a step, or None."""
+    body = await find_note(active, RESULT, _result_name(active.step))
+    return None if body is None else StepResult.from_json(body)
+
+
+async def keep_result(
+    active: ActiveStep[Step], result: StepResult, *, retried_for: float
+) -> StepResult:
+    """Note a step's result; return the one that is noted: of two attempts the first one's counts.
+
+    The loop relies on a step's report where a custom agent's body, a parallel branch or another
+    call comes between the step and the log, and a workflow that was reset has lost that report.
+    Repeating functions or callbacks that are not deterministic would then lead to other events than
+    the stored ones (I10).
+    """
+    name, body = _result_name(active.step), result.to_json()
+    kept = await offer_note(active, RESULT, name, body, retried_for=retried_for)
+    failpoint("result.noted")
+    return result if kept == body else StepResult.from_json(kept)
+
+
+async def find_note(active: ActiveStep[Step], kind: str, name: str) -> str | None:
     """Return the body of an earlier attempt's note, or None."""
-    notes = await deps.sessions.read_notes(
+    step = active.step
+    notes = await active.deps.sessions.read_notes(
         step.key, invocation_id=step.invocation_id, kind=kind, name=name
     )
     return notes[0].body if notes else None
 
 
-async def write_note(deps: Dependencies, step: Step, kind: str, name: str, body: str) -> str:
+async def write_note(active: ActiveStep[Step], kind: str, name: str, body: str) -> str:
     """Store a note, and return the body that is stored under its name now.
 
     Raises:
         StoreUnavailableError: It is unknown whether the note was stored.
     """
-    return await deps.sessions.note(
+    step = active.step
+    return await active.deps.sessions.note(
         step.key, invocation_id=step.invocation_id, kind=kind, name=name, body=body
     )
 
 
 async def offer_note(
-    deps: Dependencies, step: Step, kind: str, name: str, body: str, *, retried_for: float = 0.0
+    active: ActiveStep[Step], kind: str, name: str, body: str, *, retried_for: float = 0.0
 ) -> str:
     """Store a note if the store is available; otherwise the run continues without it.
 
     Args:
-        deps: The stores.
-        step: The step that the note belongs to.
+        active: The step that the note belongs to.
         kind: The note's kind.
         name: The note's name.
         body: The note's text.
@@ -125,7 +162,7 @@ async def offer_note(
         The body that is stored under the name now.
     """
     try:
-        return await retrying(write_note, retried_for)(deps, step, kind, name, body)
+        return await retrying(write_note, retried_for)(active, kind, name, body)
     except StoreUnavailableError:
         logger.warning("note.not_written", kind=kind, name=name)
     except DurableAdkError as error:
@@ -134,46 +171,7 @@ async def offer_note(
     return body
 
 
-async def keep_outcome(
-    deps: Dependencies, step: Step, work: Coroutine[Any, Any, StepResult]
-) -> StepResult:
-    """Return the stored result of the step's first finished attempt, or do the work (I10).
-
-    If a step commits its event, the log has its result. Otherwise a custom agent's body, a parallel
-    branch or another call comes between the step and the log, and the loop relies on the step's
-    report. A workflow that was reset has lost that report. Repeating functions or callbacks that
-    are not deterministic would then lead to events other than the stored ones.
-    """
-    try:
-        found = await retrying(find_outcome, STORE_TIMEOUT)(deps, step)
-    except BaseException:
-        work.close()
-        raise
-    if found is not None:
-        work.close()
-        return found
-    result = await work
-    return await _kept(deps, step, result)
-
-
-async def find_outcome(deps: Dependencies, step: Step) -> StepResult | None:
-    """Return the stored result of a step, or None."""
-    body = await find_note(deps, step, OUTCOME, _outcome_name(step))
-    return None if body is None else StepResult.from_json(body)
-
-
-async def keep_failure(deps: Dependencies, step: ToolStep, result: StepResult) -> None:
-    """Store a tool's failure: the loop commits a response in its place before the run fails."""
-    await _kept(deps, step, result)
-
-
-async def _kept(deps: Dependencies, step: Step, result: StepResult) -> StepResult:
-    name, body = _outcome_name(step), result.to_json()
-    kept = await offer_note(deps, step, OUTCOME, name, body, retried_for=OUTCOME_TIMEOUT)
-    return result if kept == body else StepResult.from_json(kept)
-
-
-def _outcome_name(step: Step) -> str:
+def _result_name(step: Step) -> str:
     """Build a note's name from the step and its input.
 
     Both are needed: after a reset a body may reach its steps in another order.

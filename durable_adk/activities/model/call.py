@@ -6,28 +6,17 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from durable_adk.activities.attempt_record import AttemptRecorder
-from durable_adk.activities.commit.early_commit import (
-    prefer_stored,
-    require_new,
-    require_not_stored,
-)
-from durable_adk.activities.commit.notes import (
-    ANSWER,
-    ReceivedResponse,
-    arrived_response,
-    offer_note,
-)
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.commit.notes import ReceivedResponse, find_received, keep_received
 from durable_adk.activities.model.chunks import Chunks, after_model
 from durable_adk.activities.model.model_events import ModelEvents
 from durable_adk.activities.model.request import build_request, label
+from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.user_code.callbacks import answer_of, as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.code_executors.flow import cut_off
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import (
-    AgentDefinitionError,
     CallbackError,
     DurableAdkError,
     LlmCallsLimitExceededError,
@@ -44,13 +33,10 @@ from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.planners.planning import planned
-from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions.call_attempt import AttemptEnd
-from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.genai import chat
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import missed_toolsets
-from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event, check_size
 from durable_adk.wire.run_config import StreamingMode
@@ -64,61 +50,50 @@ _HINT = (
 logger = get_logger(__name__)
 
 
-async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt) -> StepResult:
+async def call_model(active: ActiveStep[ModelStep]) -> StepResult:
     """Build the request, run the callbacks, call the model and return its response as an event.
 
-    A response that an earlier attempt stored is not requested again (I10).
-
-    Args:
-        deps: The stores and other dependencies.
-        step: The agent, and the session revision that it sees.
-        attempt: The attempt, begun before the callbacks; a transient failure of the last attempt is
-            final.
+    A response that an earlier attempt stored is not requested again (I10). A transient failure of
+    the last attempt is final.
 
     Raises:
         ModelUnavailableError: Retry, unless this was attempt `Limits.model_attempts`.
         DurableAdkError: The run has failed.
     """
-    agent, scope = await deps.scope(step)
-    if not isinstance(agent, LlmAgent):
-        raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    await require_new(deps, step, scope)
-    recorder = AttemptRecorder(deps=deps, step=step, number=attempt.number, history=attempt.history)
+    await active.load()
+    recorder = AttemptRecorder(active)
     async with recorder.recorded():
-        arrived = await arrived_response(deps, step) if attempt.number > 1 or scope.ahead else None
-        if arrived is None:
-            await require_not_stored(deps, step, scope)
+        again = active.attempt.number > 1 or active.scope.ahead
+        received = await find_received(active, ReceivedResponse) if again else None
+        if received is None:
             await recorder.tell_the_lost()
-        await attempt.begins()
-        result = await _answered(agent, scope, recorder, arrived)
-        return result if arrived is None else await prefer_stored(deps, step, scope, result)
+        await active.attempt.begins()
+        return await _answered(active, recorder, received)
 
 
 async def _answered(
-    agent: LlmAgent,
-    scope: StepScope,
-    recorder: AttemptRecorder[ModelStep],
-    arrived: ReceivedResponse | None,
+    active: ActiveStep[ModelStep],
+    recorder: AttemptRecorder,
+    received: ReceivedResponse | None,
 ) -> StepResult:
-    deps, step = recorder.deps, recorder.step
-    if arrived is not None:
+    step, agent, scope = active.step, active.llm_agent, active.scope
+    if received is not None:
         # The callbacks before the model have run; their changes are committed with the response.
-        scope.session.state.update(arrived.actions.state_delta)
-        scope.end_invocation = arrived.end_invocation
-    context = CallbackContext(scope, event_actions=arrived.actions if arrived else None)
-    limit = step.attempt_timeout + deps.limits.callback_timeout
+        scope.session.state.update(received.actions.state_delta)
+        scope.end_invocation = received.end_invocation
+    context = CallbackContext(scope, event_actions=received.actions if received else None)
+    limit = step.attempt_timeout + active.deps.limits.callback_timeout
     try:
         async with time_limit(limit):
-            answer = arrived
-            called = True
+            answer, called = received, True
             if answer is None:
-                call = await _ModelCall.of(agent, scope, context, recorder)
+                call = await _ModelCall.of(active, context, recorder)
                 answer, called = await call.answer()
-            events = ModelEvents(agent, scope, step, context, answer.long_running)
+            events = ModelEvents(active, context, answer.long_running)
             for response in (answer.response, *answer.more):
                 changed = response
                 if called:
-                    changed = await after_model(agent, deps.plugins(step), context, response)
+                    changed = await after_model(active, context, response)
                 events.add(await _processed(agent, changed, context))
     except TimeoutError:
         raise CallbackError(
@@ -147,63 +122,53 @@ async def _processed(
 class _ModelCall:
     """One model call with the hooks before it."""
 
+    active: ActiveStep[ModelStep]
     agent: LlmAgent
     request: LlmRequest
-    scope: StepScope
     context: CallbackContext
-    plugins: PluginManager
     chunks: Chunks
-    recorder: AttemptRecorder[ModelStep]
+    recorder: AttemptRecorder
 
     @classmethod
     async def of(
         cls,
-        agent: LlmAgent,
-        scope: StepScope,
+        active: ActiveStep[ModelStep],
         context: CallbackContext,
-        recorder: AttemptRecorder[ModelStep],
+        recorder: AttemptRecorder,
     ) -> "_ModelCall":
         """Build the request and the call for one attempt of the step."""
-        deps, step = recorder.deps, recorder.step
+        agent, scope = active.llm_agent, active.scope
         with missed_toolsets(waits=False) as missed:
             request = await build_request(agent, scope)
         scope.missing_toolsets = [error.message for error in missed]
         return cls(
+            active=active,
             agent=agent,
             request=request,
-            scope=scope,
             context=context,
-            plugins=deps.plugins(step),
-            chunks=Chunks(
-                deps, step, agent=agent, scope=scope, context=context, attempt=recorder.number
-            ),
+            chunks=Chunks(active, context),
             recorder=recorder,
         )
 
     @property
-    def step(self) -> ModelStep:
-        """The model step."""
-        return self.recorder.step
-
-    @property
     def final(self) -> bool:
         """Whether this is the last attempt."""
-        return self.recorder.counted >= self.recorder.deps.limits.model_attempts
+        return self.active.attempt.counted >= self.active.deps.limits.model_attempts
 
     async def answer(self) -> tuple[ReceivedResponse, bool]:
         """Return the response, and whether a model was called for it (CB-7)."""
         response = await answer_of(
-            self.plugins,
+            self.active.plugins,
             "before_model_callback",
             self.agent.before_model_callback,
             callback_context=self.context,
             llm_request=self.request,
         )
-        if response is not None or self.scope.end_invocation:
+        if response is not None or self.active.scope.end_invocation:
             return self._as_arrived(response or LlmResponse()), False
-        if self.step.calls_left is not None and self.step.calls_left <= 0:
+        if self.active.step.calls_left is not None and self.active.step.calls_left <= 0:
             raise LlmCallsLimitExceededError(
-                f"Max number of llm calls limit of `{self.step.max_llm_calls}` exceeded"
+                f"Max number of llm calls limit of `{self.active.step.max_llm_calls}` exceeded"
             )
         self.recorder.begin(self.agent.canonical_model.model)
         return await self._call_model(), True
@@ -255,7 +220,7 @@ class _ModelCall:
             more=list(responses[1:]),
             error=as_detail(error) if error else None,
             actions=self.context.actions,
-            end_invocation=self.scope.end_invocation,
+            end_invocation=self.active.scope.end_invocation,
             long_running={
                 tool.name: Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)
                 for tool in tools
@@ -264,46 +229,24 @@ class _ModelCall:
         )
 
     async def _keep_response(self, answer: ReceivedResponse) -> ReceivedResponse:
-        """Store the response as a note unless its commit follows immediately.
-
-        If two attempts have a response, both use the one stored first.
-        """
-        if not self._waits_for_commit(answer):
+        """Note the response if code of the step follows it; see `CommitPlan.notes_received`."""
+        agent = self.agent
+        code_follows = (
+            bool(as_list(agent.after_model_callback))
+            or "after_model_callback" in self.active.plugins.hooks()
+            or agent.planner is not None
+            or agent.code_executor is not None
+        )
+        if not self.active.plan.notes_received(code_follows=code_follows):
             return answer
         check_json(answer.actions.state_delta, "state_delta")
         try:
-            body = answer.to_json()
+            first = await keep_received(self.active, answer)
         except ValueError:
             return answer  # not storable; `_check` will report why
-        step = self.step
-        stored = await offer_note(self.recorder.deps, step, ANSWER, step.event_id, body)
         self.recorder.kept = True
-        failpoint("answer.noted")
-        if stored == body:
-            return answer
-        first = ReceivedResponse.model_validate_json(stored, extra="ignore")
         changes = {"response": first.response, "more": first.more, "error": first.error}
-        return answer.model_copy(update=changes)
-
-    def _waits_for_commit(self, answer: ReceivedResponse) -> bool:
-        """Return whether user code or the loop runs between the response and its commit.
-
-        If not, the note would cost as much as the commit that follows it.
-        """
-        early_commit, content = self.step.early_commit, answer.response.content
-        calls = (part.function_call for part in (content and content.parts) or ())
-        return (
-            early_commit is None
-            or bool(answer.more or answer.error)
-            or bool(early_commit.on_event)
-            or bool(as_list(self.agent.after_model_callback))
-            or "after_model_callback" in self.plugins.hooks()
-            or self.agent.planner is not None
-            or self.agent.code_executor is not None
-            or any(map(is_temp, answer.actions.state_delta))
-            or bool(answer.actions.transfer_to_agent)
-            or any(call.name in answer.long_running for call in calls if call)
-        )
+        return answer if first is answer else answer.model_copy(update=changes)
 
     async def _recovered(self, error: DurableAdkError) -> LlmResponse | None:
         """Return an error hook's replacement, or None.
@@ -316,13 +259,13 @@ class _ModelCall:
                 "model.unavailable",
                 model=self.agent.canonical_model.model,
                 error_type=error.error_type,
-                again_in=error.delay(self.recorder.counted),
+                again_in=error.delay(self.active.attempt.counted),
                 hint=_HINT,
             )
             raise error  # Temporal retries; error hooks run only for the final error
         await self.recorder.ended(AttemptEnd.FAILED, error)
         return await answer_of(
-            self.plugins,
+            self.active.plugins,
             "on_model_error_callback",
             self.agent.on_model_error_callback,
             callback_context=self.context,
@@ -337,7 +280,7 @@ class _ModelCall:
             DurableAdkError: The model failed or timed out.
         """
         failpoint("model.before_call")
-        limit = self.step.attempt_timeout
+        limit = self.active.step.attempt_timeout
         whole = False
         with reported_as(ModelError):
             async with aclosing(self._timed(limit)) as responses:
@@ -364,7 +307,7 @@ class _ModelCall:
                 except TimeoutError as error:
                     if not timer.expired():
                         raise
-                    text = f"The model gave no answer in {self.step.attempt_timeout:g} s."
+                    text = f"The model gave no answer in {self.active.step.attempt_timeout:g} s."
                     raise ModelUnavailableError(text) from error
                 if response is None:
                     return
@@ -375,7 +318,7 @@ class _ModelCall:
     @property
     def streaming(self) -> bool:
         """Whether the run streams chunks (FLW-70)."""
-        return self.scope.run_config.streaming_mode is StreamingMode.SSE
+        return self.active.scope.run_config.streaming_mode is StreamingMode.SSE
 
 
 def _check(result: StepResult, step: ModelStep) -> None:

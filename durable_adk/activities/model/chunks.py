@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.user_code.callbacks import answer_of
-from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.model_event import model_event
 from durable_adk.errors import CallbackError
@@ -17,22 +16,22 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.partials.chunks import KeptChunks
 from durable_adk.partials.partial import PartialEvent
-from durable_adk.plugins.plugin_manager import PluginManager, replaced
+from durable_adk.plugins.plugin_manager import replaced
 from durable_adk.plugins.run_context import RunContext
 from durable_adk.wire.steps import ModelStep
 
 
 async def after_model(
-    agent: LlmAgent, plugins: PluginManager, context: CallbackContext, response: LlmResponse
+    active: ActiveStep[ModelStep], context: CallbackContext, response: LlmResponse
 ) -> LlmResponse:
     """Apply the callbacks to the model's response or to a chunk of it (FLW-75).
 
     A replacement keeps the call's data that it leaves unset, such as its token usage.
     """
     changed = await answer_of(
-        plugins,
+        active.plugins,
         "after_model_callback",
-        agent.after_model_callback,
+        active.llm_agent.after_model_callback,
         callback_context=context,
         llm_response=response,
     )
@@ -54,28 +53,18 @@ class Chunks:
     meanwhile are recorded in the step's context and committed with the complete event (TRAP-4).
     """
 
-    def __init__(
-        self,
-        deps: Dependencies,
-        step: ModelStep,
-        *,
-        agent: LlmAgent,
-        scope: StepScope,
-        context: CallbackContext,
-        attempt: int,
-    ) -> None:
-        self._world = deps
-        self._step = step
-        self._agent = agent
+    def __init__(self, active: ActiveStep[ModelStep], context: CallbackContext) -> None:
+        self._active = active
         self._context = context
-        self._attempt = attempt
-        self._plugins = deps.plugins(step)
         # The same context as in `plugin_hooks` for stored events, but with its own artifact key.
         self._watching = RunContext(
-            scope, agent=agent, event_actions=context.actions, save_key="on_event_callback/chunks"
+            active.scope,
+            agent=active.agent,
+            event_actions=context.actions,
+            save_key="on_event_callback/chunks",
         )
-        self._metadata = scope.run_config.custom_metadata or {}
-        self._ids = CallIds.of_step(step, scope.has_call, repeats=True)
+        self._metadata = active.scope.run_config.custom_metadata or {}
+        self._ids = CallIds.of_step(active.step, active.scope.has_call, repeats=True)
         self._count = 0
         self._published = KeptChunks()
 
@@ -92,8 +81,8 @@ class Chunks:
         while True:
             await asyncio.sleep(_REPEAT)
             last = self._published.last
-            if last is not None and self._world.partials is not None:
-                self._world.partials.publish(last, self._published.before_last(), again=True)
+            if last is not None and self._active.deps.partials is not None:
+                self._active.deps.partials.publish(last, self._published.before_last(), again=True)
 
     async def show(self, response: LlmResponse) -> None:
         """Let callbacks and plugins change a chunk, then publish it.
@@ -101,9 +90,9 @@ class Chunks:
         Raises:
             CallbackError: A callback or plugin raised, as for a complete response (CB-12).
         """
-        changed = await after_model(self._agent, self._plugins, self._context, response)
+        changed = await after_model(self._active, self._context, response)
         # Separate actions: otherwise viewers would see changes that are written later (FLW-77).
-        event = model_event(changed, step=self._step, actions=EventActions(), ids=self._ids)
+        event = model_event(changed, step=self._active.step, actions=EventActions(), ids=self._ids)
         event.partial = True
         event.custom_metadata = {
             **own_copy(self._metadata),
@@ -113,7 +102,7 @@ class Chunks:
 
     async def _seen_by_plugins(self, event: Event) -> Event:
         """Apply the plugins to the chunk: a plugin that redacts names redacts them here too."""
-        answer = await self._plugins.run(
+        answer = await self._active.plugins.run(
             "on_event_callback", invocation_context=self._watching, event=event
         )
         self._watching.state.collect_delta()
@@ -128,15 +117,15 @@ class Chunks:
 
     def _publish(self, event: Event) -> None:
         index, self._count = self._count, self._count + 1
-        if self._world.partials is None:
+        if self._active.deps.partials is None:
             return
         partial = PartialEvent(
-            key=self._step.key,
-            invocation_id=self._step.invocation_id,
+            key=self._active.step.key,
+            invocation_id=self._active.step.invocation_id,
             event=own_copy(event.model_copy(update={"actions": EventActions()})),
-            attempt=self._attempt,
+            attempt=self._active.attempt.number,
             index=index,
-            revision=self._step.revision,
+            revision=self._active.step.revision,
         )
-        self._world.partials.publish(partial, self._published)
+        self._active.deps.partials.publish(partial, self._published)
         self._published.add(partial)

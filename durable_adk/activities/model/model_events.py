@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.activities.step import ActiveStep
 from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.history import USER
@@ -25,19 +25,17 @@ class ModelEvents:
 
     def __init__(
         self,
-        agent: LlmAgent,
-        scope: StepScope,
-        step: ModelStep,
+        active: ActiveStep[ModelStep],
         context: CallbackContext,
         long_running: Mapping[str, Wait],
     ) -> None:
         self.results: list[StepResult] = []
-        self._agent = agent
-        self._scope = scope
-        self._step = step
+        self._agent = active.llm_agent
+        self._scope = active.scope
+        self._step = active.step
         self._context = context
         self._long_running = long_running
-        self._ids = CallIds.of_step(step, scope.has_call)
+        self._ids = CallIds.of_step(active.step, active.scope.has_call)
         self._carried: list[dict[str, Any]] = [{}, {}]
         self._text = ""
 

@@ -4,12 +4,8 @@ from functools import partial
 
 from google.genai import types
 
-from durable_adk.activities.commit.early_commit import (
-    prefer_stored,
-    require_new,
-)
-from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.model.model_events import text_before
+from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.tool.response_event import (
     pending_result,
     request_metadata,
@@ -22,14 +18,12 @@ from durable_adk.activities.tool.run import (
     ToolNotStartedError,
 )
 from durable_adk.activities.tool.tool_call import CallOutcome, ToolCall
-from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import StepScope, ToolContext
 from durable_adk.conversation.model_event import save_output
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES
 from durable_adk.conversation.routing import hand_over
 from durable_adk.errors import (
-    AgentDefinitionError,
     DurableAdkError,
     ToolTimeoutError,
     as_detail,
@@ -37,13 +31,12 @@ from durable_adk.errors import (
 from durable_adk.json_values import check_json
 from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
 
 
-async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) -> StepResult:
+async def call_tool(active: ActiveStep[ToolStep]) -> StepResult:
     """Run one tool call and return its response as an event, or its exception as `error`.
 
     If the worker dies during the call, another worker runs the tool again with the same
@@ -55,17 +48,13 @@ async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) 
             unavailable.
         StoreUnavailableError: A store was unavailable; the call is to be retried.
     """
-    agent, scope = await deps.scope(step)
-    if not isinstance(agent, LlmAgent):
-        raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    await require_new(deps, step, scope)
-    number, history = attempt.number, attempt.history
-    run = ToolAttempt(deps=deps, step=step, attempt=number, agent=agent, history=history)
+    await active.load()
+    run = ToolAttempt(active)
     async with run.recorder.recorded():
-        call = await ToolCall.of(run, scope)
-        if call.arrived is None:
+        call = await ToolCall.of(run)
+        if call.received is None:
             await run.recorder.tell_the_lost()
-        await attempt.begins()
+        await active.attempt.begins()
         try:
             return await _performed(call)
         except RetryLater as again:
@@ -74,14 +63,12 @@ async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) 
 
 
 async def _performed(call: ToolCall) -> StepResult:
-    run, scope = call.run, call.scope
-    deps, step = run.deps, run.step
+    run, step = call.run, call.run.step
     try:
         await call.find_tool()  # outside the time limit: the tool has not started
         async with time_limit(step.attempt_timeout):
             outcome = await call.outcome()
-        result = _result(call, outcome)
-        return await prefer_stored(deps, step, scope, result) if call.arrived else result
+        return _result(call, outcome)
     except TimeoutError:
         unknown = run.overdue(call.name)
         if unknown is not None:
@@ -105,19 +92,19 @@ def _result(call: ToolCall, outcome: CallOutcome) -> StepResult:
     Raises:
         DurableAdkError: The response cannot be stored.
     """
-    context, step, scope = call.context, call.run.step, call.scope
+    context, active = call.context, call.run.active
+    step, scope, agent = active.step, active.scope, active.llm_agent
     if outcome.asks is not None:
         check_json(context.state.collect_delta(), "state_delta")
         outcome.asks.actions = context.actions
         return _asking(outcome.asks, scope)
     if outcome.pending and not waits_for_user(context):
         return pending_result(context, step)
-    arrived = call.arrived
-    noted = arrived.media if arrived and outcome.response is arrived.response else []
+    received = call.received
+    noted = received.media if received and outcome.response is received.response else []
     event = response_event(
         outcome.response, call.call, context, step, tool=outcome.tool, noted=noted
     )
-    agent = call.run.agent
     # If the agent's output becomes its caller's, it follows the response as text.
     before = partial(text_before, scope, step)
     save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)

@@ -9,18 +9,17 @@ from typing import Any
 from durable_adk.activities.attempt_record import AttemptRecorder
 from durable_adk.activities.commit.notes import (
     BEGUN,
-    RESULT,
     ReceivedResult,
     find_note,
-    offer_note,
+    find_received,
+    keep_received,
+    note_name,
     write_note,
 )
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.tool.delegated import AgentToolRuns
 from durable_adk.activities.tool.response_event import result_and_media
 from durable_adk.activities.user_code.callbacks import as_list
-from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.calling import contained
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
@@ -33,7 +32,6 @@ from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
-from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool
 from durable_adk.telemetry.names import RESULT as RESULT_CONTENT, WAITS_FOR
@@ -83,16 +81,11 @@ class ToolNotStartedError(Exception):
         self.error = error
 
 
-@dataclass(kw_only=True)
+@dataclass
 class ToolAttempt:
     """Runs of one call, as seen by one attempt of its step."""
 
-    deps: Dependencies
-    step: ToolStep
-    attempt: int
-    agent: LlmAgent
-    history: AttemptHistory = NO_ATTEMPTS
-    """The earlier attempts of the step."""
+    active: ActiveStep[ToolStep]
     _noting: bool = field(default=False)
     _running: bool = field(default=False)
     _final: Exception | None = field(default=None)
@@ -100,20 +93,18 @@ class ToolAttempt:
 
     def __post_init__(self) -> None:
         """Create the attempt's recorder, for the case that there is no result."""
-        self.recorder = AttemptRecorder(
-            deps=self.deps, step=self.step, number=self.attempt, history=self.history
-        )
+        self.recorder = AttemptRecorder(self.active)
 
-    async def arrived(self, *, again: bool = False) -> ReceivedResult | None:
-        """Return the result that an earlier attempt stored, or None if none is known (I8).
+    @property
+    def step(self) -> ToolStep:
+        """The tool step."""
+        return self.active.step
 
-        Args:
-            again: Whether there may be a stored result although this is the first attempt.
-        """
-        if self.attempt == 1 and not again and self._spec.contract is not ToolContract.AT_MOST_ONCE:
-            return None
-        body = await find_note(self.deps, self.step, RESULT, self._name)
-        return None if body is None else ReceivedResult.model_validate_json(body, extra="ignore")
+    async def received(self) -> ReceivedResult | None:
+        """Return the result that an earlier attempt stored, or None if none is known (I8)."""
+        attempt, once = self.active.attempt.number, ToolContract.AT_MOST_ONCE
+        again = attempt > 1 or self.active.scope.ahead or self._spec.contract is once
+        return await find_received(self.active, ReceivedResult) if again else None
 
     async def response(
         self, tool: BaseTool, args: dict[str, Any], context: ToolContext, runs: AgentToolRuns
@@ -151,30 +142,30 @@ class ToolAttempt:
         self._running = False
         return response
 
-    async def noted(
-        self, tool: BaseTool, arrived: ReceivedResult, context: ToolContext
+    async def keep(
+        self, tool: BaseTool, received: ReceivedResult, context: ToolContext
     ) -> ReceivedResult:
-        """Store the result as a note unless its commit follows immediately.
+        """Note the result if code of the step follows it; see `CommitPlan.notes_received`.
 
         If two attempts have a result, both use the one stored first.
         """
-        if not (arrived.end_invocation or self._waits_for_commit(tool, context)):
-            return arrived
+        code_follows = (
+            bool(as_list(self.active.llm_agent.after_tool_callback))
+            or "after_tool_callback" in self.active.plugins.hooks()
+        )
+        if not self.active.plan.notes_received(code_follows=code_follows) or self._can_repeat(tool):
+            return received
         try:
             # This attempt's callbacks receive the tool's object itself.
-            response, media = result_and_media(arrived.response)
-            noted = arrived.model_copy(update={"response": response, "media": media})
+            response, media = result_and_media(received.response)
+            noted = received.model_copy(update={"response": response, "media": media})
             check_json(noted.response, "the result")
             check_json(context.state.collect_delta(), "state_delta")
-            body = noted.to_json()
+            first = await keep_received(self.active, noted)
         except ValueError:
-            return arrived  # not storable; the step reports it later
-        stands = await offer_note(self.deps, self.step, RESULT, self._name, body)
+            return received  # not storable; the step reports it later
         self.recorder.kept = True
-        failpoint("tool.noted")
-        if stands == body:
-            return arrived
-        return ReceivedResult.model_validate_json(stands, extra="ignore")
+        return received if first is noted else first
 
     def require_asked(self, name: str, missed: Sequence[ToolsetUnavailableError]) -> None:
         """Request a retry, on any worker, if an unavailable toolset may contain the tool.
@@ -186,7 +177,7 @@ class ToolAttempt:
         Raises:
             ToolsetUnavailable: Some toolset was unavailable and attempts are left.
         """
-        before = self.history.toolset_failures
+        before = self.active.attempt.history.toolset_failures
         if not missed or before + 1 >= MAX_TOOLSET_ATTEMPTS:
             return
         delay = min(2.0**before, MAX_TOOLSET_DELAY)
@@ -197,7 +188,7 @@ class ToolAttempt:
         self, name: str, missed: Sequence[ToolsetUnavailableError], known: Sequence[str]
     ) -> dict[str, Any]:
         """Return the response if the toolset stays unavailable; a lost attempt may have run it."""
-        if self.history.lost(self.attempt):
+        if self.active.attempt.history.lost(self.active.attempt.number):
             return unknown_outcome(name, LOST)
         tools = ", ".join(known) or "none"
         return {
@@ -215,7 +206,7 @@ class ToolAttempt:
     def again(self, tool: BaseTool, error: Exception) -> float | None:
         """Return the seconds until a tool that raised runs again, or None for no retry."""
         retry = self._retry(tool)
-        return retry.delay(self.history.counted(self.attempt), error) if retry else None
+        return retry.delay(self.active.attempt.counted, error) if retry else None
 
     def overdue(self, name: str) -> dict[str, Any] | None:
         """Return the response to a call that timed out, or None if it did not start or can repeat.
@@ -263,11 +254,10 @@ class ToolAttempt:
         return lease_owner
 
     async def _lease_owner(self, name: str, token: str) -> str:
-        deps, step, kind = self.deps, self.step, BEGUN
-        await write_note(deps, step, kind, name, json.dumps(token))
+        await write_note(self.active, BEGUN, name, json.dumps(token))
         # Read the note back instead of trusting the write: a closed invocation keeps no notes, so
         # every writer would believe it is first. A worker that was frozen must not run the tool.
-        body = await find_note(deps, step, kind, name)
+        body = await find_note(self.active, BEGUN, name)
         if body is None:
             raise LeaseLostError("The invocation has ended; the tool was not run.")
         return str(json.loads(body))
@@ -284,7 +274,7 @@ class ToolAttempt:
 
     @property
     def _name(self) -> str:
-        return name_of_call(self.step)
+        return note_name(self.step)
 
     @property
     def _spec(self) -> ToolSpec:
@@ -292,7 +282,7 @@ class ToolAttempt:
 
     def _is_recorded(self, tool: BaseTool) -> bool:
         """Return whether the manifest has the tool; only the step knows tools of toolsets."""
-        return self.step.spec is not None or tool.name in self.agent.static_tools()
+        return self.step.spec is not None or tool.name in self.active.llm_agent.static_tools()
 
     def _contract(self, tool: BaseTool) -> ToolContract:
         if self._is_recorded(tool):
@@ -302,23 +292,11 @@ class ToolAttempt:
     def _retry(self, tool: BaseTool) -> RetryConfig | None:
         return self._spec.retry if self._is_recorded(tool) else tool.retry
 
-    def _waits_for_commit(self, tool: BaseTool, context: ToolContext) -> bool:
-        """Return whether user code or the loop runs between the result and its commit."""
-        asked = self.step.child is not None or self.step.activity is not None
+    def _can_repeat(self, tool: BaseTool) -> bool:
+        """Return whether the result may be made again: it is recorded elsewhere, or has no cost."""
+        recorded = self.step.child is not None or self.step.activity is not None
         own_code = isinstance(tool, AgentTool) and tool.has_own_code
-        if (asked and not own_code) or self._contract(tool) is ToolContract.PURE:
-            return False
-        early_commit, actions = self.step.early_commit, context.actions
-        return (
-            early_commit is None
-            or bool(early_commit.on_event)
-            or bool(as_list(self.agent.after_tool_callback))
-            or "after_tool_callback" in self.deps.plugins(self.step).hooks()
-            or any(map(is_temp, context.state.collect_delta()))
-            or bool(actions.transfer_to_agent)
-            or bool(actions.requested_tool_confirmations)
-            or bool(actions.requested_auth_configs)
-        )
+        return (recorded and not own_code) or self._contract(tool) is ToolContract.PURE
 
 
 async def unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> str | None:
@@ -336,11 +314,6 @@ async def unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext
 
 def _listed(missed: Sequence[ToolsetUnavailableError]) -> str:
     return ", ".join(error.message for error in missed)
-
-
-def name_of_call(step: ToolStep) -> str:
-    """Return the name of the call's notes; an approved call runs again under another event."""
-    return f"{step.event_id}/{step.call_id}"
 
 
 def _waits_for(context: ToolContext) -> dict[str, str]:

@@ -5,9 +5,6 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.commit.early_commit import (
-    require_not_stored,
-)
 from durable_adk.activities.commit.notes import ReceivedResult
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
@@ -55,7 +52,6 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
 from durable_adk.plugins.base_plugin import HookName
-from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
@@ -111,7 +107,6 @@ class ToolCall:
     """One tool call with the hooks around it."""
 
     run: ToolAttempt
-    scope: StepScope
     call: types.FunctionCall
     context: ToolContext
     given: types.FunctionResponse | None
@@ -120,33 +115,29 @@ class ToolCall:
     """The result of the child agent or activity that backs the tool."""
     earlier: list[AgentResult]
     """The results of earlier agent runs, for a tool whose own code requests several."""
-    arrived: ReceivedResult | None
+    received: ReceivedResult | None
     """The stored result, if an earlier attempt ran the tool."""
-    plugins: PluginManager
     toolbox: AgentTools = field(default_factory=AgentTools)
 
     @classmethod
-    async def of(cls, run: ToolAttempt, scope: StepScope) -> "ToolCall":
+    async def of(cls, run: ToolAttempt) -> "ToolCall":
         """Load the call of a step, with the progress that earlier attempts recorded."""
-        deps, step = run.deps, run.step
+        deps, step, scope = run.active.deps, run.step, run.active.scope
         call = _find_call(scope, step.call_id)
-        arrived = await run.arrived(again=scope.ahead)
-        before = arrived or step.child or step.activity
-        if before is None:
-            await require_not_stored(deps, step, scope)
+        received = await run.received()
+        before = received or step.child or step.activity
         if before is not None:
             # The callbacks before the tool have run; their changes are committed with the response.
             scope.session.state.update(before.actions.state_delta)
-        ended = arrived or step.activity
+        ended = received or step.activity
         scope.end_invocation = ended is not None and ended.end_invocation
         given = own_copy(response_to(scope.events, step.request_id))
         context = _context(scope, step, given, before.actions if before else None)
         context.provided_credentials = await _provided_credentials(scope, context)
-        context.requested_by = arrived.requested_by if arrived else None
+        context.requested_by = received.requested_by if received else None
         record_requester(context, "callback")  # requested by a callback before the tool
         return cls(
             run=run,
-            scope=scope,
             call=call,
             context=context,
             given=given,
@@ -154,8 +145,7 @@ class ToolCall:
             earlier=[
                 await read_agent_result(deps, end, step.invocation_id) for end in step.children
             ],
-            arrived=arrived,
-            plugins=deps.plugins(step),
+            received=received,
         )
 
     @property
@@ -169,7 +159,7 @@ class ToolCall:
         Raises:
             ToolsetUnavailable: A toolset that may contain the tool was unavailable.
         """
-        self.toolbox = await agent_tools(self.run.agent, self.context)
+        self.toolbox = await agent_tools(self.run.active.llm_agent, self.context)
         if self.name not in self.toolbox.tools:
             self.run.require_asked(self.name, self.toolbox.missed)
 
@@ -179,9 +169,9 @@ class ToolCall:
         if self.given is not None and "error" in (self.given.response or {}):
             # The pending call ended without an answer, for example at its deadline.
             return CallOutcome(response=self.given.response, tool=tool)
-        if not is_as_shown(self.scope.events, self.run.step.request_id, self.call):
+        if not is_as_shown(self.run.active.scope.events, self.run.step.request_id, self.call):
             return CallOutcome(response={"error": NOT_AS_SHOWN}, tool=tool)
-        if tool is None and (self.run.step.activity or self.arrived) is not None:
+        if tool is None and (self.run.step.activity or self.received) is not None:
             # The tool is gone or unavailable, but its recorded result must still be reported.
             tool = BaseTool(name=self.name, description="This tool does not exist any more.")
         if tool is None:
@@ -189,7 +179,7 @@ class ToolCall:
         # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
         args = self._args()
         response = None
-        if self.answered is None and self.arrived is None:
+        if self.answered is None and self.received is None:
             response = await self._hook("before_tool_callback", tool, args)
         ran = response is None
         delegated = tool if isinstance(tool, ActivityTool) else _plain_agent(tool)
@@ -216,11 +206,11 @@ class ToolCall:
         return CallOutcome(response=None, asks=child)
 
     def _denied(self, tool: BaseTool) -> bool:
-        events, step, reads = self.scope.events, self.run.step, tool.reads_confirmation
+        events, step, reads = self.run.active.scope.events, self.run.step, tool.reads_confirmation
         return is_denied(events, step.request_id, step.call_id, can_read=reads)
 
     def _args(self) -> dict[str, Any]:
-        before = self.arrived.args if self.arrived else None
+        before = self.received.args if self.received else None
         ended = self.run.step.activity or self.run.step.child
         if ended is not None and before is None:
             before = ended.changed
@@ -242,8 +232,8 @@ class ToolCall:
         return refused or activity_call(tool, args, self.call.args or {}, self.context)
 
     async def _run_or_recover(self, tool: BaseTool, args: dict[str, Any]) -> Any:
-        if self.arrived is not None:
-            return self.arrived.response
+        if self.received is not None:
+            return self.received.response
         failpoint("tool.before_run")
         try:
             response = await self._response(tool, args)
@@ -270,15 +260,15 @@ class ToolCall:
             response=response,
             args=args,
             actions=self.context.actions,
-            end_invocation=self.scope.end_invocation,
+            end_invocation=self.run.active.scope.end_invocation,
             requested_by=record_requester(self.context, "tool"),
         )
-        stands = await self.run.noted(tool, result, self.context)
-        if stands is not result:  # another attempt stored its result first
-            step, actions = self.run.step, stands.actions
-            self.context = _context(self.scope, step, self.given, actions)
-            self.context.requested_by = stands.requested_by
-        return stands.response
+        first = await self.run.keep(tool, result, self.context)
+        if first is not result:  # another attempt stored its result first
+            step, actions = self.run.step, first.actions
+            self.context = _context(self.run.active.scope, step, self.given, actions)
+            self.context.requested_by = first.requested_by
+        return first.response
 
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.answered is not None:
@@ -310,10 +300,10 @@ class ToolCall:
     async def _hook(
         self, hook: HookName, tool: BaseTool, args: dict[str, Any], **given: Any
     ) -> Any:
-        callbacks = getattr(self.run.agent, hook)
+        callbacks = getattr(self.run.active.llm_agent, hook)
         given = {"tool": tool, "args": args, "tool_context": self.context} | given
         record_requester(self.context, "tool")
-        answer = await answer_of(self.plugins, hook, callbacks, **given)
+        answer = await answer_of(self.run.active.plugins, hook, callbacks, **given)
         record_requester(self.context, "callback")
         return answer
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.commit.early_commit import require_new
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import call, contained, time_limit
@@ -20,7 +19,6 @@ from durable_adk.google_objects import callable_from_google_adk, from_google_adk
 from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName, check_answer
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
@@ -90,21 +88,19 @@ def _described(callback: Callable[..., Any], signature: inspect.Signature) -> st
     return f"The callback {name}{signature}{at}"
 
 
-async def run_callback(
-    deps: Dependencies, step: CallbackStep, attempt: EffectAttempt
-) -> StepResult:
+async def run_callback(active: ActiveStep[CallbackStep]) -> StepResult:
     """Run an agent's before or after callbacks, the plugins' first (AGT-6..8, PLG-3).
 
     The result has an event if a callback returned content, or changed state without content.
     """
-    agent, scope = await deps.scope(step)
-    await require_new(deps, step, scope)
+    await active.load()
+    step, agent, scope = active.step, active.agent, active.scope
     context = CallbackContext(scope)
     before = step.hook is Hook.BEFORE_AGENT
-    await attempt.begins()
+    await active.attempt.begins()
     try:
         async with time_limit(step.attempt_timeout):
-            content = await _content(deps.plugins(step), agent, context, before=before)
+            content = await _content(active.plugins, agent, context, before=before)
     except TimeoutError:
         raise CallbackError(
             f"{step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."

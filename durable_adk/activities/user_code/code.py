@@ -1,7 +1,6 @@
 """Executes code that a model wrote."""
 
-from durable_adk.activities.commit.early_commit import require_new
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import time_limit
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
@@ -12,12 +11,11 @@ from durable_adk.errors import AgentDefinitionError, AgentError, CodeExecutorErr
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
-from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import CodeStep, StepResult
 
 
-async def execute_code(deps: Dependencies, step: CodeStep, attempt: EffectAttempt) -> StepResult:
+async def execute_code(active: ActiveStep[CodeStep]) -> StepResult:
     """Run the code at the end of the agent's last event and return the result event (FLW-90).
 
     The code is read from the committed event. It runs at least once: if the worker dies during the
@@ -27,18 +25,18 @@ async def execute_code(deps: Dependencies, step: CodeStep, attempt: EffectAttemp
     Raises:
         CodeExecutorError: The code could not be run, or did not finish in time.
     """
-    agent, scope = await deps.scope(step)
+    await active.load()
+    step, agent, scope = active.step, active.agent, active.scope
     executor = agent.code_executor if isinstance(agent, LlmAgent) else None
     if executor is None:
         raise AgentDefinitionError(f"Agent {agent.name!r} has no code executor any more.")
-    await require_new(deps, step, scope)
     context = CallbackContext(scope)
     code = _find_code(scope)
-    await attempt.begins()
+    await active.attempt.begins()
     try:
         async with time_limit(step.attempt_timeout):
             failpoint("code.before_run")
-            event = await _result(executor, code, scope, context, step)
+            event = await _result(active, executor, code, context)
             failpoint("code.after_run")
     except TimeoutError:
         raise CodeExecutorError(
@@ -51,12 +49,12 @@ async def execute_code(deps: Dependencies, step: CodeStep, attempt: EffectAttemp
 
 
 async def _result(
+    active: ActiveStep[CodeStep],
     executor: BaseCodeExecutor,
     code: str,
-    scope: StepScope,
     context: CallbackContext,
-    step: CodeStep,
 ) -> Event:
+    step, scope = active.step, active.scope
     keep_files = scope.services.artifacts is not None
     outcome = await execute(
         executor,

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from durable_adk.activities.commit.notes import keep_outcome
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.step_function import READ_EVENTS, find, wants_context
 from durable_adk.calling import call, contained, time_limit
 from durable_adk.context.activity import ReadonlyContext
@@ -19,14 +18,11 @@ from durable_adk.errors import (
 )
 from durable_adk.events.copies import own_copy
 from durable_adk.json_values import canonical, check_json, to_json_value
-from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import FunctionStep, StepResult
 
 
-async def run_function(
-    deps: Dependencies, step: FunctionStep, attempt: EffectAttempt
-) -> StepResult:
+async def run_function(active: ActiveStep[FunctionStep]) -> StepResult:
     """Run the function and return its result as JSON, or its exception as the result's `error`.
 
     Like a tool, it runs at least once: if the worker dies during the run, another runs it again.
@@ -34,20 +30,20 @@ async def run_function(
     Raises:
         StoreUnavailableError: The function raised this error and is to be retried.
     """
-    reads = step.function == READ_EVENTS
-    work = _events(deps, step) if reads else _run(deps, step, attempt)
-    return await keep_outcome(deps, step, work)
+    reads = active.step.function == READ_EVENTS
+    return await (_events(active) if reads else _run(active))
 
 
-async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
-    agent = deps.registry.agent(step.key.app_name, step.agent)
+async def _run(active: ActiveStep[FunctionStep]) -> StepResult:
+    step = active.step
+    agent = active.deps.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
     # In process these are the objects of the agent's body.
     args, kwargs = own_copy(step.args), own_copy(step.kwargs)
     if wants_context(function):
-        _, scope = await deps.scope(step)
-        kwargs = {**kwargs, "context": ReadonlyContext(scope)}
-    await attempt.begins()
+        await active.load()
+        kwargs = {**kwargs, "context": ReadonlyContext(active.scope)}
+    await active.attempt.begins()
     limit: asyncio.Timeout | None = None
     try:
         async with time_limit(step.attempt_timeout) as limit:
@@ -72,10 +68,10 @@ async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -
     return StepResult(value=value)
 
 
-async def _events(deps: Dependencies, step: FunctionStep) -> StepResult:
+async def _events(active: ActiveStep[FunctionStep]) -> StepResult:
     """Return the session's events as JSON."""
-    _, scope = await deps.scope(step)
-    value = [event.model_dump(mode="json", exclude_none=True) for event in scope.events]
+    await active.load()
+    value = [event.model_dump(mode="json", exclude_none=True) for event in active.scope.events]
     try:
         check_size(canonical(value), "The session's events")
     except PayloadTooLargeError as error:

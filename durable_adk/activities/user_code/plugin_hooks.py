@@ -5,9 +5,8 @@ from functools import partial
 
 from google.genai import types
 
-from durable_adk.activities.commit.notes import keep_outcome
 from durable_adk.activities.commit.session_cache import KnownEvents
-from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import CallbackContext, StepScope
@@ -29,7 +28,6 @@ from durable_adk.plugins.plugin_manager import replaced
 from durable_adk.plugins.run_context import RunContext
 from durable_adk.plugins.save_files_as_artifacts_plugin import SaveFilesAsArtifactsPlugin
 from durable_adk.sessions.state_merge import together
-from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_event, user_content
 from durable_adk.wire.steps import HookStep, Step, StepResult
 
@@ -38,39 +36,36 @@ RUN_AUTHOR = "model"
 """Author of the event with the content that `before_run_callback` returns (PLG-5)."""
 
 
-async def run_hook(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> StepResult:
+async def run_hook(active: ActiveStep[HookStep]) -> StepResult:
     """Run a hook of all plugins that currently define it; without any, do nothing.
 
     Raises:
         CallbackError: A plugin raised, returned an unusable value, or took too long.
         DurableAdkError: The session cannot be read.
     """
-    work = _run(deps, step, attempt)
-    return await (keep_outcome(deps, step, work) if step.hook in _KEPT else work)
-
-
-async def _run(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> StepResult:
-    if step.hook == "on_user_message_callback":
-        hook = partial(_user_message, await _arrival(deps, step))
+    name, limit = active.step.hook, active.step.attempt_timeout
+    if name == "on_user_message_callback":
+        hook = partial(_user_message, await _arrival(active))
     else:
-        hook = _HOOKS[step.hook]
-    await attempt.begins()
+        hook = _HOOKS[name]
+    await active.attempt.begins()
     failpoint("hook.before")
     try:
-        async with time_limit(step.attempt_timeout):
-            result = await hook(deps, step)
+        async with time_limit(limit):
+            result = await hook(active)
     except TimeoutError:
-        raise _too_slow(step.hook, step.attempt_timeout) from None
+        raise _too_slow(name, limit) from None
     failpoint("hook.after")
     return result
 
 
-async def seen_by_plugins(deps: Dependencies, step: Step, event: Event) -> Event:
+async def seen_by_plugins(active: ActiveStep[Step], event: Event) -> Event:
     """Return the event to commit instead of the step's own; see `run_hook`."""
-    limit = deps.limits.callback_timeout
+    limit = active.deps.limits.callback_timeout
     try:
         async with time_limit(limit):
-            return await _on_event(deps, step, event)
+            # The hook reads the session anew, without what the step's own code has changed in it.
+            return await _on_event(ActiveStep(deps=active.deps, step=active.step), event)
     except TimeoutError:
         raise _too_slow("on_event_callback", limit) from None
 
@@ -78,18 +73,19 @@ async def seen_by_plugins(deps: Dependencies, step: Step, event: Event) -> Event
 # ----- the hooks
 
 
-async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) -> StepResult:
+async def _user_message(scope: StepScope, active: ActiveStep[HookStep]) -> StepResult:
     """Let the hook change a message or an answer before it is stored (RUN-26).
 
     The hook's changes are committed with the user's event. The session is read past the cache:
     without the lease it may change until the invocation opens or continues.
     """
+    step = active.step
     sent = _required(step.event)
     scope.user_content = scope.user_content or own_copy(sent.content)  # the message that began it
-    context = _context(deps, step, scope, "on_user_message_callback")
+    context = _context(active, scope, "on_user_message_callback")
     context.actions.state_delta.update(sent.actions.state_delta)
     given = own_copy(types.Content.model_validate(sent.content))
-    answer = await deps.plugins(step).run(
+    answer = await active.plugins.run(
         "on_user_message_callback", invocation_context=context, user_message=given
     )
     try:
@@ -108,20 +104,21 @@ async def _user_message(scope: StepScope, deps: Dependencies, step: HookStep) ->
     return StepResult(event=changed, end_invocation=scope.end_invocation)
 
 
-async def _before_run(deps: Dependencies, step: HookStep) -> StepResult:
+async def _before_run(active: ActiveStep[HookStep]) -> StepResult:
     """Run the hook before the run; content that it returns replaces the whole run (PLG-5)."""
-    return await _round_run(deps, step, "before_run_callback")
+    return await _round_run(active, "before_run_callback")
 
 
-async def _after_run(deps: Dependencies, step: HookStep) -> StepResult:
+async def _after_run(active: ActiveStep[HookStep]) -> StepResult:
     """Run the hook after a successful run (PLG-5)."""
-    return await _round_run(deps, step, "after_run_callback")
+    return await _round_run(active, "after_run_callback")
 
 
-async def _round_run(deps: Dependencies, step: HookStep, hook: HookName) -> StepResult:
-    _, scope = await deps.scope(step)
-    context = _context(deps, step, scope, hook)
-    answer = await deps.plugins(step).run(hook, invocation_context=context)
+async def _round_run(active: ActiveStep[HookStep], hook: HookName) -> StepResult:
+    await active.load()
+    step, scope = active.step, active.scope
+    context = _context(active, scope, hook)
+    answer = await active.plugins.run(hook, invocation_context=context)
     context.state.collect_delta()
     event = Event(
         id=step.event_id,
@@ -136,20 +133,18 @@ async def _round_run(deps: Dependencies, step: HookStep, hook: HookName) -> Step
     return StepResult(event=event, end_invocation=scope.end_invocation)
 
 
-async def _event(deps: Dependencies, step: HookStep) -> StepResult:
-    before = _required(step.event)
-    event = await _on_event(deps, step, before)
+async def _event(active: ActiveStep[HookStep]) -> StepResult:
+    before = _required(active.step.event)
+    event = await _on_event(active, before)
     return StepResult(event=None if event == before else event)
 
 
-async def _on_event(deps: Dependencies, step: Step, event: Event) -> Event:
+async def _on_event(active: ActiveStep[Step], event: Event) -> Event:
     """Return the event after the plugins: replaced, changed in place, or unchanged (PLG-6)."""
-    _, scope = await deps.scope(step)
-    context = _context(deps, step, scope, "on_event_callback")
+    await active.load()
+    context = _context(active, active.scope, "on_event_callback")
     given = event.model_copy(deep=True)
-    answer = await deps.plugins(step).run(
-        "on_event_callback", invocation_context=context, event=given
-    )
+    answer = await active.plugins.run("on_event_callback", invocation_context=context, event=given)
     changed = replaced(event, given if answer is None else answer)
     changed = changed.model_copy(deep=True)  # a plugin may return the same object every time
     _check_answers(event, changed)
@@ -167,31 +162,31 @@ async def _on_event(deps: Dependencies, step: Step, event: Event) -> Event:
     return changed
 
 
-async def _agent_error(deps: Dependencies, step: HookStep) -> StepResult:
-    agent, scope = await deps.scope(step)
-    await deps.plugins(step).notify(
+async def _agent_error(active: ActiveStep[HookStep]) -> StepResult:
+    await active.load()
+    await active.plugins.notify(
         "on_agent_error_callback",
-        agent=agent,
-        callback_context=CallbackContext(scope, save_key=step.hook),
-        error=as_raised(from_detail(step.error or {})),
+        agent=active.agent,
+        callback_context=CallbackContext(active.scope, save_key=active.step.hook),
+        error=as_raised(from_detail(active.step.error or {})),
     )
     return StepResult()
 
 
-async def _run_error(deps: Dependencies, step: HookStep) -> StepResult:
-    _, scope = await deps.scope(step)
-    await deps.plugins(step).notify(
+async def _run_error(active: ActiveStep[HookStep]) -> StepResult:
+    await active.load()
+    await active.plugins.notify(
         "on_run_error_callback",
-        invocation_context=_context(deps, step, scope, "on_run_error_callback"),
-        error=as_raised(from_detail(step.error or {})),
+        invocation_context=_context(active, active.scope, "on_run_error_callback"),
+        error=as_raised(from_detail(active.step.error or {})),
     )
     return StepResult()
 
 
-_KEPT = {"before_run_callback", "on_event_callback", "after_run_callback"}
+KEPT = {"before_run_callback", "on_event_callback", "after_run_callback"}
 """Hooks whose results become events of the loop; others notify, or precede the user's event."""
 
-_HOOKS: dict[str, Callable[[Dependencies, HookStep], Awaitable[StepResult]]] = {
+_HOOKS: dict[str, Callable[[ActiveStep[HookStep]], Awaitable[StepResult]]] = {
     "before_run_callback": _before_run,
     "on_event_callback": _event,
     "after_run_callback": _after_run,
@@ -203,18 +198,19 @@ _HOOKS: dict[str, Callable[[Dependencies, HookStep], Awaitable[StepResult]]] = {
 # ----- shared helpers
 
 
-def _context(deps: Dependencies, step: Step, scope: StepScope, hook: HookName) -> RunContext:
+def _context(active: ActiveStep[Step], scope: StepScope, hook: HookName) -> RunContext:
     """Return the context of a hook; its artifacts are separate from those of the event's step."""
-    agent: BaseAgent = deps.registry.agent(step.key.app_name, step.agent)
+    agent: BaseAgent = active.deps.registry.agent(active.step.key.app_name, active.step.agent)
     return RunContext(scope, agent=agent, save_key=hook)
 
 
-async def _arrival(deps: Dependencies, step: HookStep) -> StepScope:
+async def _arrival(active: ActiveStep[HookStep]) -> StepScope:
     """Return the session as the message finds it, or an empty one if it is yet to be created.
 
     Raises:
         SessionNotFoundError: The session is missing and must not be created.
     """
+    deps, step = active.deps, active.step
     try:
         revision, state = await deps.sessions.read_state(step.key)
     except SessionNotFoundError:

@@ -12,8 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowHistory
 from temporalio.converter import DataConverter
 
-from durable_adk.activities.commit.notes import BEGUN
-from durable_adk.activities.tool.run import name_of_call
+from durable_adk.activities.commit.notes import BEGUN, note_name
 from durable_adk.sessions.log.rebuild import RebuiltNote
 from durable_adk.wire.steps import ToolStep
 from durable_adk.wire.tool_contract import ToolContract
@@ -72,4 +71,4 @@ def started_note(step: ToolStep) -> RebuiltNote | None:
     if step.spec is not None and step.spec.contract is not ToolContract.AT_MOST_ONCE:
         return None
     # No attempt has this token, so the next attempt concludes that another one has started.
-    return RebuiltNote(step.invocation_id, BEGUN, name_of_call(step), json.dumps("restored"))
+    return RebuiltNote(step.invocation_id, BEGUN, note_name(step), json.dumps("restored"))

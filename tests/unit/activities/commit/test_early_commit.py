@@ -1,6 +1,7 @@
 """Steps that commit their own event."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -40,11 +41,17 @@ class Runs:
         self.runs: list[str] = []
         self.transfer: str | None = None
         self.fails = False
+        self.replaced_by: Callable[[], Awaitable[Any]] | None = None
+        """The next attempt, which runs while this one does."""
 
-        def charge(tool_context: Any) -> str:
+        async def charge(tool_context: Any) -> str:
             """Charge the card."""
             self.runs.append(tool_context.idempotency_key)
             tool_context.actions.transfer_to_agent = self.transfer
+            if self.replaced_by is not None:
+                successor, self.replaced_by, self.fails = self.replaced_by, None, False
+                await successor()
+                self.fails = True
             if self.fails:
                 raise RuntimeError("declined")
             return "charged"
@@ -256,8 +263,8 @@ async def test_a_tool_that_has_failed_fails_again_after_a_reset(*, granted: bool
     assert (again.error, again.event, len(runs.runs)) == (failed.error, None, 1)
 
 
-async def test_a_tool_whose_failure_was_lost_has_succeeded_if_that_is_stored() -> None:
-    """I10: its worker died before it had reported the failure, and the next attempt succeeded."""
+async def test_a_failure_that_was_noted_is_reported_by_the_next_attempt() -> None:
+    """FLW-46, I8: the worker died before it had reported it; the tool does not run again."""
     runs = Runs([call("charge"), "done"])
     runs.fails = True
     early_commit = await runs.open()
@@ -265,11 +272,32 @@ async def test_a_tool_whose_failure_was_lost_has_succeeded_if_that_is_stored() -
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
     running = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
-    assert (await runs.effects.perform(running)).error is not None
+    failed = await runs.effects.perform(running)
     runs.fails = False
-    done = await runs.effects.perform(running, EffectAttempt(number=2))
+    again = await runs.effects.perform(running, EffectAttempt(number=2))
+    assert (again.error, again.event, len(runs.runs)) == (failed.error, None, 1)
+
+
+async def test_a_failure_counts_for_nothing_once_a_success_is_stored() -> None:
+    """I10: an attempt that was taken for dead failed after the next one had committed."""
+    runs = Runs([call("charge"), "done"])
+    early_commit = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
+    assert asked.event is not None
+    call_id = asked.event.get_function_calls()[0].id or ""
+    running = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
+    runs.replaced_by = lambda: runs.effects.perform(running, EffectAttempt(number=2))
+    runs.fails = True
+    await runs.effects.perform(running)
     again = await runs.effects.perform(running)
-    assert (again.error, again.event, again.seq) == (None, done.event, 3)
+    assert (again.error, said(again), again.seq) == (None, {"result": "charged"}, 3)
+    assert len(runs.runs) == 2
+
+
+def said(result: StepResult) -> dict[str, Any] | None:
+    """The response of the result's event."""
+    assert result.event is not None
+    return result.event.get_function_responses()[0].response
 
 
 async def store(runs: Runs, event: Event | None, early_commit: EarlyCommit, revision: int) -> None:
@@ -321,10 +349,10 @@ async def test_an_attempt_that_leaves_its_event_to_the_loop_looks_whether_anothe
             await runs.effects.perform(step)  # the first attempt, which was taken for dead
             callback_context.state["temp:note"] = "kept"
 
-    runs = Runs(["one", "another"], before_model_callback=note)
+    runs = Runs([lambda request: f"answer {len(runs.model.requests)}"], before_model_callback=note)
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
     result = await runs.effects.perform(step, EffectAttempt(number=2))
-    assert (result.seq, result.event and result.event.text) == (2, "one")
+    assert (result.seq, result.event and result.event.text) == (2, "answer 1")
 
 
 @pytest.mark.parametrize("wakes", ["before the loop has committed", "afterwards"])

@@ -409,7 +409,8 @@ async def test_only_what_is_needed_is_written_down(
     if not notes:
         assert not made.sessions.calls
     for kind in notes:
-        assert list(await made.notes(kind)) == [f"e-1.2/{step.call_id}"]
+        (name,) = await made.notes(kind)
+        assert name.startswith("e-1.2." if kind == "result" else f"e-1.2/{step.call_id}")
 
 
 # ----- what is raised

@@ -6,6 +6,7 @@ import pytest
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
+from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.user_code.code import execute_code
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
@@ -93,7 +94,9 @@ async def test_an_attempt_that_was_lost_leaves_one_version_of_a_file() -> None:
     await place.written()
     code = CodeStep(**step("e-1.2", 2, None))
     first = EffectAttempt(number=1)
-    await execute_code(place.effects.deps, code, first)  # its worker is lost with the result
+    await execute_code(
+        ActiveStep(deps=place.effects.deps, step=code, attempt=first)
+    )  # its worker is lost with the result
     result = await place.effects.perform(code, EffectAttempt(number=2))
     assert place.executor.ids == ["e-1.2", "e-1.2"]
     assert result.event

@@ -1,0 +1,171 @@
+"""Who commits the event of a step, what is noted before, and whether it ends the run."""
+
+from dataclasses import dataclass
+
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.code_executors.code_execution_utils import pending_code
+from durable_adk.conversation.tool_responses import failure_text
+from durable_adk.events.event import Event
+from durable_adk.retrying import OUTCOME_TIMEOUT
+from durable_adk.sessions.log.entry import stored_copy
+from durable_adk.sessions.state import is_temp
+from durable_adk.wire.steps import (
+    EarlyCommit,
+    FunctionStep,
+    HookStep,
+    ModelStep,
+    Step,
+    StepResult,
+    ToolStep,
+)
+from durable_adk.wire.tool_contract import ToolContract
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitPlan:
+    """One decision for a step, made before its work.
+
+    Whatever the step leaves to the loop is noted first (`notes.RESULT`), because a workflow that is
+    reset loses what it was told, and because an event does not contain the whole result.
+    """
+
+    step: Step
+    early_commit: EarlyCommit | None
+    """The permission to commit; None: the loop commits."""
+    only_noted: bool
+    """Whether only the note says what the result was: code in the loop uses the result, or may
+    change or drop its event before it is stored."""
+
+    @classmethod
+    def of(cls, deps: Dependencies, step: Step) -> "CommitPlan":
+        """Make the plan of a step.
+
+        Raises:
+            UnknownAppError: The app is not served here.
+            AgentNotFoundError: The agent was removed, or is not registered on this worker yet.
+        """
+        early_commit = step.early_commit
+        only_noted = early_commit is None and (
+            isinstance(step, FunctionStep | HookStep) or deps.changes_events(step)
+        )
+        return cls(step=step, early_commit=early_commit, only_noted=only_noted)
+
+    # ----- what is noted
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether a note may exist although this is the first attempt and the log is not ahead.
+
+        After a reset, user code in the loop has seen a result that is not committed, and a tool
+        that must run at most once may have run.
+        """
+        return self.only_noted or self._contract is ToolContract.AT_MOST_ONCE
+
+    def notes_received(self, *, code_follows: bool) -> bool:
+        """Return whether a response is noted as it arrives, before the code that follows it.
+
+        If nothing follows, this note would cost as much as the commit, or the note of the result.
+
+        Args:
+            code_follows: Whether the step has callbacks, or other code, for the response.
+        """
+        return code_follows or bool(self.early_commit and self.early_commit.on_event)
+
+    def notes_result(self, result: StepResult) -> bool:
+        """Return whether a result is noted before it is left to the loop."""
+        if self.only_noted:
+            return True
+        step = self.step
+        if isinstance(step, ToolStep) and not result.error:
+            # The outcome of an activity is recorded already; what a tool asks for is not done yet.
+            recorded = step.activity or result.child or result.activity
+            if recorded or self._contract is ToolContract.PURE:
+                return False
+        return self.early_commit is None or result != StepResult()
+
+    def note_timeout(self, result: StepResult) -> float:
+        """Return the seconds for which an unavailable store is retried before the loop goes on.
+
+        Where an event will say the same, a worker that waits only risks to lose the result.
+        """
+        return OUTCOME_TIMEOUT if self.only_noted or result.error else 0.0
+
+    @property
+    def _contract(self) -> ToolContract | None:
+        step = self.step
+        return step.spec.contract if isinstance(step, ToolStep) and step.spec else None
+
+    # ----- who commits
+
+    def is_complete(self, result: StepResult, event: Event) -> bool:
+        """Return whether the stored event contains the whole result, so that the step may commit.
+
+        Only the result has these: `temp:` keys, a request to end the invocation, a response made by
+        a callback, pending calls, the agent to transfer to, and whatever followed a model's first
+        response.
+        """
+        if result.transfer is not None or result.waits or result.more or result.error:
+            return False
+        answered = result.model_called or not isinstance(self.step, ModelStep)
+        temp = any(map(is_temp, event.actions.state_delta))
+        return answered and not temp and not result.end_invocation and _says_it_all(event)
+
+    def closes(self, event: Event) -> bool:
+        """Return whether the invocation ends with the event: a model's final response, no calls.
+
+        A callback's event without content is final too (EVT-11), but the agent has yet to run.
+        """
+        early_commit = self.early_commit
+        return (
+            early_commit is not None
+            and early_commit.closes
+            and isinstance(self.step, ModelStep)
+            and event.is_final_response()
+            and pending_code(event.content) is None
+            and not event.get_function_calls()
+            and not event.get_function_responses()
+        )
+
+    # ----- what the store says
+
+    def result_of(self, event: Event, seq: int) -> StepResult | None:
+        """Return the result that a stored event implies, or None if it is not the step's alone."""
+        if self.only_noted or not _says_it_all(event):
+            return None
+        if self.early_commit is None and not self._is_own(event):
+            return None
+        called = isinstance(self.step, ModelStep)
+        return StepResult(event=event, seq=seq, closed=self.closes(event), model_called=called)
+
+    def _is_own(self, event: Event) -> bool:
+        """Return whether the event is not merged with those of other calls."""
+        if isinstance(self.step, ToolStep):
+            answered = [response.id for response in event.get_function_responses()]
+            return answered == [self.step.call_id]
+        return isinstance(self.step, ModelStep)
+
+    def agrees(self, noted: StepResult, event: Event) -> bool:
+        """Return whether the loop has made a stored event of a noted result.
+
+        If not, another attempt reported its result: the store was unavailable for that one's note,
+        or the noted one's worker died. What is stored counts.
+        """
+        if noted.error and not noted.event and isinstance(self.step, ToolStep):
+            # A failure does not show in the response: a tool may return the same value.
+            responses = [one.response for one in event.get_function_responses()]
+            return responses == [{"error": failure_text(self.step.tool, noted.error)}]
+        if noted.event is None:
+            return False
+        mine = stored_copy(noted.event, keeps_bases=self.step.key.is_child)
+        return mine.content == event.content and mine.actions == event.actions
+
+
+def _says_it_all(event: Event) -> bool:
+    """Return whether a stored event implies that its step reported nothing else."""
+    actions = event.actions
+    return not (
+        event.long_running_tool_ids
+        or actions.transfer_to_agent
+        or actions.requested_tool_confirmations
+        or actions.requested_auth_configs
+    )
