@@ -36,7 +36,7 @@ from durable_adk.errors import (
 )
 from durable_adk.log import get_logger
 from durable_adk.wire.converter import shortened
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.steps import Step
 
 T = TypeVar("T")
@@ -71,37 +71,6 @@ Retry = Callable[[DurableAdkError], bool]
 logger = get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LostAttempts:
-    """Notes in the session store, written before the code runs, and only after an attempt was lost.
-
-    Code that kills its worker does so while it runs. A worker that dies earlier, or while the step
-    waits for the store, is no evidence against the step. Failing machines can lose many attempts
-    that way.
-    """
-
-    deps: Dependencies
-    step: Step
-
-    async def begin(self, number: int, history: AttemptHistory) -> int:
-        """Store a note that attempt `number` will run the code; count the lost attempts before it.
-
-        Only attempts that had reached the code count. The first attempt writes no note and always
-        counts.
-
-        Raises:
-            StoreUnavailableError: The note was not written, so the code must not run.
-        """
-        await self.deps.scope(self.step)  # waits for the store; dying here does not count
-        key, invocation_id = self.step.key, self.step.invocation_id
-        notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=STARTED)
-        await self.deps.sessions.note(
-            key, invocation_id=invocation_id, kind=STARTED, name=_name(number), body="{}"
-        )
-        started = {_name(1), *(note.name for note in notes)}
-        return sum(_name(one) in started for one in history.lost(number))
-
-
 def _name(number: int) -> str:
     """Name an attempt's note by its activity, so that other activities are not counted."""
     info = activity.info()
@@ -109,26 +78,28 @@ def _name(number: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepAttempt(EffectAttempt):
+class ActivityAttempt(Attempt):
     """The current attempt of an activity."""
 
     what: str
     """The step's description in messages."""
-    lost_attempts: LostAttempts | None = None
-    """Decides which lost attempts count; None: all."""
+    deps: Dependencies
+    noted_in: Step | None = None
+    """The step whose invocation keeps notes of its attempts; None: all lost attempts count."""
     is_local: bool = False
     """Whether it is a local activity. Local activities have no heartbeat details, and their attempt
     counter restarts after a worker crash. So they are never given up."""
 
     @classmethod
-    def of_activity(cls, what: str, lost_attempts: LostAttempts | None) -> "StepAttempt":
+    def current(cls, what: str, deps: Dependencies, noted_in: Step | None) -> "ActivityAttempt":
         """Return the attempt that the current activity is; see the fields."""
         info = activity.info()
         return cls(
             what=what,
+            deps=deps,
+            noted_in=noted_in,
             number=info.attempt,
             history=AttemptHistory.of(info.heartbeat_details),
-            lost_attempts=lost_attempts,
             is_local=info.is_local,
         )
 
@@ -140,9 +111,7 @@ class StepAttempt(EffectAttempt):
     @property
     def leaving(self) -> AttemptHistory:
         """Attempt history to pass on if this attempt ends because its worker shuts down."""
-        return self.history.leaving(
-            self.number, self.lost_attempts.deps.build if self.lost_attempts else ""
-        )
+        return self.history.leaving(self.number, self.deps.build)
 
     async def begins(self) -> None:
         """Record that the step's code is about to run; await it after reading all input.
@@ -150,7 +119,7 @@ class StepAttempt(EffectAttempt):
         Raises:
             RunError: Too many attempts were lost while the step's code ran.
         """
-        if self.lost_attempts is not None:
+        if self.noted_in is not None:
             await self.check_lost()
 
     async def check_lost(self) -> None:
@@ -160,22 +129,39 @@ class StepAttempt(EffectAttempt):
         on worker after worker for ever (F12).
         """
         exits = self.history.exits
-        if (
-            self.lost_attempts is not None
-            and exits >= self.lost_attempts.deps.limits.max_worker_exits
-        ):
+        if exits >= self.deps.limits.max_worker_exits:
             raise RunError(
                 f"{self.what} was given up: {exits} workers of one build in a row were shut down "
                 "(max_worker_exits) while it ran. Look for what shuts them down."
             )
         lost = 0 if self.is_local else len(self.history.lost(self.number))
-        if lost and self.lost_attempts is not None:
-            lost = await self.lost_attempts.begin(self.number, self.history)
+        if lost and self.noted_in is not None:
+            lost = await self.lost_in(self.noted_in)
         if lost >= MAX_LOST:
             raise RunError(
                 f"{self.what} was given up: its worker was lost, or did not report back, {lost} "
                 "times. Look for what ends the process, or blocks it."
             )
+
+    async def lost_in(self, step: Step) -> int:
+        """Note that this attempt will run the step's code; count the lost attempts that did.
+
+        The notes are in the session store, written before the code runs, and only after an attempt
+        was lost. Code that kills its worker does so while it runs. A worker that dies earlier, or
+        while the step waits for the store, is no evidence against the step, and failing machines
+        can lose many attempts that way. The first attempt writes no note and always counts.
+
+        Raises:
+            StoreUnavailableError: The note was not written, so the code must not run.
+        """
+        await self.deps.scope(step)  # waits for the store; dying here does not count
+        key, invocation_id = step.key, step.invocation_id
+        notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=STARTED)
+        await self.deps.sessions.note(
+            key, invocation_id=invocation_id, kind=STARTED, name=_name(self.number), body="{}"
+        )
+        started = {_name(1), *(note.name for note in notes)}
+        return sum(_name(one) in started for one in self.history.lost(self.number))
 
     def report(self, history: AttemptHistory) -> None:
         """Send the history to the next attempt, in a heartbeat."""
@@ -306,8 +292,12 @@ def transient_or_unregistered(error: DurableAdkError, *, before: int) -> bool:
 
 @asynccontextmanager
 async def step_attempt(
-    what: str, *, lost_attempts: LostAttempts | None = None, max_attempts: int | None = None
-) -> AsyncGenerator[StepAttempt]:
+    what: str,
+    deps: Dependencies,
+    *,
+    noted_in: Step | None = None,
+    max_attempts: int | None = None,
+) -> AsyncGenerator[ActivityAttempt]:
     """Run the body as one attempt of a step that runs user code or calls a model.
 
     A missing requirement (the store, a worker that knows the agent) never fails the step: it is
@@ -316,14 +306,14 @@ async def step_attempt(
 
     Args:
         what: The step's description in messages.
-        lost_attempts: Decides which of the lost attempts count; the body calls
-            `StepAttempt.begins`. None: all count, and the body need not call it.
+        deps: The stores, and the limits.
+        noted_in: See `ActivityAttempt`; the body calls `begins`. None: it need not.
         max_attempts: Most calls of an unavailable model; None: the step calls no model.
 
     Raises:
         ApplicationError: The step has failed, or is to be retried.
     """
-    this = StepAttempt.of_activity(what, lost_attempts)
+    this = ActivityAttempt.current(what, deps, noted_in)
 
     def retry(error: DurableAdkError) -> bool:
         if max_attempts is not None and isinstance(error, ModelUnavailableError):
@@ -333,7 +323,7 @@ async def step_attempt(
     with application_errors(retry=retry, number=this.counted):
         try:
             async with heartbeating(this.history, leaving=this.leaving):
-                if lost_attempts is None:
+                if noted_in is None:
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:

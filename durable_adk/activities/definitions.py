@@ -6,7 +6,6 @@ from typing import Any
 from temporalio import activity
 
 from durable_adk.activities.attempt import (
-    LostAttempts,
     Retry,
     application_errors,
     run_to_completion,
@@ -67,10 +66,10 @@ class InvocationActivities:
         lost.
         """
         deps = self._effects.deps
-        lost_attempts = LostAttempts(deps=deps, step=step) if row.notes_attempts(step) else None
+        noted_in = step if row.notes_attempts(step) else None
         max_attempts = row.attempts(deps.limits)
         async with step_attempt(
-            row.what(step), lost_attempts=lost_attempts, max_attempts=max_attempts
+            row.what(step), deps, noted_in=noted_in, max_attempts=max_attempts
         ) as this:
             return await self._user_loop.run(self._effects.perform(step, this))
 

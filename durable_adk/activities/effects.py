@@ -48,7 +48,7 @@ from durable_adk.wire.checkpoint import (
     SaveCheckpointStep,
     SaveJournalStep,
 )
-from durable_adk.wire.effect import Effect, EffectAttempt
+from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.event_page import EventPage, ReadSessionEventsStep
 from durable_adk.wire.messages import MAX_BYTES, WhenBusy
 from durable_adk.wire.model_request import ModelRequests, ReadModelRequestsStep
@@ -110,7 +110,7 @@ class StoreEffect(_Row[S, R]):
     timeout: float = STORE_TIMEOUT
     """Seconds of one attempt as a normal activity."""
 
-    async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
+    async def perform(self, deps: Dependencies, step: S, attempt: Attempt) -> R:
         """Perform one attempt."""
         del attempt  # all attempts are alike: writes are idempotent by id
         return await self.function(deps, step)
@@ -141,7 +141,7 @@ class CodeEffect(_Row[C, R]):
         hooked = early_commit is not None and early_commit.on_event  # after the work
         return step.attempt_timeout + limits.callback_timeout * (2 if hooked else 1)
 
-    async def perform(self, deps: Dependencies, step: C, attempt: EffectAttempt) -> R:
+    async def perform(self, deps: Dependencies, step: C, attempt: Attempt) -> R:
         """Perform one attempt."""
         raise NotImplementedError
 
@@ -150,9 +150,9 @@ class CodeEffect(_Row[C, R]):
 class TaskEffect(CodeEffect[C, R]):
     """A code effect that is no step of an agent."""
 
-    function: Callable[[Dependencies, C, EffectAttempt], Awaitable[R]]
+    function: Callable[[Dependencies, C, Attempt], Awaitable[R]]
 
-    async def perform(self, deps: Dependencies, step: C, attempt: EffectAttempt) -> R:
+    async def perform(self, deps: Dependencies, step: C, attempt: Attempt) -> R:
         """Perform one attempt."""
         return await self.function(deps, step, attempt)
 
@@ -169,7 +169,7 @@ class StepEffect(CodeEffect[A, StepResult]):
     keeps: Callable[[A], bool] = lambda _: True
     """Whether the result of a step that does not commit is noted for the loop."""
 
-    async def perform(self, deps: Dependencies, step: A, attempt: EffectAttempt) -> StepResult:
+    async def perform(self, deps: Dependencies, step: A, attempt: Attempt) -> StepResult:
         """Perform one attempt."""
         number, summary = attempt.number, self.summary(step)
         with lifecycle.told(
@@ -405,9 +405,9 @@ class EffectPerformer:
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
 
-    async def perform(self, step: Effect[R], attempt: EffectAttempt | None = None) -> R:
+    async def perform(self, step: Effect[R], attempt: Attempt | None = None) -> R:
         """Perform one attempt. Without `attempt`, tools that request a retry are retried here."""
-        row, this = row_of(step), attempt or EffectAttempt()
+        row, this = row_of(step), attempt or Attempt()
         while True:
             try:
                 with CodeScope(RunError, outermost=True):
@@ -418,7 +418,7 @@ class EffectPerformer:
                 number, history = this.number, history_after(this.history, this.number, again)
                 delay = again.delay
             await asyncio.sleep(delay)
-            this = EffectAttempt(number=number + 1, history=history)
+            this = Attempt(number=number + 1, history=history)
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """See `delegated.run_activity`; on Temporal, an external worker runs the activity."""

@@ -11,7 +11,7 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context.activity import StepScope
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.steps import Step
 
 S_co = TypeVar("S_co", bound=Step, covariant=True)
@@ -23,7 +23,7 @@ class ActiveStep(Generic[S_co]):
 
     deps: Dependencies
     step: S_co
-    attempt: EffectAttempt = field(default_factory=EffectAttempt)
+    attempt: Attempt = field(default_factory=Attempt)
     _loaded: tuple[BaseAgent, StepScope] | None = field(default=None, init=False)
 
     @cached_property

@@ -21,7 +21,7 @@ from durable_adk.retrying import CLIENT_TIMEOUT, retrying
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import ReadCheckpointStep
-from durable_adk.wire.effect import Effect, EffectAttempt
+from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.steps import (
     CloseStep,
@@ -95,7 +95,7 @@ class LocalRuntime:
         attempt = 1
         while True:
             try:
-                return await self._until_stored(step, EffectAttempt(number=attempt))
+                return await self._until_stored(step, Attempt(number=attempt))
             except ModelUnavailableError as error:
                 if attempt >= attempts:
                     raise
@@ -137,7 +137,7 @@ class LocalRuntime:
             with suppress(StoreUnavailableError):  # the effect waits for the store as well
                 await self._effects.wait_for_turn(step, busy)
 
-    async def _until_stored(self, step: Effect[Any], attempt: EffectAttempt | None = None) -> Any:
+    async def _until_stored(self, step: Effect[Any], attempt: Attempt | None = None) -> Any:
         """Repeat an effect until the store is available.
 
         Safe, because writes check their ids first, and steps read before they act.

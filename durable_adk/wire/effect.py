@@ -30,7 +30,7 @@ class Effect(Generic[R]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EffectAttempt:
+class Attempt:
     """One attempt of an effect, as seen by the effect's function."""
 
     number: int = 1

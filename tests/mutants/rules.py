@@ -62,7 +62,7 @@ from durable_adk.sessions.state_merge import merged
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
 from durable_adk.wire.converter import MAX_WAITING, data_converter
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, ToolRun
 from durable_adk.wire.steps import AnswerStep, OpenStep
 from simulation.catalogue import TOOL_TURN
@@ -182,7 +182,7 @@ async def _call_of_a_toolset_that_is_away() -> str:
     made = Steps(called("pay"), tools=[Away()])
     step = await made.tool_step()
     try:
-        told = await made.effects.perform(step, EffectAttempt(number=1))
+        told = await made.effects.perform(step, Attempt(number=1))
     except ToolsetUnavailable:
         return ""
     return f"the model is told {said(told)}"

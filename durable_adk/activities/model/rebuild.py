@@ -41,7 +41,7 @@ from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.tools.base_toolset import missed_toolsets
 from durable_adk.tools.output_schema import json_schema_of
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.model_request import ModelRequest, ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.steps import ModelStep
 
@@ -79,7 +79,7 @@ class RebuiltRequest(NamedTuple):
 
 
 async def read_model_requests(
-    deps: Dependencies, step: ReadModelRequestsStep, attempt: EffectAttempt
+    deps: Dependencies, step: ReadModelRequestsStep, attempt: Attempt
 ) -> ModelRequests:
     """Rebuild the requests of a step; with `skips` as many as fit into its size and time.
 

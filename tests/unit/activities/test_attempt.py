@@ -12,6 +12,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempt import MAX_LOST, MAX_UNREGISTERED, step_attempt
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.apps import AppRegistry
 from durable_adk.attempt_history import AttemptHistory
 from durable_adk.errors import (
     AgentNotFoundError,
@@ -20,7 +22,10 @@ from durable_adk.errors import (
     StoreUnavailableError,
     WorkerStuckError,
 )
+from durable_adk.sessions import InMemorySessionService
 from tests.support.waiting import until
+
+DEPS = Dependencies(registry=AppRegistry([]), sessions=InMemorySessionService())
 
 
 class Step:
@@ -42,7 +47,7 @@ class Step:
         environment.on_heartbeat = self._beat
 
         async def body() -> None:
-            async with step_attempt("Tool 'x'", max_attempts=max_attempts):
+            async with step_attempt("Tool 'x'", DEPS, max_attempts=max_attempts):
                 if error is not None:
                     raise error
 
@@ -147,7 +152,7 @@ async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
     )
 
     async def body() -> None:
-        async with step_attempt("Tool 'x'"):
+        async with step_attempt("Tool 'x'", DEPS):
             await until(lambda: len(beats) >= 2)
 
     await environment.run(body)
@@ -179,7 +184,7 @@ async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: boo
     leaving = AttemptHistory(reported=((1, 41),), excused=((1, 41),), exits=1)
 
     async def body() -> None:
-        async with step_attempt("Tool 'x'"):
+        async with step_attempt("Tool 'x'", DEPS):
             environment.worker_shutdown()
             if obeys:
                 environment.cancel()

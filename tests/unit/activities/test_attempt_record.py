@@ -13,7 +13,7 @@ from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
 from durable_adk.sessions.records import ATTEMPT
 from durable_adk.tools import FunctionTool, RetryConfig
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.steps import ToolStep
 from tests.support.steps import INVOCATION, KEY, Steps, called, said
 from tests.support.waiting import PATIENCE
@@ -54,7 +54,7 @@ async def attempt(
     made: Steps, step: ToolStep, number: int, history: AttemptHistory = NO_ATTEMPTS
 ) -> Any:
     """Make an attempt."""
-    return await made.effects.perform(step, EffectAttempt(number=number, history=history))
+    return await made.effects.perform(step, Attempt(number=number, history=history))
 
 
 async def test_a_retried_error_of_a_tool_is_recorded_with_its_call() -> None:

@@ -8,8 +8,9 @@ import pytest
 from google.genai.types import UserContent
 from temporalio.testing import ActivityEnvironment
 
-from durable_adk.activities.attempt import MAX_LOST, LostAttempts, StepAttempt
+from durable_adk.activities.attempt import MAX_LOST, ActivityAttempt
 from durable_adk.activities.commit.session_cache import SessionCache
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import CodeEffect, row_of
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.code_executors import BaseCodeExecutor
@@ -19,54 +20,59 @@ from durable_adk.events import Event
 from durable_adk.plugins import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions import SessionKey
-from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, HookStep, ModelStep
+from durable_adk.wire.effect import Attempt
+from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, HookStep, ModelStep, Step
 from tests.support.steps import INVOCATION, KEY, Steps, called
 
 
-async def lost_attempts() -> LostAttempts:
+@dataclass
+class Attempts:
+    """Attempts at a step."""
+
+    deps: Dependencies
+    step: Step
+
+    async def begin(
+        self, number: int, history: AttemptHistory = NO_ATTEMPTS, activity: str = "7"
+    ) -> int:
+        """How many were lost, as attempt `number` of an activity finds."""
+        environment = ActivityEnvironment()
+        environment.info = replace(environment.info, attempt=number, activity_id=activity)
+        this = ActivityAttempt(what="Tool 'x'", deps=self.deps, number=number, history=history)
+        return await environment.run(this.lost_in, self.step)
+
+
+async def of_a_tool() -> Attempts:
     """Of a tool's step in an open invocation."""
     steps = Steps(called("f"), tools=[])
-    return LostAttempts(deps=steps.effects.deps, step=await steps.tool_step())
-
-
-async def begin(
-    lost_attempts: LostAttempts,
-    number: int,
-    history: AttemptHistory = NO_ATTEMPTS,
-    activity: str = "7",
-) -> int:
-    """How many were lost, as attempt `number` of an activity finds."""
-    environment = ActivityEnvironment()
-    environment.info = replace(environment.info, attempt=number, activity_id=activity)
-    return await environment.run(lost_attempts.begin, number, history)
+    return Attempts(steps.effects.deps, await steps.tool_step())
 
 
 async def test_workers_that_die_before_the_code_runs_say_nothing_of_it() -> None:
     """I11, F16: however many; only the first attempt, of which nobody knows, is counted."""
-    assert await begin(await lost_attempts(), 10 * MAX_LOST) == 1
+    assert await (await of_a_tool()).begin(10 * MAX_LOST) == 1
 
 
 async def test_workers_that_die_while_the_code_runs_are_counted() -> None:
     """F12: each that had come so far, and of this activity alone."""
-    made = await lost_attempts()
-    assert [await begin(made, number) for number in range(2, 8)] == [1, 2, 3, 4, 5, 6]
-    assert await begin(made, 9, activity="8") == 1
+    made = await of_a_tool()
+    assert [await made.begin(number) for number in range(2, 8)] == [1, 2, 3, 4, 5, 6]
+    assert await made.begin(9, activity="8") == 1
     # Attempt 3 came back with an error, so it was not lost.
-    assert await begin(made, 8, AttemptHistory(reported=((3, 3),))) == 6
+    assert await made.begin(8, AttemptHistory(reported=((3, 3),))) == 6
 
 
 async def test_an_attempt_that_is_made_twice_counts_once() -> None:
     """I7: the note is named after it."""
-    made = await lost_attempts()
-    assert [await begin(made, 2), await begin(made, 2), await begin(made, 3)] == [1, 1, 2]
+    made = await of_a_tool()
+    assert [await made.begin(2), await made.begin(2), await made.begin(3)] == [1, 1, 2]
 
 
 async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """F16: nothing is noted before the step has all that it needs."""
-    made = await lost_attempts()
+    made = await of_a_tool()
 
     async def away(_: SessionKey, **_options: object) -> None:
         raise StoreUnavailableError
@@ -76,8 +82,8 @@ async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
         patched.setattr(made.deps.sessions, "read_state", away)
         for number in range(2, 9):
             with pytest.raises(StoreUnavailableError):
-                await begin(made, number)
-    assert await begin(made, 9) == 1
+                await made.begin(number)
+    assert await made.begin(9) == 1
 
 
 async def test_lost_attempts_at_a_hook_of_an_answer_are_counted() -> None:
@@ -95,17 +101,19 @@ async def test_lost_attempts_at_a_hook_of_an_answer_are_counted() -> None:
     assert isinstance(row, CodeEffect)
     assert row.notes_attempts(answers)
     assert not row.notes_attempts(HookStep(**place))
-    made = LostAttempts(deps=steps.effects.deps, step=answers)
-    assert [await begin(made, number) for number in range(2, 5)] == [1, 2, 3]
+    made = Attempts(steps.effects.deps, answers)
+    assert [await made.begin(number) for number in range(2, 5)] == [1, 2, 3]
 
 
 async def test_workers_that_shut_down_while_the_code_runs_are_counted() -> None:
     """F12: as long as they are of one build, and no attempt ends in another way."""
-    made, history = await lost_attempts(), NO_ATTEMPTS
+    made, history = await of_a_tool(), NO_ATTEMPTS
     most = made.deps.limits.max_worker_exits
 
     async def begins(history: AttemptHistory) -> None:
-        this = StepAttempt(what="Tool 'x'", number=99, history=history, lost_attempts=made)
+        this = ActivityAttempt(
+            what="Tool 'x'", deps=made.deps, noted_in=made.step, number=99, history=history
+        )
         await ActivityEnvironment().run(this.check_lost)
 
     for number in range(1, most):
@@ -141,7 +149,7 @@ class Plugin(BasePlugin):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched(EffectAttempt):
+class Watched(Attempt):
     """One that writes down when the code begins."""
 
     trace: list[str]
@@ -177,7 +185,7 @@ class Traced:
         await self._effects.perform(ModelStep(**self._steps.place("e-1.1", 1, early_commit)))
         return self._steps.place("e-1.2", 2, early_commit)
 
-    def _watch(self) -> EffectAttempt:
+    def _watch(self) -> Attempt:
         """Begin with the trace; how a second attempt is made."""
         sessions = self._steps.sessions
         for name in ("read_state", "read_events", "read_notes", "note"):

@@ -18,7 +18,7 @@ from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.state import without_temp
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.manifest import HandOver
 from durable_adk.wire.messages import user_content
 from durable_adk.wire.steps import (
@@ -93,7 +93,7 @@ async def test_an_answer_that_was_committed_is_not_asked_for_again() -> None:
     runs = Runs(["one", "another"])
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
     first = await runs.effects.perform(step)
-    again = await runs.effects.perform(step, EffectAttempt(number=2))
+    again = await runs.effects.perform(step, Attempt(number=2))
     assert len(runs.model.requests) == 1
     assert (again.seq, again.closed, again.model_called) == (2, True, True)
     assert again.event is not None
@@ -114,7 +114,7 @@ async def test_a_callback_that_hands_over_has_the_answer_found_again(*, closes: 
     early_commit.closes = closes
     step = ModelStep(**runs.step("e-1.1", 1, early_commit))
     first = await runs.effects.perform(step)
-    again = await runs.effects.perform(step, EffectAttempt(number=2))
+    again = await runs.effects.perform(step, Attempt(number=2))
     assert (first.seq, again.seq, again.closed) == (None, None, False)
     assert first.transfer == again.transfer == HandOver(name="other")
     assert again.event == first.event
@@ -130,7 +130,7 @@ async def test_a_tool_whose_response_was_committed_is_not_run_again() -> None:
     call_id = asked.event.get_function_calls()[0].id or ""
     step = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
     first = await runs.effects.perform(step)
-    again = await runs.effects.perform(step, EffectAttempt(number=2))
+    again = await runs.effects.perform(step, Attempt(number=2))
     assert len(runs.runs) == 1
     assert (first.seq, again.seq) == (3, 3)
 
@@ -274,7 +274,7 @@ async def test_a_failure_that_was_noted_is_reported_by_the_next_attempt() -> Non
     running = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
     failed = await runs.effects.perform(running)
     runs.fails = False
-    again = await runs.effects.perform(running, EffectAttempt(number=2))
+    again = await runs.effects.perform(running, Attempt(number=2))
     assert (again.error, again.event, len(runs.runs)) == (failed.error, None, 1)
 
 
@@ -286,7 +286,7 @@ async def test_a_failure_counts_for_nothing_once_a_success_is_stored() -> None:
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
     running = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
-    runs.replaced_by = lambda: runs.effects.perform(running, EffectAttempt(number=2))
+    runs.replaced_by = lambda: runs.effects.perform(running, Attempt(number=2))
     runs.fails = True
     await runs.effects.perform(running)
     again = await runs.effects.perform(running)
@@ -335,7 +335,7 @@ async def test_a_store_that_is_away_does_not_part_two_attempts(
         raise StoreUnavailableError
 
     monkeypatch.setattr(runs.sessions, "commit_event", away)
-    result = await runs.effects.perform(step, EffectAttempt(number=2))
+    result = await runs.effects.perform(step, Attempt(number=2))
     assert (result.seq, result.event and result.event.text) == (2, "answer 2")
 
 
@@ -351,7 +351,7 @@ async def test_an_attempt_that_leaves_its_event_to_the_loop_looks_whether_anothe
 
     runs = Runs([lambda request: f"answer {len(runs.model.requests)}"], before_model_callback=note)
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
-    result = await runs.effects.perform(step, EffectAttempt(number=2))
+    result = await runs.effects.perform(step, Attempt(number=2))
     assert (result.seq, result.event and result.event.text) == (2, "answer 1")
 
 
@@ -364,7 +364,7 @@ async def test_once_a_result_is_left_to_the_loop_no_earlier_attempt_commits(wake
     async def note(callback_context: Any, llm_request: Any) -> None:
         calls.append("")
         if len(calls) == 1:  # the first attempt, whose worker is frozen here and taken for dead
-            results.append(await runs.effects.perform(step, EffectAttempt(number=2)))
+            results.append(await runs.effects.perform(step, Attempt(number=2)))
             if wakes == "afterwards":
                 await runs.effects.perform(runs.commit(results[0], early_commit))
         else:
@@ -390,8 +390,8 @@ async def test_what_a_third_attempt_makes_of_a_reserved_event_is_the_loops() -> 
     runs = Runs(["one"], before_model_callback=note)
     early_commit = await runs.open()
     step = ModelStep(**runs.step("e-1.1", 1, early_commit))
-    await runs.effects.perform(step, EffectAttempt(number=2))
-    result = await runs.effects.perform(step, EffectAttempt(number=3))
+    await runs.effects.perform(step, Attempt(number=2))
+    result = await runs.effects.perform(step, Attempt(number=3))
     assert (result.seq, result.event and result.event.text) == (None, "one")
     assert await runs.effects.perform(runs.commit(result, early_commit)) == 2
 
@@ -416,9 +416,9 @@ async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_i
     monkeypatch.setattr(runs.sessions, "reserve_event", away)
     assert (await runs.effects.perform(step)).seq is None
     with pytest.raises(StoreUnavailableError):
-        await runs.effects.perform(step, EffectAttempt(number=2))
+        await runs.effects.perform(step, Attempt(number=2))
     told = AttemptHistory().after(1, excused=True)
-    assert (await runs.effects.perform(step, EffectAttempt(number=2, history=told))).seq is None
+    assert (await runs.effects.perform(step, Attempt(number=2, history=told))).seq is None
 
 
 async def test_a_tool_that_names_an_agent_who_is_not_there_has_one_response() -> None:

@@ -22,7 +22,7 @@ from durable_adk.planners import PlanReActPlanner
 from durable_adk.plugins import BasePlugin
 from durable_adk.sessions.call_attempt import AttemptEnd, CallAttempt
 from durable_adk.tools import LongRunningFunctionTool
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.run_config import StreamingMode
 from tests.support.scripts import call
 from tests.support.steps import INVOCATION, KEY, Steps
@@ -115,8 +115,8 @@ async def test_an_answer_that_has_arrived_is_not_asked_for_again(hook: str) -> N
     )
     step = await made.model_step()
     step.early_commit.on_event = hook == "on_event_callback" or None
-    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: hold.entered)
-    result = await made.effects.perform(step, EffectAttempt(number=2))
+    await lost(made.effects.perform(step, Attempt(number=1)), lambda: hold.entered)
+    result = await made.effects.perform(step, Attempt(number=2))
     assert result.event is not None
     assert result.event.text == "answer 1"
     assert result.event.actions.state_delta == {"seen": 1, "temp:seen": 1}
@@ -129,8 +129,8 @@ async def test_an_answer_without_leave_to_commit_is_found_again() -> None:
     """I10: the loop would commit it, but never heard of it."""
     made = Steps(lambda request: f"answer {len(made.model.requests)}")
     step = await made.model_step(granted=False)
-    await made.effects.perform(step, EffectAttempt(number=1))
-    again = await made.effects.perform(step, EffectAttempt(number=2))
+    await made.effects.perform(step, Attempt(number=1))
+    again = await made.effects.perform(step, Attempt(number=2))
     assert again.event is not None
     assert again.event.text == "answer 1"
 
@@ -139,7 +139,7 @@ async def test_two_answers_become_one() -> None:
     """F8, I10: a frozen worker's and its successor's: whichever was noted first stands."""
     made = Steps(lambda request: f"answer {len(made.model.requests)}")
     step = await made.model_step(granted=False)
-    results = [await made.effects.perform(step, EffectAttempt(number=1)) for _ in range(2)]
+    results = [await made.effects.perform(step, Attempt(number=1)) for _ in range(2)]
     assert [item.event.text for item in results if item.event] == ["answer 1"] * 2
 
 
@@ -147,9 +147,9 @@ async def test_a_long_running_call_is_still_one_when_its_answer_is_found_again()
     """FLW-41: what the request offered is known without building it again."""
     made = Steps([call("order")], tools=[LongRunningFunctionTool(order, deadline=60)])
     step = await made.model_step()
-    first = await made.effects.perform(step, EffectAttempt(number=1))
+    first = await made.effects.perform(step, Attempt(number=1))
     made.agent.instruction = "{missing}"  # would raise if the request were built
-    again = await made.effects.perform(step, EffectAttempt(number=2))
+    again = await made.effects.perform(step, Attempt(number=2))
     assert first.waits == again.waits
     assert len(again.waits) == 1
     assert len(made.model.requests) == 1
@@ -164,7 +164,7 @@ async def test_the_plain_way_costs_nothing_more(fields: dict[str, Any], notes: i
     """An answer is written down only if user code comes between it and its commit."""
     made = Steps(["answer"], **fields)
     step = await made.model_step()
-    await made.effects.perform(step, EffectAttempt(number=1))
+    await made.effects.perform(step, Attempt(number=1))
     assert sum(made.sessions.calls.values()) == notes
 
 
@@ -179,7 +179,7 @@ async def test_a_store_that_does_not_take_the_note_costs_no_answer(
         raise StoreUnavailableError
 
     monkeypatch.setattr(made.sessions, "note", away)
-    assert (await made.effects.perform(step, EffectAttempt(number=1))).seq == 2
+    assert (await made.effects.perform(step, Attempt(number=1))).seq == 2
 
 
 # ----- attempts in vain
@@ -195,7 +195,7 @@ async def test_a_failed_attempt_leaves_its_cost() -> None:
     made.agent.model = model
     step = await made.model_step(run_config=RunConfig(streaming_mode=StreamingMode.SSE))
     with pytest.raises(ModelUnavailableError):
-        await made.effects.perform(step, EffectAttempt(number=1))
+        await made.effects.perform(step, Attempt(number=1))
     [attempt] = await attempts(made)
     assert (attempt.event_id, attempt.attempt, attempt.ended) == ("e-1.1", 1, AttemptEnd.FAILED)
     assert (attempt.model, attempt.tokens) == ("streaming", 17)
@@ -215,8 +215,8 @@ async def test_a_lost_attempt_is_told_of_by_its_successor() -> None:
     made = Steps(reply)
     step = await made.model_step()
     with pytest.raises(ModelUnavailableError):
-        await made.effects.perform(step, EffectAttempt(number=1))
-    await made.effects.perform(step, EffectAttempt(number=3))
+        await made.effects.perform(step, Attempt(number=1))
+    await made.effects.perform(step, Attempt(number=3))
     ends = [(item.attempt, item.ended) for item in await attempts(made)]
     assert ends == [(1, AttemptEnd.FAILED), (2, AttemptEnd.LOST)]
 
@@ -227,7 +227,7 @@ async def test_a_cancelled_attempt_leaves_its_cost() -> None:
     model = Streaming(responses=[text("Par", 5, partial=True)], error="hangs")
     made.agent.model = model
     step = await made.model_step(run_config=RunConfig(streaming_mode=StreamingMode.SSE))
-    task = asyncio.ensure_future(made.effects.perform(step, EffectAttempt(number=1)))
+    task = asyncio.ensure_future(made.effects.perform(step, Attempt(number=1)))
     await asyncio.wait_for(model.hanging.wait(), PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -245,7 +245,7 @@ async def test_an_answer_that_could_not_be_used_leaves_its_cost() -> None:
     made = Steps([text("answer", 30)], after_model_callback=refuse)
     step = await made.model_step()
     with pytest.raises(CallbackError):
-        await made.effects.perform(step, EffectAttempt(number=1))
+        await made.effects.perform(step, Attempt(number=1))
     [attempt] = await attempts(made)
     assert (attempt.tokens, attempt.error_type) == (30, "ValueError")
 
@@ -253,7 +253,7 @@ async def test_an_answer_that_could_not_be_used_leaves_its_cost() -> None:
 async def test_an_error_that_a_hook_recovers_from_was_an_attempt_in_vain() -> None:
     """The event is the hook's; what the model cost is in the note."""
     made = Steps([ModelError("no")], on_model_error_callback=lambda **_: text("sorry"))
-    result = await made.effects.perform(await made.model_step(), EffectAttempt(number=1))
+    result = await made.effects.perform(await made.model_step(), Attempt(number=1))
     assert result.event is not None
     assert [item.error_message for item in await attempts(made)] == ["no"]
 
@@ -266,5 +266,5 @@ async def test_what_is_not_asked_is_no_attempt() -> None:
 
     made = Steps(["answer"], before_model_callback=refuse)
     with pytest.raises(CallbackError):
-        await made.effects.perform(await made.model_step(), EffectAttempt(number=1))
+        await made.effects.perform(await made.model_step(), Attempt(number=1))
     assert await attempts(made) == []

@@ -14,7 +14,7 @@ from durable_adk.apps import App, AppRegistry
 from durable_adk.models import LlmResponse
 from durable_adk.partials import PartialChannel, PartialEvent, chunks as kept
 from durable_adk.sessions import InMemorySessionService, SessionKey
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.messages import user_content
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 from durable_adk.wire.steps import ModelStep, OpenStep
@@ -88,7 +88,7 @@ async def ask(
         key=KEY, invocation_id="e-1", revision=1, run_start=1, agent="a", event_id="e-1.1",
         attempt_timeout=60, run_config=config,
     )  # fmt: skip
-    return await effects.perform(step, EffectAttempt(number=attempt))
+    return await effects.perform(step, Attempt(number=attempt))
 
 
 async def test_a_chunk_says_where_it_belongs() -> None:

@@ -35,7 +35,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.tools import BaseTool, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.model_request import ModelRequest, ReadModelRequestsStep
 from tests.support.scripts import USER, call, calls, send, stored
 from tests.support.waiting import forever
@@ -330,7 +330,7 @@ async def shown(app: App, runner: Runner, *event_ids: str, **more: Any) -> list[
     """The requests of some events as they are shown."""
     deps = Dependencies(registry=AppRegistry([app]), sessions=runner.session_service)
     step = step_of(list(event_ids), {}, **more)
-    return (await read_model_requests(deps, step, EffectAttempt())).requests
+    return (await read_model_requests(deps, step, Attempt())).requests
 
 
 async def test_what_is_shown_says_what_it_lacks_and_has_no_credentials() -> None:
@@ -429,7 +429,7 @@ async def test_one_session_at_a_time_is_in_a_workers_memory() -> None:
 
         def look(seconds: float = LONGEST) -> Any:
             step = step_of([said], {}, attempt_timeout=seconds)
-            return asyncio.ensure_future(read_model_requests(deps, step, EffectAttempt()))
+            return asyncio.ensure_future(read_model_requests(deps, step, Attempt()))
 
         first = look()
         await begun.acquire()
@@ -585,7 +585,7 @@ async def test_a_look_reads_from_services_and_changes_nothing() -> None:
         )
 
         async def look() -> Any:
-            return await read_model_requests(deps, step_of([said], {}), EffectAttempt())
+            return await read_model_requests(deps, step_of([said], {}), Attempt())
 
         assert "From a file." in (await look()).requests[0].system_instruction
         for named, change in CHANGES.items():

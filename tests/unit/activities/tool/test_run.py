@@ -13,7 +13,7 @@ from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import Status
 from durable_adk.tools import BaseToolset, FunctionTool, RetryConfig, ToolContract
 from durable_adk.tools.reconcile import NOT_RUN
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.steps import StepResult, ToolStep
 from durable_adk.wire.tool_contract import REPEATABLE
@@ -59,8 +59,8 @@ async def after_a_loss(bank: Bank, options: dict[str, Any]) -> StepResult:
     """What the attempt history that follows one which was lost in the tool."""
     effects = (made := steps(bank, options=options)).effects
     step = await made.tool_step()
-    await lost(effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
-    return await effects.perform(step, EffectAttempt(number=2))
+    await lost(effects.perform(step, Attempt(number=1)), lambda: bank.keys)
+    return await effects.perform(step, Attempt(number=2))
 
 
 @pytest.mark.parametrize("contract", [name for name in ToolContract if name is not ONCE])
@@ -93,8 +93,8 @@ async def test_an_attempt_that_was_lost_before_the_tool_lets_the_next_one_run_it
 
     made = steps(bank, options={"contract": ONCE}, before_tool_callback=hold_the_first)
     step = await made.tool_step()
-    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: entered)
-    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "charge 1"}
+    await lost(made.effects.perform(step, Attempt(number=1)), lambda: entered)
+    assert said(await made.effects.perform(step, Attempt(number=2))) == {"result": "charge 1"}
 
 
 async def test_of_two_attempts_at_once_one_runs_an_at_most_once_tool() -> None:
@@ -102,9 +102,7 @@ async def test_of_two_attempts_at_once_one_runs_an_at_most_once_tool() -> None:
     bank = Bank(hanging=0)
     made = steps(bank, options={"contract": ONCE})
     step = await made.tool_step()
-    results = await asyncio.gather(
-        *(made.effects.perform(step, EffectAttempt(number=n)) for n in (1, 2))
-    )
+    results = await asyncio.gather(*(made.effects.perform(step, Attempt(number=n)) for n in (1, 2)))
     assert len(bank.keys) == 1
     assert said(results[0]) == said(results[1])
 
@@ -148,10 +146,10 @@ async def test_each_lost_run_is_asked_about_before_there_is_another() -> None:
     bank = Bank(hanging=2)
     made = steps(bank, options={"contract": ONCE, "reconcile": reconcile})
     step = await made.tool_step()
-    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: len(bank.keys) == 1)
-    await lost(made.effects.perform(step, EffectAttempt(number=2)), lambda: len(bank.keys) == 2)
+    await lost(made.effects.perform(step, Attempt(number=1)), lambda: len(bank.keys) == 1)
+    await lost(made.effects.perform(step, Attempt(number=2)), lambda: len(bank.keys) == 2)
     assert len(asked) == 1
-    assert said(await made.effects.perform(step, EffectAttempt(number=3))) == {"result": "charge 3"}
+    assert said(await made.effects.perform(step, Attempt(number=3))) == {"result": "charge 3"}
     assert len(asked) == 3
 
 
@@ -161,8 +159,8 @@ async def test_of_attempts_that_find_out_the_same_at_once_one_goes_on() -> None:
     bank = Bank(hanging=1)
     made = steps(bank, options={"contract": ONCE, "reconcile": lambda **_: next(told)})
     step = await made.tool_step()
-    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
-    await asyncio.gather(*(made.effects.perform(step, EffectAttempt(number=n)) for n in (2, 3)))
+    await lost(made.effects.perform(step, Attempt(number=1)), lambda: bank.keys)
+    await asyncio.gather(*(made.effects.perform(step, Attempt(number=n)) for n in (2, 3)))
     assert len(bank.keys) == 2
     assert next(told, "used up") == "used up"
 
@@ -182,12 +180,12 @@ async def test_an_at_most_once_tool_is_not_run_while_the_store_is_away(
         patch.setattr(made.sessions, "note", away)
         patch.setattr("durable_adk.activities.tool.run.STORE_TIMEOUT", 0.1)
         with pytest.raises(StoreUnavailableError):
-            await made.effects.perform(step, EffectAttempt(number=1))
+            await made.effects.perform(step, Attempt(number=1))
         hurried = step.model_copy(update={"attempt_timeout": 0.05})
         with pytest.raises(StoreUnavailableError):
-            await made.effects.perform(hurried, EffectAttempt(number=1))
+            await made.effects.perform(hurried, Attempt(number=1))
     assert bank.keys == []
-    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "charge 1"}
+    assert said(await made.effects.perform(step, Attempt(number=2))) == {"result": "charge 1"}
 
 
 @pytest.mark.parametrize("contract", [name for name in ToolContract if name is not ONCE])
@@ -210,8 +208,8 @@ async def test_a_tool_whose_store_is_away_is_run_again(contract: ToolContract) -
     made = Steps(called("recall"), tools=[tool], on_tool_error_callback=hear)
     step = await made.tool_step()
     with pytest.raises(StoreUnavailableError, match="away"):
-        await made.effects.perform(step, EffectAttempt(number=1))
-    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "recalled"}
+        await made.effects.perform(step, Attempt(number=1))
+    assert said(await made.effects.perform(step, Attempt(number=2))) == {"result": "recalled"}
     assert len(set(keys)) == 1
     assert heard == []
 
@@ -225,7 +223,7 @@ async def test_what_an_at_most_once_tool_raises_is_final_though_a_store_was_away
         raise StoreUnavailableError("away")
 
     made = Steps(called("recall"), tools=[FunctionTool(recall, contract=ONCE)])
-    result = await made.effects.perform(await made.tool_step(), EffectAttempt(number=1))
+    result = await made.effects.perform(await made.tool_step(), Attempt(number=1))
     assert result.error is not None
     assert result.error["type"] == "StoreUnavailableError"
     assert len(runs) == 1
@@ -248,8 +246,8 @@ async def test_a_callback_whose_store_is_away_is_called_again(
     made = steps(bank, options={"contract": contract}, **{hook: look})
     step = await made.tool_step()
     with pytest.raises(StoreUnavailableError):
-        await made.effects.perform(step, EffectAttempt(number=1))
-    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "charge 1"}
+        await made.effects.perform(step, Attempt(number=1))
+    assert said(await made.effects.perform(step, Attempt(number=2))) == {"result": "charge 1"}
     assert len(bank.keys) == 1
 
 
@@ -268,7 +266,7 @@ async def test_a_lost_acknowledgement_does_not_make_a_run_look_like_another() ->
         return stored
 
     made.sessions.note = unacknowledged  # type: ignore[method-assign]
-    assert said(await made.effects.perform(step, EffectAttempt(number=1))) == {"result": "charge 1"}
+    assert said(await made.effects.perform(step, Attempt(number=1))) == {"result": "charge 1"}
     assert failed
 
 
@@ -278,7 +276,7 @@ async def test_the_timeout_of_an_at_most_once_tool_is_an_unknown_outcome() -> No
     for contract in (ONCE, ToolContract.AT_LEAST_ONCE):
         made = steps(Bank(), options={"contract": contract, "timeout": 0.1})
         step = await made.tool_step(attempt_timeout=0.1)
-        results[contract] = await made.effects.perform(step, EffectAttempt(number=1))
+        results[contract] = await made.effects.perform(step, Attempt(number=1))
     assert said(results[ONCE])["outcome"] == "unknown"
     assert "0.1 s" in said(results[ONCE])["error"]
     assert (results[ToolContract.AT_LEAST_ONCE].error or {})["class"] == "ToolTimeoutError"
@@ -293,7 +291,7 @@ async def test_a_worker_that_wakes_up_after_the_end_does_not_run_an_at_most_once
         KEY, invocation_id=INVOCATION, epoch=step.early_commit.epoch, status=Status.CANCELLED
     )
     with pytest.raises(LeaseLostError):
-        await made.effects.perform(step, EffectAttempt(number=1))
+        await made.effects.perform(step, Attempt(number=1))
     assert bank.keys == []
 
 
@@ -305,7 +303,7 @@ async def test_a_call_that_has_to_be_approved_has_not_begun() -> None:
     for attempt in (1, 2):
         assert (
             "requires confirmation"
-            in said(await made.effects.perform(step, EffectAttempt(number=attempt)))["error"]
+            in said(await made.effects.perform(step, Attempt(number=attempt)))["error"]
         )
     assert await made.notes("begun") == {}
     assert bank.keys == []
@@ -319,7 +317,7 @@ async def test_a_rule_that_ends_the_process_fails_the_run() -> None:
 
     bank = Bank(hanging=0)
     made = steps(bank, options={"contract": ONCE, "require_confirmation": rule})
-    result = await made.effects.perform(await made.tool_step(), EffectAttempt(number=1))
+    result = await made.effects.perform(await made.tool_step(), Attempt(number=1))
     assert "SystemExit" in (result.error or {})["message"]
     assert bank.keys == []
 
@@ -329,8 +327,8 @@ async def test_the_contract_of_the_opening_holds() -> None:
     bank = Bank()
     made = steps(bank)  # the code says at-least-once now
     step = await made.tool_step(spec=ToolSpec(contract=ONCE))
-    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
-    assert said(await made.effects.perform(step, EffectAttempt(number=2)))["outcome"] == "unknown"
+    await lost(made.effects.perform(step, Attempt(number=1)), lambda: bank.keys)
+    assert said(await made.effects.perform(step, Attempt(number=2)))["outcome"] == "unknown"
 
 
 async def test_a_toolsets_tool_has_its_own_contract() -> None:
@@ -344,8 +342,8 @@ async def test_a_toolsets_tool_has_its_own_contract() -> None:
     made = Steps(called("charge", amount=5), tools=[Bought()])
     step = await made.tool_step()
     assert step.spec is None
-    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
-    assert said(await made.effects.perform(step, EffectAttempt(number=2)))["outcome"] == "unknown"
+    await lost(made.effects.perform(step, Attempt(number=1)), lambda: bank.keys)
+    assert said(await made.effects.perform(step, Attempt(number=2)))["outcome"] == "unknown"
 
 
 # ----- results that have arrived
@@ -368,8 +366,8 @@ async def test_a_result_that_has_arrived_is_found_again(contract: ToolContract) 
     bank, entered = Bank(hanging=0), []
     made = steps(bank, options={"contract": contract}, after_tool_callback=slow(entered))
     step = await made.tool_step()
-    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: entered)
-    result = await made.effects.perform(step, EffectAttempt(number=2))
+    await lost(made.effects.perform(step, Attempt(number=1)), lambda: entered)
+    result = await made.effects.perform(step, Attempt(number=2))
     assert said(result) == {"result": "charge 1"}
     assert result.event is not None
     assert result.event.actions.state_delta == {"charged": 5}
@@ -381,8 +379,8 @@ async def test_attempts_whose_results_differ_agree_on_the_first() -> None:
     bank = Bank(hanging=0)
     made = steps(bank)
     step = await made.tool_step(granted=False)
-    first = await made.effects.perform(step, EffectAttempt(number=1))
-    second = await made.effects.perform(step.model_copy(), EffectAttempt(number=1))  # a zombie's
+    first = await made.effects.perform(step, Attempt(number=1))
+    second = await made.effects.perform(step.model_copy(), Attempt(number=1))  # a zombie's
     assert len(bank.keys) == 2
     assert said(first) == said(second) == {"result": "charge 1"}
 
@@ -404,7 +402,7 @@ async def test_only_what_is_needed_is_written_down(
     made = steps(Bank(hanging=0), options=options)
     step = await made.tool_step(**fields)
     made.sessions.calls.clear()
-    await made.effects.perform(step, EffectAttempt(number=1))
+    await made.effects.perform(step, Attempt(number=1))
     assert made.sessions.calls["note"] == len(notes)
     if not notes:
         assert not made.sessions.calls
@@ -443,10 +441,10 @@ async def test_what_a_pure_tool_raises_is_retried_as_it_says() -> None:
     step: ToolStep = await made.tool_step()
     for attempt, delay in ((1, 0.01), (2, 0.02)):
         with pytest.raises(RetryLater) as raised:
-            await made.effects.perform(step, EffectAttempt(number=attempt))
+            await made.effects.perform(step, Attempt(number=attempt))
         assert raised.value.delay == delay
     assert hooked == []
-    result = await made.effects.perform(step, EffectAttempt(number=3))
+    result = await made.effects.perform(step, Attempt(number=3))
     assert (result.error or {})["type"] == "ConnectionError"
     assert hooked == ["busy"]
 

@@ -15,7 +15,7 @@ from durable_adk.errors import ToolsetUnavailableError
 from durable_adk.runners import InMemoryRunner
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool, ToolContract, base_toolset
 from durable_adk.tools.require_confirmation import REJECTED
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from tests.support.pausing import answer, message
 from tests.support.scripts import USER, call, send
 from tests.support.steps import INVOCATION, KEY, Steps, called, said
@@ -92,14 +92,14 @@ async def test_a_call_waits_for_its_toolset(away: Any) -> None:
     step = await made.tool_step()
     remote.away = away
     with pytest.raises(ToolsetUnavailable) as info:
-        await made.effects.perform(step, EffectAttempt(number=1))
+        await made.effects.perform(step, Attempt(number=1))
     assert isinstance(info.value.error, ToolsetUnavailableError)
     assert "'pay'" in info.value.error.message
     assert "Remote" in info.value.error.message
     [told] = await read_attempts(made.sessions, KEY, INVOCATION)
     assert (told.attempt, told.error_type, told.tool) == (1, "ToolsetUnavailableError", "pay")
     remote.away = None
-    result = await made.effects.perform(step, EffectAttempt(number=2, history=after(1)))
+    result = await made.effects.perform(step, Attempt(number=2, history=after(1)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
 
 
@@ -112,10 +112,10 @@ async def test_the_model_is_told_of_a_toolset_that_stays_away() -> None:
     with pytest.raises(ToolsetUnavailable):
         await made.effects.perform(
             step,
-            EffectAttempt(number=MAX_TOOLSET_ATTEMPTS - 1, history=after(MAX_TOOLSET_ATTEMPTS - 2)),
+            Attempt(number=MAX_TOOLSET_ATTEMPTS - 1, history=after(MAX_TOOLSET_ATTEMPTS - 2)),
         )
     result = await made.effects.perform(
-        step, EffectAttempt(number=MAX_TOOLSET_ATTEMPTS, history=after(MAX_TOOLSET_ATTEMPTS - 1))
+        step, Attempt(number=MAX_TOOLSET_ATTEMPTS, history=after(MAX_TOOLSET_ATTEMPTS - 1))
     )
     text = said(result)["error"]
     assert text.startswith("Tool 'pay' was not run: Remote")
@@ -138,7 +138,7 @@ async def test_a_hook_may_answer_for_a_toolset_that_stays_away() -> None:
     step = await made.tool_step()
     remote.away = ConnectionError("no")
     result = await made.effects.perform(
-        step, EffectAttempt(number=MAX_TOOLSET_ATTEMPTS, history=after(MAX_TOOLSET_ATTEMPTS - 1))
+        step, Attempt(number=MAX_TOOLSET_ATTEMPTS, history=after(MAX_TOOLSET_ATTEMPTS - 1))
     )
     assert said(result) == {"result": "pay later"}
     assert isinstance(seen[0], ToolsetUnavailableError)
@@ -152,7 +152,7 @@ async def test_lost_attempts_leave_the_outcome_unknown() -> None:
     remote.away = ConnectionError("no")
     history = after(MAX_TOOLSET_ATTEMPTS - 1)
     result = await made.effects.perform(
-        step, EffectAttempt(number=MAX_TOOLSET_ATTEMPTS + 1, history=history)
+        step, Attempt(number=MAX_TOOLSET_ATTEMPTS + 1, history=history)
     )
     assert said(result)["outcome"] == "unknown"
 
@@ -178,7 +178,7 @@ async def test_a_toolset_that_hangs_takes_nothing_of_the_tools_time(
     step = await made.tool_step(attempt_timeout=0.05)
     remote.away = other.away = HANGS
     with pytest.raises(ToolsetUnavailable):
-        await made.effects.perform(step, EffectAttempt(number=1))
+        await made.effects.perform(step, Attempt(number=1))
     assert max(remote.hang_together, other.hang_together) == 2
 
 
@@ -194,14 +194,14 @@ async def test_a_result_that_has_arrived_needs_no_toolset_in_the_end() -> None:
     remote = Remote()
     made = steps(remote, after_tool_callback=wait)
     step = await made.tool_step()
-    lost = asyncio.ensure_future(made.effects.perform(step, EffectAttempt(number=1)))
+    lost = asyncio.ensure_future(made.effects.perform(step, Attempt(number=1)))
     await until(lambda: entered)
     lost.cancel()
     remote.away = ConnectionError("no")
     with pytest.raises(ToolsetUnavailable):
-        await made.effects.perform(step, EffectAttempt(number=2))
+        await made.effects.perform(step, Attempt(number=2))
     result = await made.effects.perform(
-        step, EffectAttempt(number=9, history=after(MAX_TOOLSET_ATTEMPTS - 1))
+        step, Attempt(number=9, history=after(MAX_TOOLSET_ATTEMPTS - 1))
     )
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
 
@@ -252,9 +252,7 @@ async def test_a_toolsets_tool_keeps_its_contract_while_it_waits() -> None:
     remote.away = ConnectionError("no")
     for number in (1, 2):
         with pytest.raises(ToolsetUnavailable):
-            await made.effects.perform(
-                step, EffectAttempt(number=number, history=after(number - 1))
-            )
+            await made.effects.perform(step, Attempt(number=number, history=after(number - 1)))
     remote.away = None
-    result = await made.effects.perform(step, EffectAttempt(number=3, history=after(2)))
+    result = await made.effects.perform(step, Attempt(number=3, history=after(2)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])

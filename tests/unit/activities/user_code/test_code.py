@@ -17,7 +17,7 @@ from durable_adk.context.activity import Services
 from durable_adk.errors import AgentDefinitionError, AgentError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey
-from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.effect import Attempt
 from durable_adk.wire.messages import user_content
 from durable_adk.wire.steps import CodeStep, EarlyCommit, ModelStep, OpenStep
 
@@ -82,7 +82,7 @@ async def test_a_result_that_was_committed_is_not_made_again() -> None:
     place = Place()
     code = CodeStep(**step("e-1.2", 2, await place.written()))
     first = await place.effects.perform(code)
-    second = await place.effects.perform(code, EffectAttempt(number=2))
+    second = await place.effects.perform(code, Attempt(number=2))
     assert first.event == second.event
     assert place.executor.ids == ["e-1.2"]
     assert not second.closed
@@ -93,11 +93,11 @@ async def test_an_attempt_that_was_lost_leaves_one_version_of_a_file() -> None:
     place = Place()
     await place.written()
     code = CodeStep(**step("e-1.2", 2, None))
-    first = EffectAttempt(number=1)
+    first = Attempt(number=1)
     await execute_code(
         ActiveStep(deps=place.effects.deps, step=code, attempt=first)
     )  # its worker is lost with the result
-    result = await place.effects.perform(code, EffectAttempt(number=2))
+    result = await place.effects.perform(code, Attempt(number=2))
     assert place.executor.ids == ["e-1.2", "e-1.2"]
     assert result.event
     assert result.event.actions.artifact_delta == {"a.txt": 0}
