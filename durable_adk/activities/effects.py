@@ -8,12 +8,14 @@ type. Everything particular to an effect is in its row; these three hold what is
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 from durable_adk.activities import lifecycle
 from durable_adk.activities.attempt import history_after
 from durable_adk.activities.commit.commit import commit_event
 from durable_adk.activities.commit.early_commit import run_and_commit, run_and_keep
+from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation import checkpoint, queue, take_over
 from durable_adk.activities.invocation.close import close_invocation
@@ -79,6 +81,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep)
 A = TypeVar("A", bound=Step)
+W = TypeVar("W", PauseStep, AnswerStep, CloseStep)
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,23 @@ async def _open(deps: Dependencies, step: OpenStep) -> Opened:
     return opened
 
 
+def _guarded(
+    effect: Callable[[Dependencies, W], Awaitable[R]],
+) -> Callable[[Dependencies, W], Awaitable[R]]:
+    """Let an effect write to an opened invocation only if the store knows all of it (I21)."""
+
+    @wraps(effect)
+    async def guarded(deps: Dependencies, step: W) -> R:
+        if step.epoch != UNKNOWN_EPOCH:  # else it may never have been opened
+            await require_known(
+                deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
+            )
+        return await effect(deps, step)
+
+    return guarded
+
+
+@_guarded
 async def _pause(deps: Dependencies, step: PauseStep) -> bool | None:
     paused = await pause_invocation(deps, step)
     if paused is not False:
@@ -217,10 +237,12 @@ async def _pause(deps: Dependencies, step: PauseStep) -> bool | None:
     return paused
 
 
+@_guarded
 async def _take(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     return await take_over.retry_when_freed(deps, step, take_answer)
 
 
+@_guarded
 async def _close(deps: Dependencies, step: CloseStep) -> Ending:
     ended = await take_over.retry_when_freed(deps, step, close_invocation)
     await lifecycle.closed(deps, step, ended)

@@ -36,7 +36,7 @@ TIMEOUT = 1.5
 ASKING = timedelta(seconds=0.5)
 """Timeout of the request to Temporal. If it is exceeded, Temporal is busy, and the attempt is not
 counted."""
-TASKS: Final = "lostTasks"
+TASKS: Final = "tasks"
 """Kind of the notes on the workflow tasks of an invocation; the name is the workflow run's id."""
 _INIT: Final = "initialize_workflow"
 

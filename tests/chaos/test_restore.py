@@ -376,7 +376,7 @@ async def test_a_message_that_was_heard_is_put_back_where_it_was(
             copy(clinic.file, backup)
         delta = {"k": [1, "\u00e9"], "temp:z": 1, "user:u": 5}
         sent = asyncio.create_task(clinic.run("doors", "two", when_busy="steer", state_delta=delta))
-        told = {"invocation_id": "one", "kind": "steerTold"}
+        told = {"invocation_id": "one", "kind": "notified"}
         await until(lambda: _any(clinic.store.read_notes(key, **told)))
         if moment == "while it waited":
             copy(clinic.file, backup)

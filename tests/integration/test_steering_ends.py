@@ -37,7 +37,7 @@ async def test_large_messages_are_heard_one_after_the_other(make_runner: MakeRun
         run(runner, noise(900_000), when_busy="steer", invocation_id=f"{number}-{name}")
         for number in range(MANY)
     ]
-    told = {"invocation_id": f"f-{name}", "kind": "steerTold"}
+    told = {"invocation_id": f"f-{name}", "kind": "notified"}
 
     async def are_told() -> bool:
         return len(await runner.session_service.read_notes(KEY, **told)) == MANY

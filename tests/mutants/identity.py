@@ -3,7 +3,7 @@
 from typing import Any
 
 from durable_adk.activities.commit import session_cache, staleness, workflow_records
-from durable_adk.activities.invocation import open as opening
+from durable_adk.activities.invocation import take_over
 from durable_adk.activities.tool import tool_call
 from durable_adk.client import invocation_client
 from durable_adk.client.invocations import Invocations
@@ -108,7 +108,7 @@ IDENTITY = [
     mutant(
         "a run waits for what it began itself",
         "no waiting for itself",
-        rewrites(opening, "free_session", ("active.lease_owner != step.lease_owner and ", "")),
+        rewrites(take_over, "free_session", ("active.lease_owner != step.lease_owner and ", "")),
     ),
     mutant(
         "a workflow that is reset begins another invocation",

@@ -52,7 +52,7 @@ ROOTS = (
 MIGRATIONS = Path(migrations.__file__).parent / "versions"
 WORKFLOWS = (TYPE_NAME, SESSION_EVENTS, MODEL_REQUESTS, DELIVER_WEBHOOK)
 NOTES = {
-    *(notes.ANSWER, notes.BEGUN, notes.RESULT, notes.OUTCOME),
+    *(notes.RECEIVED, notes.RESULT, notes.BEGUN),
     *(records.ATTEMPT, records.PUSH, records.DELIVERED, records.RESERVED, records.WITHDRAWN),
     *(attempt.STARTED, take_over.NOTIFIED, checkpoint.CHECKPOINT, checkpoint.JOURNAL),
 }

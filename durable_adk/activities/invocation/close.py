@@ -5,7 +5,6 @@ whose result never reached the loop because its worker died. The same applies to
 another one takes over and closes.
 """
 
-from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.queue import check_turn
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS, is_request
@@ -62,9 +61,6 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
         return await read_ending(deps, step.key, record)
     if record is not None and (_waits(record) or record.lease_owner != step.lease_owner):
         await deps.check_store(step.key)  # others may have written to it
-    await require_known(
-        deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
-    )
     record = await _closed(deps, step, record)
     failpoint("close.after")
     return Ending(record=record)

@@ -10,7 +10,7 @@ from durable_adk.activities.invocation.request import check_late_answers, check_
 from durable_adk.activities.invocation.take_over import (
     closing_step,
     end_if_abandoned,
-    free_session,
+    retry_when_freed,
 )
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
@@ -21,7 +21,6 @@ from durable_adk.errors import (
     EventConflictError,
     InvocationCancelledError,
     PayloadTooLargeError,
-    QueueFullError,
     SessionBusyError,
 )
 from durable_adk.events.event import Event
@@ -46,19 +45,16 @@ async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
         SessionRegressedError: The store is older than before; nothing was stored (I21).
     """
     try:
-        return await _opened(deps, step)
+        return await retry_when_freed(deps, step, _opened)
     except SessionBusyError as busy:
         if step.steers:  # another invocation may soon be able to receive it
             busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
+        await _rejected(deps, step)
         raise
 
 
 async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
-    try:
-        await check_turn(deps, step)
-    except SessionBusyError:
-        if not await free_session(deps, step):
-            raise
+    await check_turn(deps, step)
     app = deps.registry.app(step.key.app_name)
     await check_request(deps, step)
     root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
@@ -104,22 +100,15 @@ async def _opened_or_heard(deps: Dependencies, step: OpenStep) -> InvocationReco
         SessionBusyError: The session is not free.
     """
     try:
-        try:
-            return await _open(deps, step)
-        except (SessionBusyError, QueueFullError) as error:
-            if not await free_session(deps, step):
-                if isinstance(error, SessionBusyError):
-                    await _rejected(deps, step)
-                raise
-            return await _open(deps, step)
-        except InvocationCancelledError as error:
-            if step.when_busy is not WhenBusy.REJECT:
-                raise
-            # An earlier attempt rejected it, and its result was lost.
-            raise SessionBusyError(
-                "Another invocation was active in this session when the message came, so it was "
-                "refused."
-            ) from error
+        return await _open(deps, step)
+    except InvocationCancelledError as error:
+        if step.when_busy is not WhenBusy.REJECT:
+            raise
+        # An earlier attempt rejected it, and its result was lost.
+        raise SessionBusyError(
+            "Another invocation was active in this session when the message came, so it was "
+            "refused."
+        ) from error
     except EventConflictError as conflict:
         # A repeat may request to wait, and the receiving invocation may have ended: the id is
         # taken.

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from google.genai import types
 
-from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import state_as_of
 from durable_adk.activities.invocation.queue import check_turn
@@ -36,7 +35,6 @@ async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False
         is recorded, so a replay reads it from the history.
     """
     failpoint("pause.before")
-    await require_known(deps, step.key, step.invocation_id, epoch=step.epoch)
     try:
         await deps.sessions.pause_invocation(
             step.key,
@@ -69,9 +67,6 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     """
     await check_turn(deps, step)
     await deps.check_store(step.key)
-    await require_known(
-        deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
-    )
     if not step.event_id:
         return await _lease_only(deps, step)
     if step.answer.steers is not None:

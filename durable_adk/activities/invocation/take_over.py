@@ -15,6 +15,7 @@ from durable_adk.errors import (
     InvalidRequestError,
     InvocationTerminatedError,
     LeaseLostError,
+    QueueFullError,
     SessionBusyError,
     UnknownAppError,
     as_detail,
@@ -27,7 +28,7 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import CloseStep, OpenStep
 
-NOTIFIED = "steerTold"
+NOTIFIED = "notified"
 """Kind of the notes that record which messages the active invocation was notified of."""
 
 W = TypeVar("W", bound=WaitingStep)
@@ -41,10 +42,11 @@ async def retry_when_freed(
 
     Raises:
         SessionBusyError: A live invocation owns the lease.
+        QueueFullError: Live invocations fill the queue.
     """
     try:
         return await effect(deps, step)
-    except SessionBusyError:
+    except (SessionBusyError, QueueFullError):
         if not await free_session(deps, step):
             raise
         return await effect(deps, step)
@@ -90,7 +92,7 @@ async def _notify(deps: Dependencies, step: OpenStep, active: InvocationRecord) 
         return
     answer = InvocationAnswer(steers=name, answer_id=name)
     await deps.steer(step.key, active, answer)
-    failpoint("steer.told")
+    failpoint("steer.notified")
     await deps.sessions.note(step.key, invocation_id=holds, kind=NOTIFIED, name=name, body="true")
 
 
