@@ -11,6 +11,7 @@ from typing import Any
 from durable_adk import calling
 from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
+from durable_adk.activities.commit.plan import CommitPlan
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.invocation import close, open as opening, pause, take_over
 from durable_adk.activities.tool import agent_tools, run as tool_runs, tool_call
@@ -338,6 +339,21 @@ MUTANTS = [
         "an attempt does not look for what the one before has committed",
         "no asking again",
         replaces(early_commit, "_recalled", does_nothing),
+    ),
+    mutant(
+        "a result that is left to the loop is not noted",
+        "results of the loop are noted",
+        replaces(CommitPlan, "notes_result", lambda *_: False),
+    ),
+    mutant(
+        "a note counts although another result is stored",
+        "stored beats noted",
+        replaces(CommitPlan, "agrees", lambda *_: True),
+    ),
+    mutant(
+        "a step of an invocation that has ended runs",
+        "nothing after the end",
+        replaces(early_commit, "_require_open", does_nothing),
     ),
     mutant(
         "a zombie's answer stands beside the one that is stored",

@@ -34,7 +34,7 @@ from tests.integration import (
 from tests.server import test_requests
 from tests.unit import test_versions
 from tests.unit.activities import test_dependencies
-from tests.unit.activities.commit import test_session_cache, test_staleness
+from tests.unit.activities.commit import test_early_commit, test_session_cache, test_staleness
 from tests.unit.activities.invocation import test_open, test_pause, test_queue
 from tests.unit.activities.user_code import test_event_loop
 from tests.unit.context import test_activity
@@ -206,6 +206,16 @@ PROOFS: dict[str, Check] = {
     "each invocation testifies": proven(
         test_staleness.test_each_kind_of_invocation_testifies,
         status=WorkflowExecutionStatus.RUNNING,
+    ),
+    # ----- what is done already
+    "results of the loop are noted": proven(
+        test_early_commit.test_a_callback_that_hands_over_has_the_answer_found_again, closes=True
+    ),
+    "stored beats noted": proven(
+        test_early_commit.test_a_failure_counts_for_nothing_once_a_success_is_stored
+    ),
+    "nothing after the end": proven(
+        test_early_commit.test_a_first_attempt_does_nothing_that_is_stored
     ),
     # ----- which run it is
     "lease owners by their runs": proven(
