@@ -32,7 +32,7 @@ class CommittedStep(NamedTuple):
 
 async def run_and_keep(active: ActiveStep[A], work: Work[A]) -> StepResult:
     """Return the noted result of user code that the loop waits for, or run the code and note it."""
-    return await _recall(active) or await _keep(active, await work(active))
+    return await _recall(active, log=False) or await _keep(active, await work(active))
 
 
 async def run_and_commit(active: ActiveStep[A], work: Work[A]) -> CommittedStep:
@@ -47,32 +47,36 @@ async def run_and_commit(active: ActiveStep[A], work: Work[A]) -> CommittedStep:
     Raises:
         LeaseLostError: The step would run for the first time, and the invocation has ended.
     """
-    plan = active.plan
-    looks = active.attempt.number > 1 or plan.looks_first
-    found = await _recall(active) if looks else None
+    plan, first = active.plan, active.attempt.number == 1
+    if first:
+        await active.load()
+    ahead = not first or active.scope.ahead
+    found = await _recall(active, log=ahead) if ahead or plan.looks_first else None
     if found is None:
         await active.load()
         if active.scope.ahead:
-            found = None if looks else await _recall(active)
-            if found is None:
-                await _require_open(active)
-    if found is None:
+            await _require_open(active)
         return await _finished(active, await work(active))
     if found.seq is None and plan.early_commit is not None:
         return CommittedStep(await _left_to_loop(active, plan.early_commit, found))
     return CommittedStep(found, "before" if found.closed else None)
 
 
-async def _recall(active: ActiveStep[Step]) -> StepResult | None:
-    """Return the result of a step according to its note and the log, or None."""
-    return await retrying(_recalled, STORE_TIMEOUT)(active)
+async def _recall(active: ActiveStep[Step], *, log: bool) -> StepResult | None:
+    """Return the result of a step according to its note and the log, or None.
+
+    Args:
+        active: The step.
+        log: Whether the log may have the step's event.
+    """
+    return await retrying(_recalled, STORE_TIMEOUT)(active, log=log)
 
 
-async def _recalled(active: ActiveStep[Step]) -> StepResult | None:
-    noted, plan = await find_result(active), active.plan
-    if plan.only_noted:
+async def _recalled(active: ActiveStep[Step], *, log: bool) -> StepResult | None:
+    noted, plan, step = await find_result(active), active.plan, active.step
+    if plan.only_noted or not log:
         return noted
-    stored = await active.deps.sessions.find_event(active.step.key, active.step.event_id)
+    stored = await active.deps.sessions.find_event(step.key, step.event_id)
     known = plan.result_of(stored.event, stored.seq) if stored else None
     if noted is None or stored is None or known is None:
         return noted or known
@@ -138,7 +142,7 @@ async def _commit(
     except EventConflictError:
         # A slower attempt of this step was still alive, and its event counts. Or a later attempt
         # has left its result to the loop, and now only the loop may commit.
-        return CommittedStep(await _recall(active) or result)
+        return CommittedStep(await _recall(active, log=True) or result)
     stored = result.model_copy(update={"seq": seq, "closed": closes})
     return CommittedStep(stored, "now" if closes else None)
 
