@@ -8,8 +8,8 @@ from durable_adk.activities.invocation.close import close_invocation, read_endin
 from durable_adk.activities.invocation.queue import QUEUE_POSITIONS, check_turn
 from durable_adk.activities.invocation.request import check_late_answers, check_request
 from durable_adk.activities.invocation.take_over import (
+    OpenedByOtherError,
     closing_step,
-    end_if_abandoned,
     retry_when_freed,
 )
 from durable_adk.agents.base_agent import BaseAgent
@@ -84,7 +84,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         opened.steered = record
         return opened
     if record.lease_owner != step.lease_owner and not record.status.closed:
-        record = await end_if_abandoned(deps, step, record)
+        raise OpenedByOtherError(record)
     failpoint("open.after")
     opened.record = record
     opened.state = await _state(deps, step, record) if manifest.any_custom() else None

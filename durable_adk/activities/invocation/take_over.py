@@ -35,21 +35,36 @@ W = TypeVar("W", bound=WaitingStep)
 R = TypeVar("R")
 
 
+class OpenedByOtherError(SessionBusyError):
+    """The invocation is open already, under another lease owner.
+
+    Args:
+        record: The invocation.
+    """
+
+    def __init__(self, record: InvocationRecord) -> None:
+        super().__init__(f"Invocation {record.invocation_id!r} is run by {record.lease_owner}.")
+        self.record = record
+
+
 async def retry_when_freed(
     deps: Dependencies, step: W, effect: Callable[[Dependencies, W], Awaitable[R]]
 ) -> R:
-    """Perform an effect that waits for the lease; retry once if the lease owner is gone.
+    """Perform an effect that needs the lease; retry once after ending what has no owner any more.
 
     Raises:
         SessionBusyError: A live invocation owns the lease.
         QueueFullError: Live invocations fill the queue.
+        InvalidRequestError: The invocation that is to be opened has a live owner already.
     """
     try:
         return await effect(deps, step)
+    except OpenedByOtherError as other:
+        await _end_if_abandoned(deps, step, other.record)
     except (SessionBusyError, QueueFullError):
         if not await free_session(deps, step):
             raise
-        return await effect(deps, step)
+    return await effect(deps, step)
 
 
 async def free_session(deps: Dependencies, step: WaitingStep) -> bool:
@@ -133,10 +148,10 @@ async def _seal_for(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
     return True
 
 
-async def end_if_abandoned(
-    deps: Dependencies, step: OpenStep, record: InvocationRecord
-) -> InvocationRecord:
-    """Close an invocation that another workflow opened, and return its record.
+async def _end_if_abandoned(
+    deps: Dependencies, step: WaitingStep, record: InvocationRecord
+) -> None:
+    """Close an invocation that another workflow opened.
 
     Raises:
         InvalidRequestError: Its lease owner is alive; two owners would both run it.
@@ -145,11 +160,9 @@ async def end_if_abandoned(
     holds = active is not None and active.invocation_id == record.invocation_id
     if (holds or record.status is Status.PAUSED) and await deps.is_alive(record.lease_owner):
         raise InvalidRequestError(
-            f"Invocation {step.invocation_id!r} is run by {record.lease_owner}; attach to it."
+            f"Invocation {record.invocation_id!r} is run by {record.lease_owner}; attach to it."
         )
     await end_abandoned(deps, step, record)
-    ended = await deps.sessions.get_invocation(step.key, record.invocation_id)
-    return ended or record
 
 
 async def end_abandoned(deps: Dependencies, step: WaitingStep, record: InvocationRecord) -> None:
