@@ -353,7 +353,7 @@ MUTANTS = [
     mutant(
         "a step of an invocation that has ended runs",
         "nothing after the end",
-        replaces(early_commit, "_require_open", does_nothing),
+        replaces(early_commit, "_ended", does_nothing),
     ),
     mutant(
         "a zombie's answer stands beside the one that is stored",

@@ -15,7 +15,7 @@ from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.retrying import COMMIT_TIMEOUT, STORE_TIMEOUT, retrying
-from durable_adk.sessions.records import Status
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.wire.steps import CommitStep, EarlyCommit, Step, StepResult
 
 A = TypeVar("A", bound=Step)
@@ -47,19 +47,39 @@ async def run_and_commit(active: ActiveStep[A], work: Work[A]) -> CommittedStep:
     Raises:
         LeaseLostError: The step would run for the first time, and the invocation has ended.
     """
-    plan, first = active.plan, active.attempt.number == 1
-    if first:
-        await active.load()
-    ahead = not first or active.scope.ahead
-    found = await _recall(active, log=ahead) if ahead or plan.looks_first else None
-    if found is None:
-        await active.load()
-        if active.scope.ahead:
-            await _require_open(active)
-        return await _finished(active, await work(active))
-    if found.seq is None and plan.early_commit is not None:
-        return CommittedStep(await _left_to_loop(active, plan.early_commit, found))
+    if active.attempt.number > 1:
+        found = await _recall(active, log=True)
+        if found is not None:  # whether or not this worker still has the agent
+            return await _found(active, found)
+    await active.load()
+    ahead = active.scope.ahead
+    # Read before the log: if an attempt that is still alive ends the invocation meanwhile, the
+    # event with which it did so is found.
+    ended = await _ended(active) if ahead else None
+    if ahead or active.plan.looks_first:
+        found = await _recall(active, log=ahead)
+        if found is not None:
+            return await _found(active, found)
+    if ended is not None:
+        raise LeaseLostError(
+            f"The session store says that invocation {ended.invocation_id!r} has ended "
+            f"({ended.status.value}); nothing of it is run again. Its session has its outcome."
+        )
+    return await _finished(active, await work(active))
+
+
+async def _found(active: ActiveStep[Step], found: StepResult) -> CommittedStep:
+    early_commit = active.plan.early_commit
+    if found.seq is None and early_commit is not None:
+        return CommittedStep(await _left_to_loop(active, early_commit, found))
     return CommittedStep(found, "before" if found.closed else None)
+
+
+async def _ended(active: ActiveStep[Step]) -> InvocationRecord | None:
+    """Return the record of the step's invocation if it has ended."""
+    step = active.step
+    record = await active.deps.sessions.get_invocation(step.key, step.invocation_id)
+    return record if record is not None and record.status.closed else None
 
 
 async def _recall(active: ActiveStep[Step], *, log: bool) -> StepResult | None:
@@ -81,16 +101,6 @@ async def _recalled(active: ActiveStep[Step], *, log: bool) -> StepResult | None
     if noted is None or stored is None or known is None:
         return noted or known
     return noted if plan.agrees(noted, stored.event) else known
-
-
-async def _require_open(active: ActiveStep[Step]) -> None:
-    step = active.step
-    record = await active.deps.sessions.get_invocation(step.key, step.invocation_id)
-    if record is not None and record.status.closed:
-        raise LeaseLostError(
-            f"The session store says that invocation {step.invocation_id!r} has ended "
-            f"({record.status.value}); nothing of it is run again. Its session has its outcome."
-        )
 
 
 async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedStep:
