@@ -215,7 +215,7 @@ class Watching(BasePlugin):
 
 
 async def test_a_plugin_sees_and_answers_with_objects_of_google_adk() -> None:
-    """Its answer stands for the model's; what it changes in an event is stored."""
+    """Its answer replaces the model's; what it changes in an event is stored."""
     watching = Watching()
     root = SequentialAgent(name="root", sub_agents=[llm("muted", "never"), llm("b", "hi")])
     events = await heard(App(name="app", root_agent=root, plugins=[watching]))
@@ -369,7 +369,7 @@ def test_what_cannot_be_durable_is_refused_when_it_is_loaded(make: Any, says: st
 
 
 async def test_an_event_of_google_adk_is_appended() -> None:
-    """SSN-10, SSN-12: with its id, its time and its changes; once, however often it is given."""
+    """SSN-10, SSN-12: with its id, its time and its changes; once, however often it is passed."""
     store = sessions.InMemorySessionService()
     session = await store.create_session(app_name="app", user_id="u")
     content = types.Content(role="user", parts=[types.Part(text="earlier")])

@@ -44,7 +44,7 @@ class Caller:
     async def ask(
         self, path: str, body: bytes | str = b"", *, method: str = "POST", **headers: str
     ) -> Answer:
-        """A request with the token, unless headers are given."""
+        """A request with the token, unless headers are passed."""
         given = {name.replace("_", "-"): text for name, text in headers.items()} or BEARER
         given = {"Content-Type": "application/json"} | given
         return await asyncio.to_thread(self._ask, method, path, body, given)
