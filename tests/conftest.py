@@ -193,7 +193,7 @@ def pytest_runtest_protocol(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Escape what cannot be told to another process: some tests log lone surrogates."""
+    """Escape what cannot be sent to another process: some tests log lone surrogates."""
     report = yield
     report.sections = [
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections

@@ -53,9 +53,9 @@ _WIDTH = 100
 _LOCAL_FLAGS = 3  # index of the flags that contain ECHO, in the list of termios
 
 
-def plain_console(file: TextIO | None = None) -> Console:
+def plain_console() -> Console:
     """Return a console without highlighting, of a readable width."""
-    console = Console(file=file, highlight=False)
+    console = Console(highlight=False)
     console.width = min(console.width, _WIDTH)
     return console
 

@@ -1,1 +1,1 @@
-"""Tools for operators: the doctor, erasure, and the codec server."""
+"""Tools for operators: each is one module or package here, and only its own code imports within."""

@@ -21,8 +21,7 @@ class Subscription:
     step (FLW-77).
     """
 
-    def __init__(self, *, buffer: int = BUFFER) -> None:
-        self._buffer = buffer
+    def __init__(self) -> None:
         self._lock = Lock()
         self._arrived: deque[bytes] = deque()
         self._size = 0
@@ -52,7 +51,7 @@ class Subscription:
             for one in data.split(b"\n"):
                 self._arrived.append(one)
                 self._size += len(one)
-            while len(self._arrived) > self._buffer or self._size > BUFFER_BYTES:
+            while len(self._arrived) > BUFFER or self._size > BUFFER_BYTES:
                 self._size -= len(self._arrived.popleft())
         if not self._waking:  # at most one callback is pending, even if the loop is stuck
             self._waking = True

@@ -11,13 +11,13 @@ import tempfile
 from pathlib import Path
 
 
-def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write a new file to the disk; `sync_folder` makes its name durable too.
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a new private file to the disk; `sync_folder` makes its name durable too.
 
     Raises:
         FileExistsError: The file exists, or is a symbolic link.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()

@@ -226,7 +226,7 @@ class TemporalRuntime:
         return done
 
     async def _stored(self, row: StoreEffect[Any, R], step: Any) -> R:
-        """Write to the store without blocking the workflow for longer than a second (D4).
+        """Write to the store; block the workflow for at most `local_commit_timeout` (D4).
 
         A local activity costs no extra workflow task, but signals and cancellations wait for it. So
         it has a single attempt and little time. Then a normal activity continues with the same ids,

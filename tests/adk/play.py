@@ -210,7 +210,7 @@ def _request(request: LlmRequest) -> Told:
 
 
 def _json(value: Any) -> Any:
-    """The value as JSON; what has no JSON is told by its type."""
+    """The value as JSON; what has no JSON is named by its type."""
     if isinstance(value, BaseModel):
         return json.loads(value.model_dump_json(exclude_none=True))
     return json.loads(json.dumps(value, default=_told))

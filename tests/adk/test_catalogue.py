@@ -34,7 +34,7 @@ async def test_what_is_declared_for_all_is_there(rule: Rule, google_adk: GoogleA
 
 
 def test_what_is_declared_has_a_row() -> None:
-    """It stands in the list of differences, and is of a scenario that there is."""
+    """It is in the list of differences, and names an existing scenario."""
     rows = {re.sub(r" \(\[.*", "", row[0]) for row in cells("The differences in one list")}
     of_scenarios = {row for kinds in DECLARED.values() for row in kinds}
     assert {rule.row for rule in EVERYWHERE} | of_scenarios | {*ONLY_OURS.values()} <= rows

@@ -209,7 +209,7 @@ def test_what_waits_for_the_user_goes_as_in_google_adk(
 @settings(max_examples=examples(75))
 @given(described=transferring_conversations())
 def test_agents_hand_over_as_in_google_adk(described: Described, google_adk: GoogleAdk) -> None:
-    """Up and down; but after_agent is called here, and the tool stands behind the others."""
+    """Up and down; but after_agent is called here, and the tool comes after the others."""
     left_out = r"hooks\.\+ ours: after_agent|requests\.N\.config\.tools"
     left_out += r"|hooks\.\+ (ours|ADK's): on_event"  # as of the authors of errors
     _plays(described, google_adk, left_out=left_out)

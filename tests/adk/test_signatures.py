@@ -64,7 +64,7 @@ def unlike(adks: Any, ours: Any) -> Iterator[str]:
 
 
 def _fits(adks: str, ours: str) -> bool:
-    """Whether what may be given there may be given here, and means the same when it is not."""
+    """Whether it accepts the same arguments as ADK's, with the same defaults."""
     if "keyword" in ours and "keyword" not in adks:
         return False
     default, here = (each.removeprefix("keyword").strip() for each in (adks, ours))
@@ -72,7 +72,7 @@ def _fits(adks: str, ours: str) -> bool:
 
 
 def _within(ours: str, adks: str) -> bool:
-    """Whether a return type is as narrow as ADK's; where one of them is not told, it is."""
+    """Whether a return type is as narrow as ADK's; one that is not annotated counts as equal."""
     here, there = {*ours.split("|")}, {*adks.split("|")}
     return not ours or not adks or here <= there or there == {"Any"} or here == {"Self"}
 
@@ -129,7 +129,7 @@ def test_what_a_class_lacks_is_declared(adks: Names, ours: Names) -> None:
 
 
 def test_a_signature_is_adks_or_declared(adks: Names, ours: Names) -> None:
-    """Parameters mean the same and may be given alike; await, iterate and expect the same."""
+    """Parameters mean the same and are passed alike; await, iterate and expect the same."""
     found = {
         (owner, what)
         for name, one, other in both(adks, ours)

@@ -133,7 +133,7 @@ def noisy_neighbour(found: Evidence) -> None:
 
 
 def deploy(found: Evidence) -> None:
-    """A worker of the other release has gone on, and something else came out."""
+    """A worker of the other release has continued, and something else came out."""
     change("commits", event="p.1.3", phase="ok")(pid=2)(found)
     store(PLAIN, 3, author="another")(found)
 

@@ -43,7 +43,7 @@ def test_versions_are_found_with_their_owner_and_content(root: Path) -> None:
 
 
 async def test_what_killed_processes_have_left_is_removed_by_the_next_save(root: Path) -> None:
-    """I24: it is noted, and that nothing of it stays."""
+    """I24: it is recorded, and that nothing of it stays."""
     record = next(path for path in _paths(root) if "Report ~1" in path.read_text())
     left = [record.parent / "content-of-somebody", root / ".new" / "1"]
     for path in left:

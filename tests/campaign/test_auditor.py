@@ -371,7 +371,7 @@ def test_an_attempt_that_begins_after_the_answer_asks_nothing(taken: float, pid:
 def test_a_worker_that_was_held_for_lost_is_a_reason(
     ended: float | None, failed: bool, is_wrong: bool
 ) -> None:
-    """I10: its step was given away while it went on, or though it had not failed."""
+    """I10: its step was given away while it continued, or though it had not failed."""
     found = good()
     drop("ledger", phase="exit")(found)
     lines(found, "asked", nonce="~00000002")[0].update(pid=1, task="run/9/1")
@@ -444,7 +444,7 @@ def test_a_question_repeated_for_a_reason_is_no_violation(reason: dict) -> None:
 
 
 def hear(found: Evidence, *, by: str = "z.1", session: str = "s5") -> None:
-    """A message that the sleeper's run has heard; in session `s5` messages wish that."""
+    """A message that was delivered to the sleeper's run; messages of session `s5` ask for that."""
     turn = Turn("slow", "u", session, 2)
     rows = found.events[SLOW]
     heard = row(0, f"{turn.invocation}.0", "user", {"text": f"do {turn.invocation}"})
@@ -457,7 +457,7 @@ def hear(found: Evidence, *, by: str = "z.1", session: str = "s5") -> None:
 
 
 def test_a_message_that_was_heard_is_stored_where_it_was_heard() -> None:
-    """I12, D7: it has no record; but it has one if it was not to be heard, or opened a run too."""
+    """I12, D7: it has no record, unless it was not to be delivered, or opened a run, too."""
     found = good()
     hear(found)
     assert not judge(found).violations["accepted_is_durable"]
@@ -602,7 +602,7 @@ def test_a_worker_may_end_by_a_signal_or_a_tool_that_ends_its_process(
     [(WEB, {"status": 503}), (WEB, {"status": 0}), ("web-open", {"status": 429})],
 )
 def test_what_faults_or_one_s_own_doing_may_answer_is_no_refusal(user: str, answer: dict) -> None:
-    """S16: the server says that something is away, or is frozen; and who is at a limit is told."""
+    """S16: something is away, or the server is frozen; a user at a limit gets an error."""
     found = good()
     answered(user, **answer)(found)
     assert not judge(found).violations["served"]

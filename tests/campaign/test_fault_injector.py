@@ -51,7 +51,7 @@ async def test_a_frozen_server_stands_still_and_goes_on(cluster: Cluster) -> Non
 
 
 async def done(cluster: Cluster, kind: Kind, *, seconds: float) -> dict:
-    """Do a fault; what was noted of it."""
+    """Do a fault; what was recorded of it."""
     await nemeses.FaultInjector(cluster)._do(0, Fault(0.0, kind, seconds, 0.0))
     return notes(cluster.folder.faults)[-1]
 

@@ -98,7 +98,7 @@ def test_a_run_in_which_enough_happened_passes() -> None:
 
 @pytest.mark.parametrize("name", GUARDED)
 def test_each_guard_says_when_there_was_too_little(name: str) -> None:
-    """Jepsen's lesson: what did not happen, was not tried or not looked at, proves nothing."""
+    """Jepsen's lesson: what did not happen, was not attempted or not looked at, proves nothing."""
     found = run(name)
     assert name not in too_little(found)
     GUARDED[name](found)
@@ -124,7 +124,7 @@ def test_a_try_that_came_to_nothing_known_is_not_counted(type: str) -> None:  # 
 
 
 def test_a_try_at_what_is_not_there_is_not_counted() -> None:
-    """I18: nothing is also what is given of what does not exist."""
+    """I18: what does not exist also yields nothing."""
     found = busy()
     change("tries", way="attach")(session="nowhere")(found)
     assert "tried in vain: attach" in too_little(found)

@@ -1,4 +1,4 @@
-"""A seed stands for its faults."""
+"""A seed determines the faults."""
 
 from collections import Counter
 

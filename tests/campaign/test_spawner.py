@@ -46,7 +46,7 @@ async def test_forked_processes_can_be_killed_and_end_with_who_asked_for_them(
 async def test_a_process_may_die_in_the_moment_in_which_who_asked_for_it_goes(
     spawner: Path, tmp_path: Path
 ) -> None:
-    """The spawner hears of both at once; the others live on."""
+    """The spawner notices both at once; the others live on."""
     arguments, log = [str(tmp_path)], tmp_path / "model.log"
     other = await Spawned.start(spawner, "model", arguments, log)
     await until((tmp_path / "model.url").exists)

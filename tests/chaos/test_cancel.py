@@ -30,7 +30,7 @@ async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
 ) -> None:
     """I15, CAN-1, CAN-2: what is committed stays, open calls are answered, the abort comes last.
 
-    What runs would go on: its gate is opened only when the invocation has ended.
+    What runs would continue: its gate is opened only when the invocation has ended.
     """
     async with await place.start_worker():
         run = asyncio.create_task(place.all_of(app))
@@ -91,7 +91,7 @@ async def test_a_cancellation_agrees_with_commits_that_the_history_does_not_know
 async def test_an_invocation_cancelled_while_it_opens_is_closed_all_the_same(
     place: Workplace,
 ) -> None:
-    """D11: no record stays RUNNING, whatever was stored before the cancellation was heard of."""
+    """D11: no record stays RUNNING, whatever was stored before the cancellation arrived."""
     async with await place.start_worker("open.after:kill@1") as dying:
         run = asyncio.create_task(place.all_of("model"))
         await dying.end()

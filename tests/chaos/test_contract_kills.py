@@ -32,7 +32,7 @@ CONCURRENT = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Where the worker dies, how often the tool ran then, and what the model is told."""
+    """Where the worker dies, how often the tool ran then, and what the model receives."""
 
     at: str
     app: str
@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the model is told of the call."""
+        """What the model receives as the call's result."""
         answers = [item for event in self.stored for item in event.get_function_responses()]
         assert len(answers) == 1
         return answers[0].response or {}
@@ -106,7 +106,7 @@ async def outcomes(
 async def test_a_tool_runs_as_often_as_it_allows(
     case: Case, outcomes: dict[Case, "asyncio.Task[Outcome]"]
 ) -> None:
-    """I8, F9: the ledger is within the contract, the model hears the truth, the run goes on."""
+    """I8, F9: the ledger is within the contract, the model gets the truth, the run continues."""
     outcome = await outcomes[case]
     traces = outcome.place.traces
     assert outcome.place.deaths == case.kills

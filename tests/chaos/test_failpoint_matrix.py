@@ -218,7 +218,7 @@ def test_both_stores_hold_the_same(controls: Controls) -> None:
 
 
 def test_second_messages_are_told_what_they_wanted(controls: Controls) -> None:
-    """D7: undisturbed, they are heard, refused, or run; files have one version (I5)."""
+    """D7: undisturbed, they are delivered, refused, or run; files have one version (I5)."""
     refusals = {scene.rival: controls[scene, "sqlite"].place.refusal for scene in SCENES}
     assert refusals[Rival.STEER] == ""
     assert refusals[Rival.REJECT] == "SessionBusyError"

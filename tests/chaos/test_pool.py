@@ -49,7 +49,7 @@ async def store(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Data
 
 
 class Taken:
-    """Connections that are kept until they are given back."""
+    """Connections that are kept until they are returned."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -290,9 +290,9 @@ async def _completed(clinic: Clinic, count: int) -> bool:
 
 
 async def test_what_may_have_begun_is_not_run_again_after_a_restore(clinic: Clinic) -> None:
-    """I8, I21: the note that it began is lost with the backup; the model hears that nobody knows.
+    """I8, I21: the backup lacks the note that it began; the model learns that nobody knows.
 
-    A call that no worker was given has not begun, and is run.
+    A call that no worker received has not begun, and is run.
     """
     bank = f"{clinic.user}-bank"
     clinic.apps["once"] = two_charges(clinic, bank)
@@ -590,7 +590,7 @@ async def test_the_end_of_what_was_paused_is_put_back_where_it_was(clinic: Clini
 
 @pytest.mark.parametrize("moment", ["deleted", "created again", "used again"])
 async def test_a_session_that_was_deleted_before_is_put_back(moment: str, clinic: Clinic) -> None:
-    """I21: the epochs of the new one go on where those of the old one ended."""
+    """I21: the epochs of the new one continue where those of the old one ended."""
     backup, key = clinic.folder / "backup.db", clinic.key("charge")
     names = {"app_name": key.app_name, "user_id": key.user_id, "session_id": key.session_id}
     async with clinic.working():

@@ -1,4 +1,4 @@
-"""A worker dies where an invocation goes on in a new run of its workflow (F30)."""
+"""A worker dies where an invocation continues in a new run of its workflow (F30)."""
 
 import asyncio
 

@@ -74,7 +74,7 @@ async def place(mortal: Restartable, tmp_path: Path) -> AsyncIterator[Workplace]
 async def _kill_during(
     mortal: Restartable, place: Workplace, app: str, started: Callable[[], bool], times: int
 ) -> list[Event]:
-    """Kill the server `times` times once the app is busy, then let the app go on."""
+    """Kill the server `times` times once the app is busy, then let the app continue."""
     async with place.restarted_worker():
         run = asyncio.create_task(place.all_of(app))
         await until(started)

@@ -47,7 +47,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
 class Ticks:
     """Tells how often a thread ticked between two ticks of the event loop, at most.
 
-    Both are slow on a slow machine. Only the loop stands still if something blocks it.
+    Both are slow on a slow machine. Only the loop stalls if something blocks it.
     """
 
     def __init__(self) -> None:

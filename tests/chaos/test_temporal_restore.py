@@ -189,7 +189,7 @@ async def test_what_the_store_has_is_not_done_again(past: Past) -> None:
 
     Ended, cancelled, side by side, committed by the step or by the loop: no model is asked and no
     tool is run for what is stored; nothing of a run that has ended is begun. Those that were open
-    when Temporal was lost go on.
+    when Temporal was lost continue.
     """
     async with past.serving() as clinic, working(clinic):
         apps = ["ended", "side", "cancelled", "open", "body"]
@@ -229,7 +229,7 @@ async def test_what_the_store_has_is_not_done_again(past: Past) -> None:
 
 
 async def test_an_answer_that_temporal_has_forgotten_is_given_again(past: Past) -> None:
-    """F38, I16, I24: a run that waits for what is answered is found; the doctor has it go on.
+    """F38, I16, I24: a run that waits for what is answered is found; the doctor has it continue.
 
     Also if Temporal has forgotten that it was asked. One that has ended since is ended. The session
     is free again, and the answer counts once.
@@ -290,7 +290,7 @@ async def _settled(clinic: Clinic, count: int) -> list[tuple[Kind, str, str | No
 
 
 async def test_what_temporal_has_never_heard_of_has_its_stored_outcome(past: Past) -> None:
-    """F38, I12, I24: sent again under its id, what ended is told, and what did not is ended.
+    """F38, I12, I24: sent again under its id, an ended one has its outcome; an open one is ended.
 
     The doctor shows those, and the next message of their sessions does not wait for them.
     """

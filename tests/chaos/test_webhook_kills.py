@@ -36,7 +36,7 @@ async def approve(place: Workplace, app: str) -> None:
 
 
 async def notified(place: Workplace, app: str, receiver: Receiver) -> None:
-    """Have a receiver told of the run, as a client of A2A does."""
+    """Have a receiver notified of the run, as a client of A2A does."""
     body = PushConfig(id="p", url=receiver.url).to_json()
     of = {"invocation_id": INVOCATION, "name": "p"}
     key = place.key(app)
@@ -44,7 +44,7 @@ async def notified(place: Workplace, app: str, receiver: Receiver) -> None:
 
 
 async def arrived(receiver: Receiver, number: int) -> list[str]:
-    """What was told, once there is so much."""
+    """The notifications, once there are so many."""
     await until(lambda: len(receiver.received) >= number)
     return [status(message) for message in receiver.received]
 
@@ -61,7 +61,7 @@ def status(message: dict[str, Any]) -> str:
 async def test_a_webhook_survives_its_worker(
     make_place: MakePlace, at: str, app: str, told: list[str]
 ) -> None:
-    """S27: what was stored is told once, whichever worker is left to do so: also to who asked."""
+    """S27: what was stored is sent once, by whichever worker is left, also to a push receiver."""
     place = make_place()
     with receiving() as receiver, receiving(signed=False) as other:
         endpoint = WebhookEndpoint.model_validate({"url": receiver.url, "secret": SECRET})

@@ -1,4 +1,4 @@
-"""A worker that is frozen long enough to be given up, and then goes on."""
+"""A worker that is frozen long enough to be given up, and then continues."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""A worker that was frozen goes on, and does what harm it can."""
+"""A worker that was frozen continues, and does what harm it can."""
 
 import signal
 
@@ -6,7 +6,7 @@ from harness.forked_worker import ForkedWorker
 
 
 async def thawed(worker: ForkedWorker) -> None:
-    """Let a frozen worker go on, and wait until it has ended what it had begun.
+    """Let a frozen worker continue, and wait until it has ended what it had begun.
 
     It ends in order, after its steps: nothing of it can come later.
     """

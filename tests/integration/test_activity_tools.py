@@ -376,7 +376,7 @@ async def test_calls_of_a_turn_run_side_by_side(shop: Shop, make_desk: MakeDesk)
 async def test_cancelling_the_invocation_cancels_it(
     client: Client, shop: Shop, make_desk: MakeDesk
 ) -> None:
-    """CAN-3: it is told by its next heartbeat, and the session does not wait for it."""
+    """CAN-3: its next heartbeat says so, and the session does not wait for it."""
     tool = shop.tool(shop.linger, heartbeat_timeout=timedelta(seconds=60))
     runner = await make_desk(tool, replies=[call("linger"), "never"])
     name = f"e-{uuid.uuid4()}"
@@ -396,7 +396,7 @@ async def test_cancelling_the_invocation_cancels_it(
 async def test_cancelling_does_not_wait_for_what_never_hears_of_it(
     shop: Shop, make_desk: MakeDesk
 ) -> None:
-    """CAN-3: without heartbeats it goes on; the session is free all the same."""
+    """CAN-3: without heartbeats it continues; the session is free all the same."""
     tool = shop.tool(shop.meet, start_to_close_timeout=timedelta(minutes=10))
     runner = await make_desk(tool, replies=[call("meet", who="a"), "never"])
     name = f"e-{uuid.uuid4()}"
@@ -412,7 +412,7 @@ async def test_cancelling_does_not_wait_for_what_never_hears_of_it(
 
 
 async def test_a_call_waits_for_their_worker(shop: Shop, make_desk: MakeDesk) -> None:
-    """D18: nothing is lost while nobody listens, for as long as they allow; then it is told."""
+    """D18: nothing is lost without a worker, for as long as they allow; then the model knows it."""
     tools = [
         shop.tool(shop.charge_card),
         shop.tool(
@@ -632,7 +632,7 @@ async def now() -> str:
 
 @pytest.mark.thorough
 async def test_where_payloads_are_encrypted_their_worker_needs_the_keys(tmp_path: Path) -> None:
-    """D16: with them it reads and writes as ours; without, the model is told, and nothing hangs.
+    """D16: with them it reads and writes as ours; without, the model gets an error; nothing hangs.
 
     On a server of its own, as nobody else can read its histories.
     """

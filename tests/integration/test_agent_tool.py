@@ -203,7 +203,7 @@ async def test_schemas_shape_the_question_and_the_answer(make_runner: MakeRunner
 async def test_skip_summarization_ends_the_turn_with_the_agent_s_words(
     make_runner: MakeRunner,
 ) -> None:
-    """17.1 TOL-21: the result stands a second time as text."""
+    """17.1 TOL-21: the result is repeated as text."""
     events = await send(await make_runner(asking(AgentTool(expert(), skip_summarization=True))))
     assert len(events) == 2
     assert events[1].is_final_response()
@@ -292,7 +292,7 @@ def approve() -> str:
 async def test_a_child_that_would_wait_is_told_to_the_caller(
     make_runner: MakeRunner, name: str, tool: BaseTool
 ) -> None:
-    """TOL-21, TRAP-43: the child ends, the caller's model hears of it and goes on."""
+    """TOL-21, TRAP-43: the child ends, the caller's model gets an error and continues."""
     root = asking(AgentTool(expert(call(name), "never", tools=[tool])))
     events = await send(await make_runner(root))
     assert [gist(event) for event in events] == [

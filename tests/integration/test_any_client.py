@@ -302,7 +302,7 @@ async def test_a_second_workflow_for_an_invocation_finds_its_outcome(
 async def test_an_invocation_whose_workflow_is_gone_is_ended_by_its_next_start(
     client: Client, task_queue: str, sessions: SqliteSessionService
 ) -> None:
-    """D7: its id does not stay taken by a workflow that cannot go on, and its session is free."""
+    """D7: no workflow that cannot continue keeps its id, and its session is free."""
     request = {"app": "slow", "user": "u", "session": "s", "message": "?", "invocationId": "e-own"}
     first = await client.start_workflow(
         "Invocation", request, id=uuid.uuid4().hex, task_queue=task_queue
@@ -439,7 +439,7 @@ async def outcomes(handle: WorkflowHandle[Any, Any], count: int) -> dict[str, st
 
 
 async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_queue: str) -> None:
-    """D9, TRAP-28: each with its reason; the call goes on waiting, and takes the right answer."""
+    """D9, TRAP-28: each with its reason; the call keeps waiting, and takes the right answer."""
     handle, waiting = await waiting_invocation(client, task_queue, "refund")
     assert waiting == {
         "callId": waiting["callId"],
@@ -560,7 +560,7 @@ async def test_an_update_returns_when_its_invocation_cannot_open(
 
 
 async def test_of_two_answers_by_update_one_is_accepted(client: Client, task_queue: str) -> None:
-    """S22, D9: a yes and a no at the same moment, or under one id: each caller is told its own."""
+    """S22, D9: a yes and a no at the same moment, or under one id: each caller gets its outcome."""
     for names in (("yes", "no"), ("same", "same")):
         handle, waiting = await waiting_invocation(client, task_queue, "refund")
         GOES_ON.clear()  # else the workflow may have ended before the second one reaches it

@@ -338,7 +338,7 @@ async def test_actions_of_another_type_end_their_run_only(
 
 @pytest.mark.thorough
 async def test_a_model_callback_that_hangs_ends_the_run(make_runner: MakeRunner) -> None:
-    """D11, F11: it is given up in time, and the model is not asked again for it."""
+    """D11, F11: it is given up in time, and the model is not called again for it."""
     runs: list[int] = []
 
     async def endless(callback_context: Any, llm_response: Any) -> None:
@@ -733,7 +733,7 @@ async def test_limits_can_be_set_in_process() -> None:
 
 @pytest.mark.thorough
 async def test_attaching_to_a_run_whose_process_is_gone_says_so() -> None:
-    """D7, D11: nobody will ever end it here, and whoever waits is told."""
+    """D7, D11: nothing will ever end it here, and waiting callers get an error."""
     sessions = InMemorySessionService()
     message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
     await sessions.open_invocation(

@@ -91,7 +91,7 @@ async def test_calls_at_once_are_counted_before_any_of_them_runs(make_runner: Ma
 
 
 async def test_agents_used_as_tools_share_the_budget(make_runner: MakeRunner) -> None:
-    """S17, TOL-21: what such an agent uses is used; the caller hears of its end."""
+    """S17, TOL-21: what such an agent uses is used; the caller gets its error."""
     RUNS.clear()
     helper = runaway(description="helps").clone({"name": "helper"})
     asking = ScriptedModel(replies=[call("helper", request="help"), "done"])
@@ -112,7 +112,7 @@ async def test_time_is_a_budget_too(make_runner: MakeRunner) -> None:
 
 
 class Stubborn(BaseAgent):
-    """Catches its end, and goes on."""
+    """Catches its end, and continues."""
 
     says: bool
 

@@ -177,7 +177,7 @@ async def test_a_changed_request_changes_no_other(make_runner: MakeRunner, what:
 
 
 async def test_a_model_error_can_be_answered(make_runner: MakeRunner) -> None:
-    """FLW-61: the run goes on with what the callback says."""
+    """FLW-61: the run continues with what the callback says."""
     agent = LlmAgent(
         name="a",
         model=ScriptedModel(replies=[ModelError("refused")]),
@@ -268,7 +268,7 @@ async def test_arguments_can_be_changed_but_not_the_committed_call(
 
 
 async def test_a_tool_error_can_be_answered(make_runner: MakeRunner) -> None:
-    """TOL-18: the model gets the callback's answer, the run goes on."""
+    """TOL-18: the model gets the callback's answer, the run continues."""
 
     def broken() -> None:
         """Raise."""
@@ -331,7 +331,7 @@ async def test_a_custom_agent_drives_its_sub_agents(make_runner: MakeRunner) -> 
 
 
 async def test_end_invocation_ends_only_its_own_agent(make_runner: MakeRunner) -> None:
-    """CTX-11, TRAP-30: the agent's body is not run; the parent goes on."""
+    """CTX-11, TRAP-30: the agent's body is not run; the parent continues."""
 
     def stop(callback_context: Any) -> None:
         callback_context.state["answer"] = "left"

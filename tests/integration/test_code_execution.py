@@ -35,7 +35,7 @@ def code(text: str, before: str = "Let me see. ") -> str:
 
 
 class Recording(BaseCodeExecutor):
-    """Notes what it is given, and answers from a script."""
+    """Notes what it receives, and answers from a script."""
 
     results: Sequence[Any] = ("42\n",)
     seen: list[CodeExecutionInput] = Field(default_factory=list)
@@ -57,7 +57,7 @@ def coding(*replies: Any, **fields: Any) -> LlmAgent:
 
 
 def seen(agent: LlmAgent) -> list[CodeExecutionInput]:
-    """What the agent's executor was given."""
+    """What the agent's executor received."""
     assert isinstance(agent.code_executor, Recording)
     return agent.code_executor.seen
 
@@ -118,7 +118,7 @@ async def test_the_answer_is_the_text_that_comes_without_code(make_runner: MakeR
 
 
 async def test_code_that_fails_is_told_and_counted(make_runner: MakeRunner) -> None:
-    """FLW-90: after so many failures in a row the model's code stands as text, and ends the run."""
+    """FLW-90: after so many failures in a row the model's code stays text, and ends the run."""
     failing = CodeExecutionResult(stderr="NameError: x", exit_code=1)
     agent = coding(
         *[code("x")] * 3, code_executor=Recording(results=[failing], error_retry_attempts=2)
@@ -246,7 +246,7 @@ async def test_calls_beside_code_wait_for_its_result(make_runner: MakeRunner) ->
 
 
 async def test_other_agents_see_code_as_a_quotation(make_runner: MakeRunner) -> None:
-    """FLW-22: neither code nor result is in the prompt as such, so nobody goes on from it."""
+    """FLW-22: neither code nor result is in the prompt as such, so nobody continues from it."""
     first = coding(code("print(42)"), "It is 42.")
     second = LlmAgent(name="b", model=ScriptedModel(replies=["Fine."]))
     root = SequentialAgent(name="root", sub_agents=[first, second])
@@ -312,7 +312,7 @@ async def test_an_execution_can_end_the_run(make_runner: MakeRunner) -> None:
 
 
 async def test_each_execution_has_an_id_of_its_own(make_runner: MakeRunner) -> None:
-    """DUR-9: so that what it changes outside can be told apart; the code is the stored one's."""
+    """DUR-9: so that its changes outside can be distinguished; the code is the stored one's."""
     agent = coding(code("one"), code("two"), "done")
     await send(await make_runner(agent))
     assert [work.code for work in seen(agent)] == ["one", "two"]

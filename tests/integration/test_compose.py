@@ -121,7 +121,7 @@ class Stack:
         return text
 
     def host(self) -> dict[str, str]:
-        """The environment of somebody who has read ``deploy/host.env``, and has no ``.env``."""
+        """The environment of a user with the variables of ``deploy/host.env``, and no ``.env``."""
         return {name: self.here(value) for name, value in host_environment(None).items()}
 
 

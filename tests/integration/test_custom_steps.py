@@ -25,7 +25,7 @@ RUNS: list[str] = []
 
 
 def read(path: str) -> str:
-    """Blocking I/O; its process and its runs can be told."""
+    """Blocking I/O; it records its process and its runs."""
     RUNS.append(path)
     return Path(path).read_text()
 

@@ -48,7 +48,7 @@ def test_commands_of_the_host_use_all_that_the_workers_use() -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_elsewhere_nothing_is_set(shell: str, tmp_path: Path) -> None:
-    """Who is in another folder is told, and gets no default password in place of a set one."""
+    """In another folder it is an error, not a default password in place of a set one."""
     command = [shell, "-c", '. "$0"; env', HOST_ENV]
     said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, env={})
     assert "go to the folder" in said.stderr

@@ -238,7 +238,7 @@ async def test_a_deploy_in_mid_flight_has_the_documented_outcome(
 async def test_what_ends_in_the_grace_of_the_old_release_is_its_own(
     name: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D6, I20: a worker that is told to end lets its tool end; only what follows is new."""
+    """D6, I20: a worker that is stopped lets its tool end; only what follows is new."""
     left, run = asyncio.Event(), _WorkflowWorker.run
 
     async def noted(polling: _WorkflowWorker) -> None:

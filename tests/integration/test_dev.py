@@ -157,7 +157,7 @@ def test_what_waits_goes_on_with_changed_code(dev):
 
 
 def test_a_tool_that_runs_is_neither_lost_nor_doubled_by_a_change(dev):
-    """It ends in the process that began it, and the invocation goes on in the next one."""
+    """It ends in the process that began it, and the invocation continues in the next one."""
     dev.code("weather").write_text(WEATHER.replace("SECONDS", "4"))
     dev.serve()
     running = dev.start(
@@ -189,7 +189,7 @@ def test_code_that_cannot_be_loaded_is_said_and_the_one_before_goes_on(dev):
 
 
 def test_code_that_waits_while_it_is_imported_is_replaced(dev):
-    """The one before goes on meanwhile, and the next change is loaded."""
+    """The one before continues meanwhile, and the next change is loaded."""
     dev.serve()
     code = dev.code("till").read_text()
     before = dev.workers()

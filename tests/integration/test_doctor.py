@@ -103,7 +103,7 @@ async def _is_forgotten(clinic: Clinic, app: str, invocation_id: str) -> bool:
 
 
 async def test_what_works_is_left_alone(clinic: Clinic) -> None:
-    """Runs that are going on, wait their turn, wait for an answer, or are over are no findings."""
+    """Runs that continue, wait their turn, wait for an answer, or are over are no findings."""
     await clinic.run("approval", "one")
     first = await gated(clinic)
     second = asyncio.create_task(clinic.run("tool", "two"))
@@ -341,7 +341,7 @@ async def test_a_deleted_session_is_not_raised_from_the_dead(clinic: Clinic) -> 
 
 
 async def test_a_log_that_does_not_add_up_is_shown_and_not_touched(clinic: Clinic) -> None:
-    """I3, I4: who has written there, and why, is not for a program to guess."""
+    """I3, I4: no program can know who has written there, and why."""
     await clinic.run("charge", "one")
     assert await clinic.store.read_state(clinic.key("charge")) == (4, {"total": 10})
     clinic.sql("UPDATE state SET value = '99' WHERE key = 'total'")

@@ -30,7 +30,7 @@ async def is_eager(client: Client, workflow_id: str) -> bool:
 
 
 async def is_routed(client: Client, queue: str) -> bool:
-    """Whether the task queue has heard of a current version, of which Temporal tells it later."""
+    """Whether the task queue knows the current version, which reaches it later."""
     found = await described(client, queue)
     return bool(found.versioning_info.current_deployment_version.build_id)
 

@@ -27,7 +27,7 @@ def agent(*replies: str) -> LlmAgent:
 
 
 async def test_the_example_in_the_docstring_runs(tmp_path, monkeypatch, capsys):
-    """What the documentation shows works as it stands, in the folder one is in."""
+    """What the documentation shows works unchanged, in the current folder."""
     monkeypatch.chdir(tmp_path)
     text = inspect.getdoc(embedded_runner)
     assert text

@@ -84,7 +84,7 @@ async def test_no_web_page_reaches_a_server(tmp_path):
 
 
 async def test_a_killed_server_goes_on_at_the_same_address(tmp_path):
-    """After SIGKILL a restart on the same ports has everything a client was told (1d)."""
+    """After SIGKILL a restart on the same ports has everything that clients had received (1d)."""
     async with TemporalServer.start(data_dir=tmp_path, headless=False) as first:
         client = await Client.connect(first.address)
         await client.start_workflow("Any", id="kept", task_queue="none")
@@ -123,7 +123,7 @@ async def test_who_has_lost_many_workers_is_not_waited_for_ever_longer(tmp_path)
 
 
 async def test_a_folder_has_one_server(tmp_path):
-    """A second server on the same folder is refused, and told which one runs there."""
+    """A second server on the same folder is refused; the error names the one that runs there."""
     async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
         with pytest.raises(AlreadyExistsError, match=f"pid {server.pid}, {server.address}"):
             async with TemporalServer.start(data_dir=tmp_path):

@@ -101,7 +101,7 @@ async def started(client: Client) -> WorkflowHandle[object, dict[str, str]]:
 
 
 async def failed(handle: WorkflowHandle[object, object]) -> bool:
-    """Whether a task of the workflow has failed, and is tried again."""
+    """Whether a task of the workflow has failed, and is retried."""
     description = (await handle.describe()).raw_description
     return description.pending_workflow_task.attempt >= 2
 
@@ -115,7 +115,7 @@ async def diagnosed(place: Place, client: Client) -> list[Finding]:
 async def test_a_worker_without_the_key_fails_tasks_and_no_invocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S6, I1: as soon as it has the key the invocation goes on, even without a restart."""
+    """S6, I1: as soon as it has the key the invocation continues, even without a restart."""
     monkeypatch.setattr(stalled_workflows, "MIN_ATTEMPTS", 2)  # each waits for longer
     old, new = Key.new("old"), Key.new("new")
     theirs = key_file(tmp_path / "theirs", old)
@@ -170,7 +170,7 @@ async def test_who_terminates_needs_no_keys(
 async def test_a_client_without_keys_is_told_so_and_wedges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S3, S6: its start fails with the reason, its signal is refused, what waits goes on."""
+    """S3, S6: its start fails with the reason, its signal is refused, what waits continues."""
     keys = key_file(tmp_path / "keys", Key.new())
     settings = {"DURABLE_ADK_ENCRYPTION_KEYS": str(keys)}
     async with placed(tmp_path, settings, monkeypatch) as place:

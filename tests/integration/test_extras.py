@@ -18,7 +18,7 @@ from durable_adk.artifacts import artifacts_at
 from durable_adk.auth.credential_service.postgres_credential_service import (
     PostgresCredentialService,
 )
-from durable_adk.ops.codec_server import application
+from durable_adk.ops.codec_server import codec_application
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.errors import CallerError
 from durable_adk.partials import RedisPartials
@@ -30,7 +30,7 @@ from durable_adk.tools.mcp_tool import (
 for command in declared():
     loaded(command.work)
 for make in (
-    lambda: application(None, None),
+    lambda: codec_application(None, None),
     lambda: EncryptionCodec(keys=None),
     lambda: PostgresCredentialService("postgresql://localhost/x", keys=None),
     lambda: McpToolset(connection_params=StdioConnectionParams(server_params=None)),

@@ -83,8 +83,8 @@ async def _approve(clinic: Clinic) -> list[Event]:
 async def test_an_approval_gets_through_a_flood(clinic: Clinic) -> None:
     """F27, I14, I16: the run stays within its bounds, and the answer that is waited for counts.
 
-    Forged answers, some with texts of half a megabyte, what is no answer, news of messages that do
-    not exist, and signals that nobody knows: whoever may signal the workflow can send these.
+    Forged answers, some with texts of half a megabyte, what is no answer, notices of messages that
+    do not exist, and unknown signals: whoever may signal the workflow can send these.
     """
     await clinic.run(APP, INVOCATION)
     handle = clinic.workflow(APP, INVOCATION)

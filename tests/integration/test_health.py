@@ -82,7 +82,7 @@ def test_it_ends_and_says_why_when_nothing_answers(terminal):
 
 
 async def test_tables_of_a_deploy_that_goes_on_are_no_reason_to_end(terminal, postgres):
-    """D6: workers of the version before go on over newer tables; no password is shown."""
+    """D6: workers of the version before continue over newer tables; no password is shown."""
     url = await postgres.make()
     assert terminal.run("db", "upgrade", "--store", url).returncode == 0
     await postgres.query(url, "UPDATE durable_adk_version SET version_num = '9999'")

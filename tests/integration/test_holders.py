@@ -62,7 +62,7 @@ async def test_a_owner_whose_workflow_id_another_one_has_taken_is_gone(client: C
 
 
 async def test_an_interrupt_ends_only_the_run_that_is_meant(client: Client) -> None:
-    """D7: another one of its workflow id goes on undisturbed."""
+    """D7: another one of its workflow id continues undisturbed."""
     watcher, key = LeaseOwners(client), SessionKey("app", "u", "s")
     asked: list[bool] = []
     async with two_runs(client) as runs:

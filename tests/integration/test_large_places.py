@@ -56,7 +56,7 @@ def rolls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def often(runner: Runner) -> bool:
-    """Have it go on in a new run wherever it can; whether that is one of a workflow."""
+    """Have it continue in a new run wherever it can; whether that is one of a workflow."""
     if isinstance(runner._client.backend, TemporalBackend):
         return True
     runner._client.backend.roll_every = 1
@@ -92,7 +92,7 @@ class Body(BaseAgent):
 async def test_a_run_that_could_not_end_ends_when_its_state_has_become_small(
     make_runner: MakeRunner, client: Client, rolls: list[bool]
 ) -> None:
-    """D10: one large moment does not keep an invocation in one run; it is tried, but seldom."""
+    """D10: one large moment does not keep an invocation in one run; it tries again, but seldom."""
     invocation_id = uuid.uuid4().hex
 
     def model(request: LlmRequest) -> types.Content | str:

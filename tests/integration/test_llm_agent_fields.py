@@ -128,7 +128,7 @@ async def test_with_tools_the_answer_is_a_call_and_then_a_text(make_runner: Make
 async def test_an_answer_that_does_not_fit_goes_back_to_the_model(
     make_runner: MakeRunner, args: dict[str, Any]
 ) -> None:
-    """AGT-19: as an error response, so it can be given again."""
+    """AGT-19: as an error response, so the model can correct it."""
     a = agent(
         call("set_model_response", **args),
         call("set_model_response", n=1),

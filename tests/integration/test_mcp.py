@@ -152,7 +152,7 @@ async def test_a_result_has_adks_form(stdio: Callable[..., McpToolset]) -> None:
 async def test_a_tool_is_declared_as_the_server_describes_it(
     stdio: Callable[..., McpToolset],
 ) -> None:
-    """The model is told the server's description and schema."""
+    """The model gets the server's description and schema."""
     tools = {tool.name: tool for tool in await stdio().get_tools()}
     declaration = tools["add"].get_declaration()
     assert declaration is not None
@@ -301,7 +301,7 @@ async def test_a_call_that_kills_its_server_is_tried_once_more(
 async def test_a_cancelled_call_frees_the_caller(
     stdio: Callable[..., McpToolset], log: Log
 ) -> None:
-    """The caller goes on at once, the server is told, and the session serves other calls."""
+    """The caller continues at once, the server is notified, and the session serves other calls."""
     toolset = stdio()
     waiting, other = [asyncio.create_task(call(toolset, "wait", seconds=3600)) for _ in range(2)]
     await log.wait_for("wait", 2)

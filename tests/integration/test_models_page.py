@@ -103,7 +103,7 @@ async def test_the_example_is_asked_again_when_the_server_is_busy(stub: OpenAISt
 
 
 async def test_the_example_ends_the_run_with_the_servers_words(stub: OpenAIStub) -> None:
-    """A wrong key is not tried again."""
+    """A wrong key is not retried."""
     body = {"error": {"message": "Incorrect API key provided"}}
     stub.script = [{"status": 401, "body": body}]
     with pytest.raises(ModelError, match=r"401 .*Incorrect API key provided"):

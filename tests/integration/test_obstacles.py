@@ -1,4 +1,4 @@
-"""What keeps an invocation from going on is logged at once, with what helps."""
+"""What keeps an invocation from continuing is logged at once, with what helps."""
 
 import asyncio
 import logging
@@ -201,7 +201,7 @@ async def test_a_quota_is_said_by_workers_and_clients(
     quota: Gemini,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A worker logs the refusal, and a client in another process that the step is tried again."""
+    """A worker logs the refusal, and a client in another process that the step is retried."""
     app = app_of(quota)
     options = WorkerOptions(task_queue=queue)
     elsewhere = await Client.connect(
@@ -225,7 +225,7 @@ async def test_a_quota_is_said_by_workers_and_clients(
 async def test_an_mcp_server_that_is_away_is_said(
     unused_tcp_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """AGT-24: the address, the reason and the remedy are logged, and the agent goes on.
+    """AGT-24: the address, the reason and the remedy are logged, and the agent continues.
 
     Clients in other processes find it on the event, without the address.
     """

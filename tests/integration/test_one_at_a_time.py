@@ -61,7 +61,7 @@ async def test_messages_at_once_are_serialised(make_runner: MakeRunner) -> None:
 
 
 async def test_reject_refuses_at_once_and_stores_nothing(make_runner: MakeRunner) -> None:
-    """D7: the caller chose to be told rather than to wait; the active run is not disturbed.
+    """D7: the caller chose an error instead of waiting; the active run is not disturbed.
 
     Once the session is free the same message runs under its id, and once (I12).
     """

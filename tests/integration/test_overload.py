@@ -25,7 +25,7 @@ AT_ONCE = 4
 
 
 class Desk:
-    """Where workflow tasks compute, which they end only when it is told so."""
+    """Where workflow tasks compute, which they end only when the test says so."""
 
     def __init__(self) -> None:
         self.present = 0

@@ -113,7 +113,7 @@ class Escalating(BaseAgent):
 async def test_a_child_that_escalates_stops_and_cancels_the_others(
     make_runner: MakeRunner,
 ) -> None:
-    """AGT-33, TRAP-31: its body does not go on; the loop round it ends, the run succeeds."""
+    """AGT-33, TRAP-31: its body does not continue; the loop round it ends, the run succeeds."""
     begun = asyncio.Event()
 
     async def slow() -> None:
@@ -181,7 +181,7 @@ async def test_an_inner_escalation_does_not_cancel_siblings(make_runner: MakeRun
 
 
 class Meeting:
-    """Lets nobody go on before all are there; who comes once more, as a retry does, may go on."""
+    """Lets no one continue before all are there; one that comes again, as a retry, may continue."""
 
     def __init__(self, number: int) -> None:
         self._number = number

@@ -134,7 +134,7 @@ async def test_an_interim_result_lets_the_model_speak_before_the_pause(
 
 
 async def test_the_rest_of_a_sequence_runs_after_the_answer(make_runner: MakeRunner) -> None:
-    """17.1 TOL-40: the pause is inside the sequence, which then goes on."""
+    """17.1 TOL-40: the pause is inside the sequence, which then continues."""
     last = LlmAgent(name="last", model=ScriptedModel(replies=lambda _: "and the rest"))
     first = buyer(LongRunningFunctionTool(order), "it came")
     runner = await make_runner(SequentialAgent(name="s", sub_agents=[first, last]))
@@ -226,7 +226,7 @@ def refunder(refunds: Refunds, **options: Any) -> LlmAgent:
 
 @pytest.mark.parametrize("confirmed", [True, False])
 async def test_a_tool_runs_only_after_a_yes(make_runner: MakeRunner, *, confirmed: bool) -> None:
-    """TOL-61..63, 17.1 FLW-51: request before response; a rejection is told to the model."""
+    """TOL-61..63, 17.1 FLW-51: request before response; the model gets a rejection."""
     refunds = Refunds()
     runner = await make_runner(refunder(refunds))
     events = await send(runner)

@@ -39,7 +39,7 @@ def requests(agent: LlmAgent) -> Any:
 
 
 async def test_the_plan_is_a_thought_and_the_answer_is_the_text(make_runner: MakeRunner) -> None:
-    """FLW-95: what is stored is told apart; under output_key there is the answer alone."""
+    """FLW-95: the stored parts are distinguished; under output_key there is the answer alone."""
     agent = planning(
         adding(PLAN), "/*REASONING*/ It is 3. /*FINAL_ANSWER*/It is 3.", output_key="answer"
     )
@@ -69,7 +69,7 @@ async def test_the_model_is_told_to_plan_and_shown_its_plan(make_runner: MakeRun
 
 
 async def test_the_built_in_planner_only_sets_the_configuration(make_runner: MakeRunner) -> None:
-    """FLW-95: it stands before the configuration of the agent, and no text is touched."""
+    """FLW-95: it comes before the configuration of the agent, and no text is touched."""
     thinking = types.ThinkingConfig(include_thoughts=True, thinking_budget=99)
     own = types.GenerateContentConfig(thinking_config=types.ThinkingConfig(thinking_budget=1))
     agent = planning(
@@ -107,7 +107,7 @@ async def test_what_a_planner_writes_rides_on_the_answer(make_runner: MakeRunner
 
 
 async def test_a_callback_s_answer_is_planned_too(make_runner: MakeRunner) -> None:
-    """FLW-95: the planner sees whatever stands for the model's answer."""
+    """FLW-95: the planner sees whatever replaces the model's response."""
     content = types.Content(role="model", parts=[types.Part(text="Given.")])
     agent = planning(
         planner=Marking(),

@@ -162,7 +162,7 @@ async def test_the_replayer_replays_with_the_plugin(
 
 
 def plugin_store(plugin: DurableAdkPlugin) -> SqliteSessionService:
-    """The store that the plugin was given."""
+    """The store that was passed to the plugin."""
     assert isinstance(plugin._sessions, SqliteSessionService)
     return plugin._sessions
 
@@ -175,7 +175,7 @@ async def count(client: Client, query: str) -> int:
 async def test_what_they_have_chosen_stays(
     server: TemporalServer, plugin: DurableAdkPlugin, task_queue: str
 ) -> None:
-    """D18, D19: ours stand only where the SDK's defaults stood; the sandbox keeps their rules."""
+    """D18, D19: ours replace only the SDK's defaults; the sandbox keeps their rules."""
     client = await Client.connect(server.address, plugins=[plugin])
     chosen = timedelta(seconds=3)
     rules = SandboxedWorkflowRunner()
@@ -220,7 +220,7 @@ async def test_their_storage_of_large_payloads_is_used(
 async def test_two_workers_of_one_client_serve_the_same_apps(
     server: TemporalServer, plugin: DurableAdkPlugin
 ) -> None:
-    """D18: each has its own life; when one ends, the other goes on."""
+    """D18: each has its own life; when one ends, the other continues."""
     client = await Client.connect(server.address, plugins=[plugin])
     first, second = (f"test-{uuid.uuid4().hex}" for _ in range(2))
     async with their_worker(client, first):
@@ -269,7 +269,7 @@ async def test_a_plugin_without_apps_is_for_clients(server: TemporalServer) -> N
 
 
 def test_apps_need_a_store(sessions: SqliteSessionService) -> None:
-    """D18: what is missing or double is told where the plugin is made."""
+    """D18: a missing or doubled option fails where the plugin is made."""
     with pytest.raises(InvalidRequestError, match="session_service"):
         DurableAdkPlugin(apps=[herald()])
     with pytest.raises(InvalidRequestError, match="same name"):

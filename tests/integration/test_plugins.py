@@ -284,7 +284,7 @@ async def test_after_model_sees_what_an_error_was_answered_with(make_runner: Mak
 async def test_a_tool_that_does_not_exist_is_an_error_that_can_be_answered(
     make_runner: MakeRunner,
 ) -> None:
-    """FLW-47 as 2.13: the hook is given the name that the model called."""
+    """FLW-47 as 2.13: the hook gets the name that the model called."""
     spy = only("on_tool_error", on_tool_error={"text": "use echo"})
     agent = LlmAgent(name="a", model=ScriptedModel(replies=[call("nope"), "done"]))
     events = await send(await make_runner(agent, plugins=[spy]))
@@ -371,7 +371,7 @@ async def test_what_a_hook_keeps_in_temp_lasts_as_long_as_the_run(make_runner: M
 
 
 async def test_a_changed_message_is_the_one_there_is(make_runner: MakeRunner) -> None:
-    """RUN-26: stored, given to the model and to later hooks; changed before anything is stored."""
+    """RUN-26: stored, passed to the model and to later hooks; changed before anything is stored."""
     found: list[Any] = []
 
     async def change(invocation_context: Any, user_message: types.Content) -> types.Content:
@@ -454,7 +454,7 @@ async def test_an_answer_is_seen_and_changed_before_it_is_stored(make_runner: Ma
 
 
 async def test_an_answer_that_a_hook_refuses_is_not_stored(make_runner: MakeRunner) -> None:
-    """RUN-26: its sender is told, the call waits on, and another answer is taken."""
+    """RUN-26: its sender gets the reason, the call keeps waiting, and another answer is taken."""
 
     def screen(user_message: types.Content, **_: Any) -> None:
         if "secret" in str(user_message):
@@ -474,7 +474,7 @@ async def test_an_answer_that_a_hook_refuses_is_not_stored(make_runner: MakeRunn
 async def test_an_answer_is_taken_once_the_hook_that_refused_it_is_mended(
     make_runner: MakeRunner,
 ) -> None:
-    """D9: its sender sends it again under its id and is not told the old reason for ever."""
+    """D9: its sender sends it again under its id and does not get the old reason for ever."""
     broken = [True]
 
     def screen(user_message: types.Content, **_: Any) -> None:
@@ -693,7 +693,7 @@ async def test_replaced_events_are_the_stored_ones(make_runner: MakeRunner, kind
 async def test_an_event_changed_in_place_is_changed_for_the_agent_too(
     make_runner: MakeRunner,
 ) -> None:
-    """PLG-6: what is stored is what the agent goes on with, here and in the next prompt."""
+    """PLG-6: what is stored is what the agent continues with, here and in the next prompt."""
 
     def shout(event: Event, **_: Any) -> None:
         event.content = text(event.text.upper())
@@ -798,7 +798,7 @@ async def test_an_error_in_a_hook_names_plugin_and_hook_and_ends_the_run(
 async def test_an_error_in_a_hook_for_errors_ends_the_run(
     make_runner: MakeRunner, hook: str, tool: str | None
 ) -> None:
-    """PLG-4: it stands for the error that was to be answered."""
+    """PLG-4: it replaces the error that was to be answered."""
     replies = [call(tool), "never"] if tool else [ModelError("refused")]
     agent = LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=[broken])
     error, _ = await failed(await make_runner(agent, plugins=[only(hook, **{hook: fail})]))
@@ -936,7 +936,7 @@ def order() -> None:
 async def test_a_deploy_may_add_and_remove_plugins(
     client: Client, sessions: SqliteSessionService, *, before: bool
 ) -> None:
-    """D6: an open invocation goes on; what it schedules was recorded when it opened."""
+    """D6: an open invocation continues; what it schedules was recorded when it opened."""
     queue = f"test-{uuid.uuid4().hex}"
     spies = [Spy(), Spy()]
 

@@ -176,7 +176,7 @@ async def test_a_tool_turn_with_memory(client: Client, url: str) -> None:
 async def test_workers_of_all_machines_have_a_users_credentials(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S14: with keys they go to the database by themselves, and are read wherever a run goes on."""
+    """S14: with keys they go to the database by themselves, and runs read them anywhere."""
     monkeypatch.setenv("DURABLE_ADK_ENCRYPTION_KEYS", str(key_file(tmp_path / "keys", Key.new())))
     whose = {"app_name": "app", "user_id": "user", "key": "k"}
     credential = AuthCredential(auth_type="apiKey", api_key="secret")
@@ -194,7 +194,7 @@ async def test_workers_of_all_machines_have_a_users_credentials(
 async def test_without_keys_credentials_stay_in_folders(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S14: a database has none in the open; who names one all the same is told what is missing."""
+    """S14: a database has none in the open; the error for a named one says what is missing."""
     sessions = DatabaseSessionService(url)
     async with folder_stores(tmp_path, session_service=sessions) as stores:
         assert isinstance(stores.credential_service, FileCredentialService)

@@ -130,7 +130,7 @@ async def test_state_and_files_get_back_what_they_were(make_runner: MakeRunner) 
 
 
 async def test_nothing_is_rewound_without_the_files(make_runner: MakeRunner) -> None:
-    """REW-3: a client that cannot reach them is told, before anything has changed."""
+    """REW-3: a client that cannot reach them gets an error before anything has changed."""
     artifacts = InMemoryArtifactService()
     runner = await make_runner(doer(), artifact_service=artifacts)
     (first,) = await talk(runner, "do a=1")

@@ -112,7 +112,7 @@ def chatty() -> Chatty:
 
 
 class Todo(BaseAgent):
-    """Takes what a step has given to pieces."""
+    """Takes the result of a step to pieces."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         todo = await ctx.step(listed)

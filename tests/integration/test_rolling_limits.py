@@ -1,4 +1,4 @@
-"""Continue-as-new at the limits of what a workflow task may report, and of what it is given."""
+"""Continue-as-new at the limits of what a workflow task may report, and of what it receives."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ async def page() -> str:
 
 
 class Reader(BaseAgent):
-    """Reads pages and forgets each: nothing is large at any time but what it was given in all."""
+    """Reads pages and forgets each: nothing is large at any time but what it received in all."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for number in range(PAGES):

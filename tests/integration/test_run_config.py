@@ -53,7 +53,7 @@ def prompt(agent: LlmAgent) -> list[str]:
 
 
 async def test_a_context_is_shown_and_not_stored(make_runner: MakeRunner) -> None:
-    """FLW-29: it stands before the user's message, at every call of the run, and only there."""
+    """FLW-29: it comes before the user's message, at every call of the run, and only there."""
     agent = talker()
     runner = await make_runner(agent)
     await send(runner, "one")

@@ -113,7 +113,7 @@ async def _collect(runner: Runner, events: list[str]) -> None:
 async def test_after_a_commit_that_failed_the_agent_does_not_go_on(
     make_runner: MakeRunner,
 ) -> None:
-    """Rows 24, 34: the event is not forwarded, the next statement not run, the caller is told."""
+    """Rows 24, 34: the event is not forwarded, the next statement not run; the caller gets it."""
     desk = Desk()
     desk.runner = await make_runner(Unstorable(name="u", desk=desk))
     await ensure_session(desk.runner)
@@ -296,7 +296,7 @@ async def test_tools_of_every_kind_answer_in_events(make_runner: MakeRunner) -> 
 
 
 async def test_each_call_knows_its_id(make_runner: MakeRunner) -> None:
-    """Rows 177, 178: two calls of one tool in one turn are told apart, up to their responses."""
+    """Rows 177, 178: two calls of one tool in one turn are distinguished, up to their responses."""
 
     def who(tool_context: ToolContext) -> str:
         """Say which call this is."""

@@ -1,4 +1,4 @@
-"""Values that user code is given are its own: it may change all of them in place (TRAP-23)."""
+"""Values that user code receives are its own: it may change all of them in place (TRAP-23)."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -39,7 +39,7 @@ def spoil(value: Any, seen: set[int] | None = None) -> None:
 
 
 class Spoiler:
-    """Looks at each step's session, then spoils it, and all that it was given in earlier steps."""
+    """Looks at each step's session, then spoils it, and all that it received in earlier steps."""
 
     def __init__(self) -> None:
         self.given: list[Any] = []
@@ -136,7 +136,7 @@ def grow(names: list[str]) -> int:
 
 
 class Late(BaseAgent):
-    """Changes an event after it was committed, and what it has given to a step."""
+    """Changes an event after it was committed, and what it has passed to a step."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> Any:
         names = ["one"]

@@ -237,7 +237,7 @@ async def test_the_last_call_s_value_stays_if_none_has_read_it(make_runner: Make
 
 
 async def test_what_cannot_be_merged_fails_with_key_and_tools(make_runner: MakeRunner) -> None:
-    """The first call's change is stored, both are answered, and the conversation goes on."""
+    """The first call's change is stored, both are answered, and the conversation continues."""
     turn = calls(("choose", {"value": "one"}), ("choose", {"value": "two"}))
     model = ScriptedModel(replies=[turn, "fine"])
     runner = await make_runner(LlmAgent(name="a", model=model, tools=[setting(reads=True)]))

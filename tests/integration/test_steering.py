@@ -1,4 +1,4 @@
-"""Messages that the active invocation hears before its next model call (D7)."""
+"""Messages that are delivered to the active invocation before its next model call (D7)."""
 
 import asyncio
 import uuid
@@ -64,7 +64,7 @@ async def test_a_message_that_nobody_hears_runs_by_itself(make_runner: MakeRunne
 
 
 async def test_a_message_that_is_sent_again_is_heard_once(make_runner: MakeRunner) -> None:
-    """I12: the same id is the same message, while it waits and after it was heard."""
+    """I12: the same id is the same message, while it waits and after it was delivered."""
     name = uuid.uuid4().hex
     runner = await make_runner(listener(name))
     await ensure_session(runner)

@@ -1,4 +1,4 @@
-"""What may come between a message that is to be heard and who would hear it (D7)."""
+"""What may come between a message and its delivery to the active invocation (D7)."""
 
 import asyncio
 import uuid
@@ -32,7 +32,7 @@ KEY = SessionKey("app", "u", "s")
 async def steered(
     runner: Runner, name: str, message: Any = "two", **options: Any
 ) -> "tuple[asyncio.Task[list[str]], asyncio.Task[list[str]]]":
-    """An invocation in its tool, and a message that it has been told of."""
+    """An invocation in its tool, and a message of which it knows."""
     await ensure_session(runner)
     first = run(runner, "one", invocation_id=f"f-{name}")
     await until_begun(name)
@@ -78,7 +78,7 @@ async def test_a_message_that_was_heard_is_known_by_its_id(make_runner: MakeRunn
 
 
 async def test_a_message_that_is_cancelled_is_not_heard(make_runner: MakeRunner) -> None:
-    """CAN-1, I12: its sender is told that it is over, and so it is."""
+    """CAN-1, I12: its sender learns that it is over, and so it is."""
     name = uuid.uuid4().hex
     runner = await make_runner(listener(name))
     first, second = await steered(runner, name)
@@ -235,7 +235,7 @@ async def ask(who: str, tool_context: ToolContext) -> None:
 
 @pytest.mark.thorough
 async def test_a_body_that_goes_on_from_a_pause_may_hear(make_runner: MakeRunner) -> None:
-    """D9, I6: the lease was given back, and is taken again before anything is stored."""
+    """D9, I6: the lease was returned, and is taken again before anything is stored."""
     name = uuid.uuid4().hex
     asks = ScriptedModel(replies=[call("ask", who=name)])
     one = LlmAgent(name="one", model=asks, tools=[LongRunningFunctionTool(ask)])

@@ -1,4 +1,4 @@
-"""Messages that are to be heard, when an end comes first, or too much at once (D7)."""
+"""Messages to be delivered, when an end comes first, or too much at once (D7)."""
 
 import asyncio
 import uuid
@@ -85,7 +85,7 @@ async def test_the_sender_of_a_heard_message_is_told_that_the_run_was_terminated
 async def test_the_message_of_a_sender_that_was_terminated_is_not_heard(
     make_runner: MakeRunner, client: Client
 ) -> None:
-    """I12: its sender was told that it is over."""
+    """I12: its sender has learned that it is over."""
     name = uuid.uuid4().hex
     runner = await make_runner(listener(name))
     first, second = await steered(runner, name)
@@ -100,7 +100,7 @@ async def test_the_message_of_a_sender_that_was_terminated_is_not_heard(
 async def test_a_message_is_cancelled_or_heard_and_its_sender_knows_which(
     make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CAN-1, I12: a cancellation that comes when it was heard comes too late."""
+    """CAN-1, I12: a cancellation after its delivery comes too late."""
     # So long nobody asks whether it was heard.
     monkeypatch.setattr("durable_adk.activities.attempt.MIN_BUSY_DELAY", 3.0)
     monkeypatch.setattr("durable_adk.activities.invocation.queue.IN_PLACE_TICKETS", 0)

@@ -203,7 +203,7 @@ async def test_callbacks_see_every_chunk(make_runner: MakeRunner) -> None:
 
 
 async def test_a_callback_that_fails_at_a_chunk_fails_the_run(make_runner: MakeRunner) -> None:
-    """CB-12, TRAP-49: once, and the error hook, which is for the model's errors, hears nothing."""
+    """CB-12, TRAP-49: once, and the error hook, which is for the model's errors, is not called."""
     asked: list[str] = []
 
     def refuse(callback_context: Any, llm_response: LlmResponse) -> None:
@@ -297,7 +297,7 @@ async def test_a_failed_attempt_is_told_from_the_next(make_runner: MakeRunner) -
 
 
 async def test_a_model_that_breaks_off_fails_as_without_streaming(make_runner: MakeRunner) -> None:
-    """RUN-8: chunks do not make an answer; the error event stands for it."""
+    """RUN-8: chunks do not make an answer; the error event replaces it."""
     runner = await make_runner(streaming((["It is ", ModelError("no more")], "never")))
     seen: list[Event] = []
     await ensure_session(runner)
@@ -387,7 +387,7 @@ class Gate:
 
 
 async def test_a_viewer_that_leaves_loses_nothing(make_runner: MakeRunner) -> None:
-    """DUR-13: it left amid a text; the run goes on, and who attaches gets all that counts."""
+    """DUR-13: it left amid a text; the run continues, and who attaches gets all that counts."""
     gate = Gate()
     runner, name = await make_runner(gate.agent), new_id()
     await ensure_session(runner)

@@ -76,7 +76,7 @@ class Place:
         return any(one.identity.startswith(f"{pid}@") for one in answer.pollers)
 
     async def health(self) -> tuple[int, str]:
-        """What a probe on this machine is told: the exit code, and the text."""
+        """What a probe on this machine gets: the exit code, and the text."""
         done = await asyncio.to_thread(self.terminal.run, "health", "--here", *self.options)
         return done.returncode, done.stdout
 
@@ -101,7 +101,7 @@ class Place:
                 await self.answer("hangs")
 
     async def timed_out(self) -> int:
-        """How many attempts of activities timed out, instead of being given back."""
+        """How many attempts of activities timed out, instead of being returned."""
         found = 0
         async for one in self.client.list_workflows(f"TaskQueue = '{self.queue}'"):
             history = await self.client.get_workflow_handle(one.id).fetch_history()
@@ -176,7 +176,7 @@ async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) ->
 @pytest.mark.thorough
 @pytest.mark.sampled(3)
 async def test_a_hung_thread_keeps_no_worker_from_ending(place: Place) -> None:
-    """F11: when it is told to; the thread ends with the process."""
+    """F11: when it is stopped; the thread ends with the process."""
     process = await place.worker()
     with pytest.raises(ToolTimeoutError):
         await place.answer("hangs")
@@ -251,7 +251,7 @@ async def test_a_worker_of_a_program_raises_and_ends_no_process(place: Place) ->
 
 @pytest.mark.thorough
 async def test_a_worker_with_the_plugin_fails(place: Place) -> None:
-    """F41, D18: as the SDK's own does when it cannot go on."""
+    """F41, D18: as the SDK's own does when it cannot continue."""
     plugin = DurableAdkPlugin(
         apps=[stuck_app.app],
         session_service=place.sessions,

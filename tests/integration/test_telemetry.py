@@ -188,7 +188,7 @@ async def look() -> str:
 
 
 async def test_an_activity_as_a_tool_is_one_span(make_runner: MakeRunner, spans: Watched) -> None:
-    """D18: the two steps of ours round it are no runs of a tool; what it failed with is told."""
+    """D18: the two steps of ours round it are no runs of a tool; its error is recorded."""
     soon = timedelta(milliseconds=200)
     tool = ActivityTool(
         look,
@@ -208,7 +208,7 @@ async def test_an_activity_as_a_tool_is_one_span(make_runner: MakeRunner, spans:
 
 
 async def asked_and_told(make_runner: MakeRunner, *, confirmed: bool) -> None:
-    """A run that waits for an approval, and goes on with an answer."""
+    """A run that waits for an approval, and continues with an answer."""
     tool = FunctionTool(weather, require_confirmation=True)
     model = ScriptedModel(replies=[call("weather", city="Rome"), "fine"])
     runner = await make_runner(LlmAgent(name="asker", model=model, tools=[tool]))
@@ -225,7 +225,7 @@ async def asked_and_told(make_runner: MakeRunner, *, confirmed: bool) -> None:
 async def test_an_approval_later_is_in_the_same_trace(
     make_runner: MakeRunner, spans: Watched
 ) -> None:
-    """D9: the wait is a span, and the answer joins the trace though nobody told it of it."""
+    """D9: the wait is a span, and the answer joins the trace by itself."""
     await asked_and_told(make_runner, confirmed=True)
     seen = await ended(spans)
     assert len({span.trace for span in seen}) == 1

@@ -37,7 +37,7 @@ SETTINGS = {"frontend.WorkflowTimeSkippingEnabled": "true"} | DYNAMIC_CONFIG
 
 @pytest.fixture(scope="module")
 async def environment() -> AsyncIterator[WorkflowEnvironment]:
-    """A server of our own, which skips time when it is told to."""
+    """A server of our own, which skips time on request."""
     given = [("--dynamic-config-value", f"{name}={value}") for name, value in SETTINGS.items()]
     async with await WorkflowEnvironment.start_time_skipping_v2(
         ts_config=TimeSkippingConfig(enabled=False),

@@ -59,7 +59,7 @@ async def test_undisturbed_all_contracts_are_the_same(
 
 
 async def test_a_tool_is_retried_as_it_says_and_not_otherwise(make_runner: MakeRunner) -> None:
-    """D7: its pauses are kept; the run goes on with the first success."""
+    """D7: its pauses are kept; the run continues with the first success."""
     at: list[float] = []
 
     def ask() -> str:

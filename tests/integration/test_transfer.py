@@ -26,7 +26,7 @@ def to(name: str) -> Any:
 
 
 async def test_an_unknown_agent_fails_the_run_with_those_there_are(make_runner: MakeRunner) -> None:
-    """AGT-53: the error names the agents; a call without a name is told to the model."""
+    """AGT-53: the error names the agents; for a call without a name the model gets an error."""
     target = {"agent_name": "nobody"}
     replies = [call("transfer_to_agent"), call("transfer_to_agent", **target)]
     root = LlmAgent(
@@ -156,7 +156,7 @@ async def test_an_agent_that_may_not_go_back_keeps_no_conversation(
 
 
 async def test_a_long_history_is_searched_from_its_end(make_runner: MakeRunner) -> None:
-    """AGT-41, AGT-43: page after page, until an event says who has the conversation."""
+    """AGT-41, AGT-43: page after page, until an event names the agent that has the conversation."""
     child = LlmAgent(name="child", model=ScriptedModel(replies=lambda _: "mine"))
     runner = await make_runner(agent("root", to("child"), "root again", sub_agents=[child]))
     await send(runner)

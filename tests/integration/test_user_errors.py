@@ -63,7 +63,7 @@ def order_error() -> OrderError:
 
 
 class Plugin(BasePlugin):
-    """Remembers what the hooks were told of."""
+    """Remembers the calls of the hooks."""
 
     def __init__(self) -> None:
         super().__init__("watching")

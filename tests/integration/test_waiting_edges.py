@@ -65,7 +65,7 @@ async def test_a_cancellation_reaches_a_body_that_only_makes_steps(make_runner: 
 
 
 class Patient(BaseAgent):
-    """Goes on without the answer when the deadline passes."""
+    """Continues without the answer when the deadline passes."""
 
     inner: BaseAgent
 
@@ -85,7 +85,7 @@ class Patient(BaseAgent):
 async def test_a_body_that_catches_a_deadline_goes_on_with_the_lease(
     make_runner: MakeRunner,
 ) -> None:
-    """D9: what goes on without an answer takes the lease again, and ends as any run."""
+    """D9: what continues without an answer takes the lease again, and ends as any run."""
     inner = waiter(deadline=0.3, on_deadline="fail")
     runner = await make_runner(Patient(name="p", inner=inner))
     events = await send(runner)
@@ -272,7 +272,7 @@ async def test_calls_of_one_id_are_told_apart(make_runner: MakeRunner) -> None:
 
 
 async def test_state_comes_along_with_an_answer(make_runner: MakeRunner) -> None:
-    """TRAP-17: what `run_async` is given with an answer rides on the answer's event."""
+    """TRAP-17: what is passed to `run_async` with an answer is on the answer's event."""
     runner = await make_runner(waiter())
     await send(runner)
     (pending,) = await runner.pending(**USER)

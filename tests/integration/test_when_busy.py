@@ -304,7 +304,7 @@ async def test_an_interrupted_tool_has_ended_when_the_next_message_begins(
 
 
 async def test_a_free_session_has_nothing_to_interrupt(queue: Queue) -> None:
-    """The message simply runs, and what was before it stands."""
+    """The message simply runs, and what was before it stays."""
     queue.gate.set()
     await until(queue.all_done)
     await queue.send("x", when=queue.all_done, when_busy="interrupt")

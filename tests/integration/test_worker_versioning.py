@@ -130,7 +130,7 @@ async def begun(place: Place, runner: Any) -> None:
 
 @pytest.mark.parametrize("app", [OTHER, RENAMED], ids=["changed", "renamed"])
 async def test_without_versioning_a_changed_body_waits_for_its_code(place: Place, app: App) -> None:
-    """D6, F35: its workflow task fails with the reason; it goes on when the code is back."""
+    """D6, F35: its workflow task fails with the reason; it continues when the code is back."""
 
     async def stuck() -> bool:
         history = await place.handle().fetch_history()
@@ -189,7 +189,7 @@ async def test_an_agent_used_as_a_tool_runs_on_its_callers_build(place: Place) -
 
 
 async def test_auto_upgrade_moves_open_invocations_to_the_current_build(place: Place) -> None:
-    """D6, F35: the new code goes on where the old one was, and has to go the same way."""
+    """D6, F35: the new code continues where the old one was, and has to go the same way."""
     deployment = Deployment(place, auto_upgrade=True)
     async with deployment.build("1", OLD) as runner:
         await deployment.set_current("1")

@@ -79,7 +79,7 @@ async def test_a_loop_keeps_to_its_number_of_rounds(
 
 
 async def test_an_escalation_ends_the_loops_around_it_too(make_runner: MakeRunner) -> None:
-    """TRAP-31: the event passes through both loops; a sequence round them goes on."""
+    """TRAP-31: the event passes through both loops; a sequence round them continues."""
     inner = LoopAgent(name="inner", sub_agents=[Counter(name="c", last=2)])
     outer = LoopAgent(name="outer", sub_agents=[inner, speaker("never")])
     agent = SequentialAgent(name="s", sub_agents=[outer, speaker("after")])
@@ -92,7 +92,7 @@ async def test_an_escalation_ends_the_loops_around_it_too(make_runner: MakeRunne
 
 
 async def test_callbacks_of_workflow_agents_run(make_runner: MakeRunner) -> None:
-    """AGT-5, AGT-6: before the first child and after the last; an answer stands for all of them."""
+    """AGT-5, AGT-6: before the first child and after the last; an answer replaces all of them."""
 
     def note(callback_context: Any) -> None:
         count = callback_context.state.get("notes", 0)

@@ -1,7 +1,7 @@
 """An agent that has a remote one below it, in google-adk's environment.
 
 Arguments: `ask`, the URL of the remote agent's card, and messages; it writes what was said as JSON.
-`use` is the same with the remote agent as a tool. `answer` is given a response for each
+`use` is the same with the remote agent as a tool. `answer` gets a response for each
 of some messages, and says both to the remote agent by google-adk's runner and by ours.
 Or `work`, that URL, the address of Temporal, the file of a session store and a task queue; it
 serves the agent as app `here` until it is killed.

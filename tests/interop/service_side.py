@@ -45,7 +45,7 @@ SESSION = {**OWNER, "session_id": "s1"}
 
 
 class Model(BaseLlm):
-    """Answers with what it is told to, in order, and notes what it was asked."""
+    """Answers from a script, in order, and notes what it was asked."""
 
     model: str = "scripted"
     answers: list[types.Part]
@@ -150,7 +150,7 @@ async def converse(folder: str, url: str) -> list[Any]:
 
 
 async def go_on(url: str) -> list[list[str]]:
-    """What the model is asked when google-adk goes on with a session."""
+    """What the model is asked when google-adk continues with a session."""
     sessions = DurableSessionService(url)
     model = Model(answers=[types.Part(text="Gladly.")])
     agent = LlmAgent(name="seller", model=model)

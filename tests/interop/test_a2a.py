@@ -53,7 +53,7 @@ async def asked(place: Place) -> int:
 
 
 async def test_a_remote_agent_asks_our_server(client, tmp_path):
-    """It gets the answer; the second message goes on in the same context there."""
+    """It gets the answer; the second message continues in the same context there."""
     agent = LlmAgent(name="there", model=ScriptedModel(replies=["First.", "Second."]))
     async with placed(client, tmp_path, agent) as place:
         http = await place.server()

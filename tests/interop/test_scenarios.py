@@ -26,7 +26,7 @@ def test_conversations_with_google_adks_objects_survive_kills() -> None:
 @pytest.mark.sampled(30)
 @pytest.mark.timeout(1200)
 def test_more_conversations_with_google_adks_objects_survive_kills() -> None:
-    """The worker is killed after an event of one in four, and another one goes on.
+    """The worker is killed after an event of one in four, and another one continues.
 
     All of them are played with objects of ours; what differs is converted before an event is made.
     """

@@ -170,7 +170,7 @@ async def _append_to_a_stale_copy() -> str:
 
 
 def calls_wait_for_their_toolsets() -> str:
-    """A call that was made is tried again while its toolset cannot be asked (F23, I20)."""
+    """A call that was made is retried while its toolset cannot be asked (F23, I20)."""
     return asyncio.run(_call_of_a_toolset_that_is_away())
 
 
@@ -249,7 +249,7 @@ def _size(error: Exception) -> int:
 
 
 def same_id_same_answer() -> str:
-    """Another answer under the id of a taken one is told as refused (S22)."""
+    """Another answer under the id of a taken one is reported as refused (S22)."""
     inbox = Inbox()
     for confirmed in (True, False):
         inbox.put(InvocationAnswer(call_id="c", confirmed=confirmed, answer_id="a"))
@@ -509,7 +509,7 @@ async def _step_of_a_blocked_loop() -> str:
 
 
 def prompts_for_operators() -> str:
-    """A user is told of an app's agents, and not their instructions."""
+    """A user sees an app's agents, and not their instructions."""
     app = described(App(name="a", root_agent=LlmAgent(name="a", model="offline", instruction="P!")))
     services: Any = SimpleNamespace(apps={"a": app})
     told = [asyncio.run(show(services, Caller("u"), "a")) for show in (app_info, build_graph)]

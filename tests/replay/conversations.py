@@ -106,7 +106,7 @@ async def cancelled(stage: Stage) -> None:
 
 
 async def steered(stage: Stage) -> None:
-    """A message, and another one that it hears while its tool runs."""
+    """A message, and another one that is delivered while its tool runs."""
     await stage.begin("go")
     await stage.steer_in_tool("and this", RESTED)
 
@@ -300,7 +300,7 @@ async def rest(what: str) -> str:
 
 @recorded(steered)
 def steering() -> BaseAgent:
-    """A message that is heard within a run."""
+    """A message that is delivered within a run."""
     return talker("desk", call("rest", what="x"), "both heard", "another", tools=[rest])
 
 

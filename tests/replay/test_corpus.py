@@ -41,7 +41,7 @@ def recorded(release: str, name: str) -> list[dict[str, Any]]:
 
 
 def values(node: Any, name: str) -> Iterator[Any]:
-    """The values of a key, wherever it stands."""
+    """The values of a key, wherever it is."""
     if isinstance(node, dict):
         if name in node:
             yield node[name]

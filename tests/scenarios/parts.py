@@ -75,7 +75,7 @@ def words(event: Event) -> str:
 
 
 class Saying(BaseAgent):
-    """A custom agent that yields one event for each text, with the changes given for it."""
+    """A custom agent that yields one event for each text, with the changes passed for it."""
 
     texts: tuple[str, ...] = ()
     delta: dict[str, Any] = Field(default_factory=dict)

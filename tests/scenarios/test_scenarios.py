@@ -140,7 +140,7 @@ async def test_a_conversation_does_not_depend_on_how_it_is_run(
 
     They are the same in process, on Temporal, with every task replayed or with a new run of the
     workflow before every model call (D10), and with the worker killed after an event; nothing is
-    lost, doubled or left open, and no call is given a second key.
+    lost, doubled or left open, and no call gets a second key.
     """
     print(f"{seeds.VARIABLE}={seed}")  # noqa: T201  # shown with a failure
     outcome = await suite.outcome(mode, scenario)

@@ -1,4 +1,4 @@
-"""A worker process that does what it is told, and dies when it is told to."""
+"""A worker process that takes orders, also to die."""
 
 import asyncio
 import os

@@ -119,7 +119,7 @@ async def runs(place: Place) -> int:
 
 
 async def test_a_message_is_answered_by_a_task(client, tmp_path):
-    """It has ended, and its artifact is the answer; the next one of the context goes on."""
+    """It has ended, and its artifact is the answer; the next one of the context continues."""
     async with (
         place_of(client, tmp_path, "Hello.", "Again.") as place,
         connected(await place.server(), streaming=False) as agent,
@@ -425,7 +425,7 @@ async def test_a_message_waits_for_its_session(client, tmp_path, monkeypatch):
 
 
 async def test_a_message_waits_for_a_worker(client, tmp_path, monkeypatch):
-    """Its task is submitted, whoever waits for it is told so, and a stream goes on."""
+    """Its task is submitted, its waiting callers learn so, and a stream continues."""
     monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.3)
     monkeypatch.setattr(temporal_backend, "FIRST_LOOK", 0.1)
     late = LlmAgent(name="a", model=ScriptedModel(replies=lambda _: "Hello."))
@@ -460,7 +460,7 @@ async def until_told(place: Place, task: Task) -> None:
 
 
 async def test_a_message_steers_a_task_that_works(client, tmp_path):
-    """It is heard before the next model call, and once however often it is sent."""
+    """It is delivered before the next model call, and once however often it is sent."""
     name = uuid.uuid4().hex
     async with placed(client, tmp_path, listener(name)) as place:
         http = await place.server()
@@ -643,7 +643,7 @@ async def guarded(client, tmp_path) -> AsyncIterator[Place]:
 
 
 def test_a_task_of_a_deleted_context_does_not_exist():
-    """Also for who has waited for it; the server has no fault, which InternalError would say."""
+    """Also for a caller that has waited for it; InternalError would blame the server."""
     with pytest.raises(TaskNotFoundError, match="was deleted"), operations._reported():
         raise LeaseLostError("The session 's' was deleted.")
 
@@ -839,7 +839,7 @@ async def test_clients_of_the_version_before_are_answered(client, tmp_path):
 
 
 async def test_a_server_that_stops_ends_no_task(client, tmp_path, monkeypatch):
-    """Whoever waits is told to ask again, and a stream ends; another server has the rest."""
+    """A waiting caller has to ask again, and a stream ends; another server has the rest."""
     monkeypatch.setattr(Reading.first, "__defaults__", (PATIENCE,))
     gate, settings = asyncio.Event(), {"drain_seconds": PATIENCE}
     async with streams(client, tmp_path, ["one ", gate, "one"]) as place:
@@ -862,7 +862,7 @@ async def test_a_server_that_stops_ends_no_task(client, tmp_path, monkeypatch):
 
 
 async def test_a_waiting_message_can_be_cancelled(client, tmp_path, monkeypatch):
-    """It never begins, and the one before it goes on."""
+    """It never begins, and the one before it continues."""
     gate = asyncio.Event()
     async with (
         streams(client, tmp_path, [gate, "first"], ["third"]) as place,

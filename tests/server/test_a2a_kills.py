@@ -53,7 +53,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 async def test_a_task_survives_its_servers(client, server, terminal, tmp_path):
-    """SIGKILL amid an answer, and while a decision is awaited: other servers go on with the task.
+    """SIGKILL amid an answer, and while a decision is awaited: other servers continue the task.
 
     The message that was on its way is sent again and starts no second run; the decision is sent
     twice, to two servers, and the tool runs once.
@@ -99,14 +99,14 @@ async def test_a_task_survives_its_servers(client, server, terminal, tmp_path):
 
 
 def came(receiver: Receiver, before: int) -> bool:
-    """Whether a receiver was told more than before."""
+    """Whether a receiver has got more than before."""
     return len(receiver.received) > before
 
 
 async def test_a_notification_survives_its_server(client, server, terminal, tmp_path):
-    """SIGKILL after the run has begun: its receiver is told of each state once.
+    """SIGKILL after the run has begun: its receiver gets each state once.
 
-    Of the answer, which another server takes and is killed after, it is told by the workers, too.
+    Workers also notify it of the answer, which another server takes before it is killed.
     """
     terminal.env["DURABLE_ADK_PUSH_HOSTS"] = '["127.0.0.1"]'
     gates = [asyncio.Event(), asyncio.Event()]

@@ -56,7 +56,7 @@ TOOLS = [LongRunningFunctionTool(ask)]
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Who is told."""
+    """Who is notified."""
     with receiving(signed=False) as opened:
         yield opened
 

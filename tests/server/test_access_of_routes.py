@@ -464,7 +464,7 @@ async def test_cards_are_counted_and_tell_of_no_other_app() -> None:
 
 
 async def test_apps_that_are_being_loaded_are_waited_for(app: FastAPI) -> None:
-    """A page that is told of none does not ask again; who waits for the server waits longer."""
+    """A page without one does not ask again; one that waits for the server waits longer."""
     services = app.state.services
     services.loaded.clear()
     assert (await send(app, "GET", "/ready", None)).json() == {
@@ -570,7 +570,7 @@ async def everything(http: httpx.AsyncClient, known: list[Any], session: str) ->
 
 @pytest.mark.thorough
 async def test_prompts_places_and_links_are_for_operators(client: Client, tmp_path: Path) -> None:
-    """For everybody where no users are configured; a user is told what happened, and no more."""
+    """For everybody where no users are configured; a user learns what happened, and no more."""
     model = ScriptedModel(replies=lambda _: call("lose", order="7"))
     agent = LlmAgent(name="agent", model=model, instruction="PROMPT", tools=[lose])
     place_of_error = f"{__file__}:{lose.__code__.co_firstlineno + 2} in lose"
@@ -672,7 +672,7 @@ async def test_a_value_of_a_wrong_type_is_refused_with_its_place(app: FastAPI) -
     ],
 )
 async def test_a_refusal_is_small(app: FastAPI, path: str, body: Any, count: int) -> None:
-    """Of many problems few are told, and nothing of what was sent."""
+    """Of many problems few are reported, and nothing of what was sent."""
     sent = "never-to-be-sent-back"
     body = json.loads(json.dumps(body).replace('"many"', json.dumps([sent] * count)))
     refused = await send(app, "POST", path, OTHER, {**body, "x" * 10_000: sent})

@@ -75,7 +75,7 @@ async def events_in_steps(
 
 
 def steps_of(*deltas: str) -> dict[str, asyncio.Event]:
-    """What lets a model go on, by the delta that it waits to be read."""
+    """What lets a model continue, by the delta that it waits to be read."""
     return {delta: asyncio.Event() for delta in deltas}
 
 
@@ -215,7 +215,7 @@ class Reads(SqliteSessionService):
 
 
 async def test_a_run_reads_nothing_of_earlier_runs(client, tmp_path):
-    """But for who has lost a stream, and needs all messages; a long session costs no more."""
+    """Except for a client that has lost a stream and needs all; a long session costs no more."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=lambda _: "hi"))
     async with placed(client, tmp_path, agent) as place:
         await place.sessions.list_apps()  # makes the file
@@ -364,9 +364,9 @@ PAINT = {
 
 
 async def test_a_front_ends_tool_runs_there(client, tmp_path):
-    """The model gets its declaration, the run ends with its call, and goes on with its result.
+    """The model gets its declaration, the run ends with its call, and continues with its result.
 
-    A failure is told as one, and a message behind a result that was not sent yet is refused.
+    A failure is reported as one, and a message behind a result that was not sent yet is refused.
     """
     model = ScriptedModel(replies=[call("paint", color="red"), "Painted.", "No paint."])
     agent = LlmAgent(name="a", model=model, tools=[AGUIToolset()])
@@ -422,7 +422,7 @@ async def test_interrupts_and_results_are_answered_together(client, tmp_path):
 
 
 async def test_all_interrupts_of_a_run_are_answered_at_once(client, tmp_path):
-    """With some of them nothing is stored; with all of them the run goes on."""
+    """With some of them nothing is stored; with all of them the run continues."""
     agent = cashier(calls(("refund", {"amount": 1}), ("refund", {"amount": 2})), "Both.")
     async with placed(client, tmp_path, agent) as place:
         http = await place.server()

@@ -63,7 +63,7 @@ async def give(http: httpx.AsyncClient, ending: str, **body: object) -> int:
 
 
 async def answers(place: Place) -> list:
-    """What the events of answers say of who has given them."""
+    """What the events of answers say of their sender."""
     stored = await place.sessions.read_events(SessionKey("app", "u", "s"))
     given = [one.event for one in stored if one.event.get_function_responses()]
     return [one.custom_metadata for one in given if one.author == "user"]

@@ -293,7 +293,7 @@ async def test_without_authentication_no_proxy_is_served(header: str) -> None:
 
 
 async def test_the_environment_says_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists and objects are JSON in it; a token itself stands nowhere."""
+    """Lists and objects are JSON in it; a token itself is nowhere."""
     tokens = [{"user": "alice", "sha256": digest(TOKEN)}]
     monkeypatch.setenv("DURABLE_ADK_SERVER_TOKENS", json.dumps(tokens))
     monkeypatch.setenv("DURABLE_ADK_SERVER_HOSTS", '["agents.example.com"]')

@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 
 
 class Store:
-    """Has invocations whose status changed just now, and fails when it is told to."""
+    """Has invocations whose status changed just now, and fails on request."""
 
     def __init__(self) -> None:
         self.records: list[tuple[SessionKey, InvocationRecord]] = []

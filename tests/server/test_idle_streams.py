@@ -188,7 +188,7 @@ def of(kind: str, service: DatabaseSessionService) -> AsyncGenerator[FeedEntry]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("unlooked")
 async def test_an_abandoned_pause_is_told(stores, kind, streamed):
-    """Though no event is committed, and no lease is given back."""
+    """Though no event is committed, and no lease is returned."""
     reader, writer = stores
     await paused(writer)
     async with streamed(of(kind, reader), "one.0", "paused") as stream:
@@ -269,7 +269,7 @@ async def test_a_deleted_session_ends_its_streams(stores, kind, again, streamed)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("unlooked")
 async def test_chunks_arrive_after_an_idle_time(stores, kind, streamed):
-    """Of an invocation that goes on, as soon as it has begun."""
+    """Of an invocation that continues, as soon as it has begun."""
     reader, writer = stores
     await paused(writer)
     channel = partials_of(writer)

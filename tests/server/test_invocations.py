@@ -172,7 +172,7 @@ async def test_the_events_of_a_finished_run_are_read_again(client, tmp_path):
 
 
 async def test_a_confirmation_is_found_and_given(pays):
-    """It is in the inbox with the arguments; the run goes on once it is approved."""
+    """It is in the inbox with the arguments; the run continues once it is approved."""
     http = await pays.server()
     await session(http)
     name = (await start(http))["invocationId"]
@@ -222,7 +222,7 @@ async def test_a_confirmation_is_found_and_given(pays):
 
 
 async def test_a_decision_is_no_result(client, tmp_path):
-    """A long-running tool waits for what its caller is to be told, and goes on waiting."""
+    """A long-running tool waits for an answer that its caller is to get, and keeps waiting."""
     async with place_of(client, tmp_path, call("ask", question="?"), "Done.", "Oh.") as place:
         http = await place.server()
         await session(http)
@@ -303,7 +303,7 @@ async def test_an_update_starts_one_run_however_often_it_is_sent(client, tmp_pat
 
 
 async def test_a_reader_reads_through_a_pause(pays):
-    """The stream of an invocation that waits goes on when it is answered, and then ends."""
+    """The stream of an invocation that waits continues when it is answered, and then ends."""
     http = await pays.server()
     await session(http)
     name = (await start(http))["invocationId"]
@@ -332,7 +332,7 @@ async def test_cancelling_ends_what_waits(pays):
 
 
 async def test_lists_are_filtered_and_paged(client, tmp_path):
-    """Each page goes on where the last one ended; counts are by status."""
+    """Each page continues where the last one ended; counts are by status."""
     async with place_of(client, tmp_path, "Hello.") as place:
         http = await place.server()
         names = []
@@ -647,7 +647,7 @@ async def test_an_unknown_invocation_is_not_found(pays):
 
 
 async def test_a_message_that_temporal_has_not_is_not_said_to_wait(client, tmp_path, monkeypatch):
-    """A start that hangs is no start: the caller is told to send it again."""
+    """A start that hangs is no start: the caller is asked to send it again."""
     monkeypatch.setattr(acceptance, "_STARTED", 0.05)
     async with place_of(client, tmp_path, "Hello.") as place:
         http = await place.server()

@@ -134,7 +134,7 @@ async def test_only_operators_look(place: Place) -> None:
 async def test_few_look_at_a_time_and_what_cannot_start_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The others are told to come again. Workers without a current version take no looks."""
+    """The others are asked to come again. Workers without a current version take no looks."""
 
     async def described(*_: Any) -> DescribeTaskQueueResponse:
         now = Timestamp()

@@ -199,7 +199,7 @@ async def test_a_new_key_is_found_and_an_invented_one_floods_nobody() -> None:
 
 
 async def test_an_unreachable_provider_keeps_nobody_out_for_a_day() -> None:
-    """Known keys go on being used; without any, whose token it is cannot be said."""
+    """Known keys continue being used; without any, whose token it is cannot be said."""
     provider = Provider(down=True)
     tokens = provider.tokens()
     with pytest.raises(IdentityProviderError):

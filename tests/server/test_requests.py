@@ -379,7 +379,7 @@ async def test_who_fails_to_authenticate_is_counted_by_address() -> None:
 
 @dataclass
 class Unread:
-    """An application with an answer of some bytes, and a client that takes a piece when told to."""
+    """An application with an answer of some bytes, and a client that takes a piece on request."""
 
     size: int
     taken: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))

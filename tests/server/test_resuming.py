@@ -1,4 +1,4 @@
-"""Streams that are cut, and go on at another server without gap or duplicate."""
+"""Streams that are cut, and continue at another server without gap or duplicate."""
 
 import asyncio
 import uuid
@@ -254,7 +254,7 @@ async def test_a_wrong_position_is_refused(client, tmp_path):
 
 
 async def test_a_server_that_stops_ends_its_streams(client, tmp_path):
-    """With a hint when to connect again; the run goes on, and another server has it."""
+    """With a hint when to connect again; the run continues, and another server has it."""
     gate = asyncio.Event()
     agent = LlmAgent(name="a", model=StreamingModel(turns=[["It ", gate, "is.", "It is."]]))
     async with placed(client, tmp_path, agent) as place, asyncio.timeout(PATIENCE):

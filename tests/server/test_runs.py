@@ -158,7 +158,7 @@ async def test_a_failed_run_ends_with_an_error_item(client, tmp_path):
 
 
 async def test_who_goes_away_ends_nothing(client, tmp_path):
-    """The run goes on, and a request with its id and the last item's id gets the rest."""
+    """The run continues, and a request with its id and the last item's id gets the rest."""
     gate = asyncio.Event()
     model = StreamingModel(turns=[["It ", gate, "is ", "three.", "It is three."]])
     async with placed(client, tmp_path, LlmAgent(name="a", model=model)) as place:
@@ -365,7 +365,7 @@ async def test_a_response_does_not_wait_for_temporal(monkeypatch):
 
 
 async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path, monkeypatch):
-    """The response says which invocation goes on, and gives no leave to repeat the message."""
+    """The response says which invocation continues, and gives no leave to repeat the message."""
     gate = asyncio.Event()
     async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         monkeypatch.setattr(server_services, "_DRAINED", 0.0)  # it is told so at once
@@ -445,7 +445,7 @@ async def test_without_a_worker_a_run_is_not_sent_again(client, tmp_path, monkey
 
 
 async def test_whose_session_is_deleted_is_told_so(client, tmp_path):
-    """Status 409, or an item of the stream; it names the session, and says how to go on."""
+    """Status 409, or an item of the stream; it names the session, and says how to continue."""
     gate = asyncio.Event()
     async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(PATIENCE):
         http = await place.server()

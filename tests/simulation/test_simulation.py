@@ -67,7 +67,7 @@ def test_no_two_deaths_or_lost_replies_show() -> None:
 
 
 def test_a_body_whose_end_nobody_has_heard_of_does_not_begin_anew() -> None:
-    """D10, I2: what it was given before is removed with its end, after which its worker died."""
+    """D10, I2: what it received before is removed with its end, after which its worker died."""
     explorer = Explorer(CUSTOM_ROLLS)
     verdicts = list(explorer.followed("timeout", "die", start="task 0 of run-4"))
     assert _violations(verdicts) == []
@@ -75,7 +75,7 @@ def test_a_body_whose_end_nobody_has_heard_of_does_not_begin_anew() -> None:
 
 
 def _begins_after_its_end(verdict: Verdict) -> bool:
-    """Whether a worker asked what a body had been given, when its invocation had ended."""
+    """Whether a worker read what a body had received, when its invocation had ended."""
     labels = [point.label for point in verdict.points]
     closing = re.compile(r"close_invocation\..* write\.after")
     ended = next((n for n, label in enumerate(labels) if closing.match(label)), len(labels))
@@ -113,7 +113,7 @@ def test_an_attempt_that_is_alive_does_not_come_between_a_result_and_its_commit(
 
 
 def test_the_command_begins_anywhere_and_says_where() -> None:
-    """What was run can be run again: the first seed is drawn and printed, unless it is given."""
+    """What was run can be run again: the first seed is drawn and printed, unless it is passed."""
     drawn = [_printed("--seconds=0") for _ in range(2)]
     assert len(set(drawn)) == 2
     assert all(re.fullmatch(r"random schedules from seed \d+ on", line) for line in drawn)

@@ -162,7 +162,7 @@ async def _answer_chunks(
 def write_head(
     writer: asyncio.StreamWriter, entry: dict[str, Any], headers: dict[str, Any]
 ) -> None:
-    """Write an answer's head: the entry's status, and its headers with those given."""
+    """Write an answer's head: the entry's status, and its headers with those passed."""
     headers = {**headers, "Connection": "close", **entry.get("headers", {})}
     lines = [f"HTTP/1.1 {entry.get('status', 200)} Scripted"]
     lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -1,4 +1,4 @@
-"""A real S3 server over HTTP, which can be told to fail: ``s3_stub.py`` prints its port.
+"""A real S3 server over HTTP, which fails on request: ``s3_stub.py`` prints its port.
 
 It is moto, whose conditional puts look first and write then; here no other comes in between, as in
 S3 itself. It ends with its standard input. ``POST /_stub`` says in JSON what is to go wrong:

@@ -79,7 +79,7 @@ class Traces:
         return self.folder / "gate"
 
     def open_gate(self) -> None:
-        """Let them go on."""
+        """Let them continue."""
         self.gate.touch()
 
     async def through_gate(self) -> None:
@@ -168,7 +168,7 @@ def plugged(agent: BaseAgent, traces: Traces) -> App:
 
 @dataclass(frozen=True)
 class Summarizer(BaseEventsSummarizer):
-    """Leaves a trace, and then says how much it was given."""
+    """Leaves a trace, and then says how much it has received."""
 
     traces: Traces
 

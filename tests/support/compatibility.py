@@ -27,5 +27,5 @@ def cells(title: str) -> list[list[str]]:
 
 
 def quoted(cell: str) -> list[str]:
-    """What stands in backticks."""
+    """What is in backticks."""
     return re.findall(r"`([^`]+)`", cell)

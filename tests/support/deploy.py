@@ -12,7 +12,7 @@ def host_environment(dot_env: str | None, *, shell: str = "sh") -> dict[str, str
     """The variables that it exports.
 
     Args:
-        dot_env: What stands in ``.env`` beside the compose file; None: there is none.
+        dot_env: What is in ``.env`` beside the compose file; None: there is none.
         shell: Which one reads it.
     """
     with TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: all in `make test-thorough`, else a fifth."""
+"""How many examples of a property are tried: all in `make test-thorough`, else a fifth."""
 
 from hypothesis import settings
 

@@ -1,6 +1,6 @@
 """Records the terminal of first-hour.md: ``python -m tests.support.first_hour [FOLDER]``.
 
-The commands are typed into a shell in a new folder, and what then stands on its terminal is drawn
+The commands are typed into a shell in a new folder, and what its terminal then shows is drawn
 as docs/start/first-hour/*.svg, or in FOLDER. Nothing is edited.
 """
 

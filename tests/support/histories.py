@@ -53,7 +53,7 @@ def summary(words: str, *, ids=(None, None), times=(-1.0, -1.0)) -> Event:
 def session(*turns: Event | list[Event]) -> list[Event]:
     """The events with ids e0, e1 ...; each list of them is an invocation, i0, i1 ...
 
-    What has an invocation keeps it, so a session may be gone on with. Two events share a
+    What has an invocation keeps it, so a session may be continued with. Two events share a
     timestamp: 0, 0, 1, 1, 2 ... (TRAP-15).
     """
     numbered: list[Event] = []

@@ -102,7 +102,7 @@ class Place(Workplace):
             first.cancel()
 
     async def _refused(self, app: str) -> str:
-        """What the sender of the first message is told."""
+        """What the sender of the first message gets."""
         try:
             await self.all_of(app)
         except DurableAdkError as error:
@@ -136,7 +136,7 @@ class Place(Workplace):
         return record
 
     async def _second(self, app: str, rival: Rival) -> list[Event]:
-        """The events of a second message; none, and why, if it is not heard."""
+        """The events of a second message; none, and why, if it is not delivered."""
         when_busy = {Rival.STEER: "steer", Rival.REJECT: "reject"}.get(rival, "enqueue")
         options = {"message": "two", "invocation_id": RIVAL, "when_busy": when_busy}
         others = [self._waiting_and_cancelled(app)] if rival is Rival.CANCEL else []

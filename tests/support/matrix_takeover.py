@@ -1,4 +1,4 @@
-"""Invocations whose worker dies while another one stands by, and how long they stand still."""
+"""Invocations whose worker dies while another one is idle, and how long they stall."""
 
 import asyncio
 import signal
@@ -37,7 +37,7 @@ class Stage:
         return worker
 
     def run(self, app: str) -> "Run":
-        """An invocation that goes on beside what follows."""
+        """An invocation that continues beside what follows."""
         self.app = app
         return Run(self.place, app)
 
@@ -142,7 +142,7 @@ async def in_a_commit_of_the_loop(stage: Stage) -> Times:
 
 
 async def in_an_opening_that_waits(stage: Stage) -> Times:
-    """The store has not answered the local activity, and a normal one goes on."""
+    """The store has not answered the local activity, and a normal one continues."""
     failpoint = "open.before:raise@1;open.after:kill@1"
     return {"store activity, opening": await _at(stage, "charge", failpoint, 1)}
 

@@ -1,14 +1,17 @@
-"""What user code can come up with, and how an agent that does so is run (F13, F31).
+"""Values and exceptions of user code, and agents that return or raise them (F13, F31).
 
-This is one side of a matrix: which values and exceptions. The tests have the other: where.
+This is one axis of a matrix. The tests have the other: the positions.
 """
 
 import asyncio
 import math
+import re
+import traceback
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,7 +34,7 @@ from tests.support.scripts import call, gist, send, stored
 from tests.support.waiting import PATIENCE
 
 RUNS: list[str] = []
-"""One entry for each time that the code under test has run: the ledger of I8."""
+"""One entry for each time that the code of a cell has run: the ledger of I8."""
 
 
 def deep(levels: int = 10_000) -> list[Any]:
@@ -109,7 +112,6 @@ RAISED: dict[str, Callable[[], BaseException]] = {
 HARD = ["3 MB", "surrogate", "deep", "unreadable key", "very long int"]
 """One value of each kind, for places where the code is the same."""
 HARD_RAISED = ["6 MB", "mute", "surrogate", "exit", "generator exit", "group"]
-Ended = Callable[..., Awaitable[Exception | None]]
 TEXTS = ["1.5 MB", "3 MB", "6 MB", "nul", "surrogate"]
 
 
@@ -117,6 +119,40 @@ def blow(name: str) -> NoReturn:
     """Raise one of them."""
     error = RAISED[name]()
     raise error
+
+
+def ends(
+    fine: Collection[str] = (), *, runs: int | None = None, naming: str = ""
+) -> Callable[..., None]:
+    """Return a check of a cell: which values end no run, how often its code runs, and the error.
+
+    Args:
+        fine: Values that are stored; all others end the run with an error.
+        runs: How often the code runs, by I8; None: it does not matter.
+        naming: A pattern of what the error names.
+    """
+
+    def check(error: Exception | None, *cell: str) -> None:
+        assert runs is None or len(RUNS) == runs, RUNS
+        assert (error is None) == (cell[-1] in fine), type(error)
+        assert error is None or re.search(naming, str(error)), type(error)
+
+    return check
+
+
+def reaches(fine: Collection[str]) -> Callable[..., None]:
+    """Return a check of a cell: the code gets these values, once; others end the run before."""
+
+    def check(error: Exception | None, *cell: str) -> None:
+        ends(fine, runs=int(cell[-1] in fine))(error, *cell)
+
+    return check
+
+
+def raises_once(error: Exception | None, *cell: str) -> None:
+    """Check that the code runs once, and how its error is raised to the caller; see `fits`."""
+    assert RUNS == ["ran"], RUNS
+    assert fits(error, cell[-1]), type(error)
 
 
 def fits(error: Exception | None, name: str) -> bool:
@@ -133,36 +169,58 @@ def fits(error: Exception | None, name: str) -> bool:
     return type(error) is RuntimeError and kind.__name__ in str(error)
 
 
-class Cell:
-    """One cell of the matrix: a folder for its stores, and a server that others use too."""
+class Matrix:
+    """Runs the cells of one position on one worker, each in an app and a session of its own."""
 
     def __init__(self, client: Client, folder: Path) -> None:
-        self.client = client
+        self._client = client
         self._folder = folder
         self.queue = ""
-        RUNS.clear()
 
     async def run(
         self,
-        agent: BaseAgent,
-        message: Any = "hello",
-        *,
-        plugin: BasePlugin | None = None,
-        **more: Any,
-    ) -> Exception | None:
-        """Run an agent to its end, and after it the next message; what it failed with, if it did.
+        agent: Callable[..., BaseAgent],
+        check: Callable[..., None],
+        *axes: Iterable[Any],
+        plugin: Callable[..., BasePlugin] | None = None,
+        sent: Callable[..., dict[str, Any]] = lambda *_: {},
+    ) -> None:
+        """Run an agent for each cell, and after it the next message; name all cells that fail.
 
         A neighbour runs on the same worker at the same time (I22).
+
+        Args:
+            agent: Makes the agent of a cell.
+            check: Receives the error of the agent's run, or None, and the cell; `RUNS` has what
+                this cell has run.
+            axes: Each cell has one of each.
+            plugin: Makes the plugin of a cell.
+            sent: Makes the message of a cell, and what is sent beside it.
         """
+        cells = list(product(*axes))
         near = LlmAgent(name="near", model=ScriptedModel(replies=lambda _: "fine"))
         apps = [
-            App(name="app", root_agent=agent, plugins=[plugin] if plugin else []),
-            App(name="near", root_agent=near),
+            App(
+                name=f"cell-{number}",
+                root_agent=agent(*cell),
+                plugins=[plugin(*cell)] if plugin else [],
+            )
+            for number, cell in enumerate(cells)
         ]
-        async with self.serving(*apps) as (runner, neighbour):
-            error = await _turn(runner, message, near=neighbour, **more)
-            await _looks_whole(runner, error)
-            return error
+        failed = dict[str, str]()
+        async with self.serving(App(name="near", root_agent=near), *apps) as (near, *runners):
+            for cell, runner in zip(cells, runners, strict=True):
+                RUNS.clear()
+                try:
+                    error = await _turn(runner, near, **sent(*cell))
+                    await _looks_whole(runner, error)
+                    check(error, *cell)
+                except (AssertionError, TimeoutError) as problem:
+                    where = traceback.extract_tb(problem.__traceback__)[-1].line
+                    failed[", ".join(map(str, cell))] = f"{where} {problem}"
+                    if isinstance(problem, TimeoutError):
+                        break  # each of the others may wait as long
+        assert not failed, failed
 
     @asynccontextmanager
     async def serving(self, *apps: App) -> AsyncGenerator[list[Runner]]:
@@ -174,9 +232,9 @@ class Cell:
         }
         queue = self.queue = f"test-{uuid.uuid4().hex}"
         options = WorkerOptions(task_queue=queue)
-        runners = [Runner(app=app, client=self.client, task_queue=queue, **stores) for app in apps]
+        runners = [Runner(app=app, client=self._client, task_queue=queue, **stores) for app in apps]
         try:
-            async with worker(self.client, apps=apps, options=options, **stores):
+            async with worker(self._client, apps=apps, options=options, **stores):
                 yield runners
         finally:
             for runner in runners:
@@ -184,14 +242,14 @@ class Cell:
             await service.close()
 
 
-async def _turn(runner: Runner, message: Any, *, near: Runner, **more: Any) -> Exception | None:
-    mine, other = await asyncio.gather(_sent(runner, message, **more), _sent(near, "hello"))
-    assert isinstance(other, list)
+async def _turn(runner: Runner, near: Runner, **sent: Any) -> Exception | None:
+    mine, other = await asyncio.gather(_sent(runner, **sent), _sent(near))
+    assert isinstance(other, list), type(other)
     assert gist(other[-1]) == "near text fine"
     return None if isinstance(mine, list) else mine
 
 
-async def _sent(runner: Runner, message: Any, **more: Any) -> list[Event] | Exception:
+async def _sent(runner: Runner, message: Any = "hello", **more: Any) -> list[Event] | Exception:
     """Send a message; an error is returned, as one without a text breaks pytest if a test leaks it.
 
     For the same reason no assertion below shows an error, or a text that may be none.
@@ -239,13 +297,19 @@ def scripted(*replies: Any) -> ScriptedModel:
     return ScriptedModel(replies=reply)
 
 
+def ran(value: Any = "ok") -> Any:
+    """Note that the code under test runs, and return its value."""
+    RUNS.append("ran")
+    return value
+
+
 def once(value: Callable[[], Any]) -> Any:
     """What it makes the first time; None afterwards."""
     RUNS.append("ran")
     return value() if len(RUNS) == 1 else None
 
 
-def with_tool(function: Any) -> LlmAgent:
+def with_tool(function: Any, **fields: Any) -> LlmAgent:
     """An agent whose model calls the function."""
     tool = FunctionTool(function, name="tool")
-    return LlmAgent(name="a", model=scripted(call("tool")), tools=[tool])
+    return LlmAgent(name="a", model=scripted(call("tool")), tools=[tool], **fields)

@@ -62,7 +62,7 @@ def is_second(name: str) -> bool:
 
 
 def first_process(name: str) -> int:
-    """The id of the process that was the first to come here; it is noted."""
+    """The id of the process that was the first to come here; it is recorded."""
     note = Path(os.environ[FOLDER]) / name
     own = note.with_name(f"{name}-{uuid.uuid4().hex}")
     own.write_text(str(os.getpid()))

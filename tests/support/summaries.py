@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 
 class Teller(BaseEventsSummarizer):
-    """Says in one word each which texts it was given; waits for a flag first."""
+    """Says in one word each which texts it has received; waits for a flag first."""
 
     def __init__(self, failing: Callable[[int], bool] = lambda asked: False) -> None:
         self.asked: list[list[str]] = []

@@ -89,7 +89,7 @@ def test_a_forged_identity_names_nobody(worker: str) -> None:
 
 
 def test_details_that_cannot_be_read_tell_nothing() -> None:
-    """I11: whatever stands there, no step ends for it."""
+    """I11: whatever is there, no step ends for it."""
     assert AttemptHistory.of(["text"]) == AttemptHistory.of([{"reported": "x"}]) == NO_ATTEMPTS
 
 

@@ -51,7 +51,7 @@ def test_the_image_is_given_nothing_else() -> None:
 
 
 def test_what_workers_keep_in_files_is_of_all_and_stays() -> None:
-    """S14: a credential given to one worker is there for the others, and for those after them.
+    """S14: a credential that one worker has stored is there for all others, also later ones.
 
     A new volume takes the owner and the mode of the image's folder, so the image has to have it.
     """

@@ -86,7 +86,7 @@ def test_a_command_names_all_that_its_step_draws_from() -> None:
 
 
 def test_what_is_found_is_said_at_once_and_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the command that repeats it; others go on."""
+    """With the command that repeats it; others continue."""
     clock = Clock(fails={2: 1, 3: -11})
     found = explore.explore(steps(7), clock.run, seconds=45, clock=clock)
     assert found == clock.begun[1:3]
@@ -107,7 +107,7 @@ def test_a_slice_without_tests_is_no_finding() -> None:
 def test_the_step_at_the_end_is_cut_and_has_found_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """However long it would have gone on, the time is kept."""
+    """However long it would have continued, the time is kept."""
     clock = Clock(lasts=40, fails={3: 1})
     assert explore.explore(steps(7), clock.run, seconds=100, clock=clock) == []
     assert len(clock.begun) == 3

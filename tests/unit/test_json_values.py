@@ -135,7 +135,7 @@ class Measured(BaseModel):
 
 
 def test_a_tool_s_result_has_no_value_for_what_is_no_number() -> None:
-    """FLW-49: as google-adk stores it; what stands elsewhere is refused."""
+    """FLW-49: as google-adk stores it; elsewhere it is refused."""
     value = {"rates": [math.nan, math.inf, 1.5], "model": Measured(value=-math.inf)}
     result = to_json_value(value, of_tool=True)
     assert result == {"rates": [None, None, 1.5], "model": {"value": None}}

@@ -36,7 +36,7 @@ def test_ci_requires_all() -> None:
 
 
 def test_no_test_is_left_out_in_another_way() -> None:
-    """Who asks whether something is installed asks here, where CI is told."""
+    """All checks of what is installed are here, where CI learns of them."""
     here = {Path(__file__), ROOT / "tests" / "support" / "required.py"}
     for path in {*(ROOT / "tests").rglob("*.py")} - here:
         text = path.read_text()

@@ -123,7 +123,7 @@ def _text(name: str) -> str:
 
 
 def test_what_was_found_is_still_there() -> None:
-    """A found case that has been renamed would be tried no more, and nobody would know."""
+    """A found case that has been renamed would silently not run any more."""
     assert seeds.SCHEDULES.keys() <= {scenario.name for scenario in SCENARIOS}
     assert seeds.KILLS.keys() <= BY_NAME.keys()
     assert {str(case) for case in matrix_cases.cases("all")} >= seeds.CELLS

@@ -77,7 +77,7 @@ def test_the_rows_of_a_family_are_in_order() -> None:
 
 
 def test_links_to_a_row_lead_to_one() -> None:
-    """A document that links to ``specification.md#run-3`` is told when the row goes."""
+    """A document that links to ``specification.md#run-3`` fails when the row goes."""
     anchors = {anchor for anchor, _, _ in rows()}
     for path in PROSE:
         linked = re.findall(r"specification\.md#([a-z]+-?\d+)\)", path.read_text())

@@ -117,7 +117,7 @@ async def test_what_a_newer_release_adds_is_ignored(cls: type[JsonModel]) -> Non
 
 
 def test_a_cursor_of_a_newer_release_is_taken() -> None:
-    """I13: a run that a newer worker has continued as new goes on with an older one."""
+    """I13: a run that a newer worker has continued as new continues with an older one."""
     value = newer(Cursor)
     assert Cursor.parse(value) == Cursor.read(value)
 

@@ -90,7 +90,6 @@ class Lines:
         at: float,
         note: str = "",
         style: str = "bold cyan",
-        whole: bool = False,
     ) -> None:
         """Write a line about a session.
 
@@ -101,7 +100,6 @@ class Lines:
             at: The time in seconds since the epoch.
             note: A note after the text.
             style: The author's style.
-            whole: Whether to write the text uncut.
         """
         if self.quiet:
             return
@@ -112,10 +110,9 @@ class Lines:
             (f"{_cut(printable(author), self._author):{self._author}}  ", style),
         )
         tail = Text(f"  {note}" if note else "", "dim")
-        if not whole:
-            left = self._width() - head.cell_len - tail.cell_len
-            shown = _in_one_line(shown)
-            shown.truncate(max(left, _LEAST), overflow="ellipsis")
+        left = self._width() - head.cell_len - tail.cell_len
+        shown = _in_one_line(shown)
+        shown.truncate(max(left, _LEAST), overflow="ellipsis")
         self._write(Text.assemble(head, shown, tail))
 
     def notice(self, event: str, text: str, *, style: str = "yellow", **values: Any) -> None:

@@ -10,9 +10,7 @@ from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.terminal import counted, print_heading, print_rows
 from durable_adk.errors import DurableAdkError, InvalidRequestError
 from durable_adk.log import printable
-from durable_adk.ops.doctor.diagnosis import diagnose
-from durable_adk.ops.doctor.findings import Case, Finding
-from durable_adk.ops.doctor.sources import Missing, Sources
+from durable_adk.ops.doctor import Case, Finding, Missing, Sources, diagnose
 from durable_adk.workflows.invocation import TYPE_NAME
 
 ROUNDS = 3

@@ -4,8 +4,7 @@ import typer
 
 from durable_adk.cli.server import ServerConnection
 from durable_adk.log import printable
-from durable_adk.ops.erasure import Erasure, Holdings, erase as erase_user, survey
-from durable_adk.ops.erasure.erasure import UNREACHED
+from durable_adk.ops.erasure import UNREACHED, Erasure, Holdings, erase as erase_user, survey
 
 
 async def erase(connection: ServerConnection, *, user: str, app: str | None, yes: bool) -> None:

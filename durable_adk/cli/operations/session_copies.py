@@ -8,9 +8,14 @@ import typer
 from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import FAILED, note
 from durable_adk.log import printable
-from durable_adk.ops.adk_sessions.copies import CopyReport, OpenRequest, Problem, copy_sessions
-from durable_adk.ops.adk_sessions.database import open_database
-from durable_adk.ops.adk_sessions.stored_sessions import StoredSessions
+from durable_adk.ops.adk_sessions import (
+    CopyReport,
+    OpenRequest,
+    Problem,
+    StoredSessions,
+    copy_sessions,
+    open_database,
+)
 
 
 async def import_sessions(connection: CliConnection, url: str, *, as_json: bool) -> int:

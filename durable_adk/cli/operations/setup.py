@@ -14,7 +14,7 @@ from durable_adk.encryption import Key
 from durable_adk.errors import InvalidRequestError
 from durable_adk.http.address import LOOPBACK, is_loopback
 from durable_adk.log import printable
-from durable_adk.ops.codec_server import Access, Decoder, application, serve
+from durable_adk.ops.codec_server import Access, Decoder, codec_application, serve
 from durable_adk.sql.migrate import SchemaVersion
 
 
@@ -85,7 +85,7 @@ async def codec(
     def listening(url: str) -> None:
         _show_server(url, access, made=configured is None)
 
-    await serve(application(decoder, access), host=host, port=port, listening=listening)
+    await serve(codec_application(decoder, access), host=host, port=port, listening=listening)
 
 
 def _converter(connection: ServerConnection) -> DataConverter:

@@ -40,7 +40,7 @@ CONCURRENCY = 64
 logger = get_logger(__name__)
 
 
-def application(decoder: Decoder, access: Access) -> "Starlette":
+def codec_application(decoder: Decoder, access: Access) -> "Starlette":
     """Return the codec server as an ASGI application.
 
     ``POST .../decode`` accepts and returns ``{"payloads": [...]}``, in protobuf's JSON format. With
@@ -73,7 +73,7 @@ def application(decoder: Decoder, access: Access) -> "Starlette":
 async def serve(
     served: "Starlette", *, host: str, port: int, listening: Callable[[str], None]
 ) -> None:
-    """Serve the result of `application` until cancelled; see `durable_adk.http.serving.serve`."""
+    """Serve `codec_application` until cancelled; see `durable_adk.http.serving.serve`."""
     await serve_http(served, host=host, port=port, listening=listening, concurrency=CONCURRENCY)
 
 

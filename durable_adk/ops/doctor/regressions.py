@@ -102,8 +102,9 @@ def _opening_record(log: OperationLog) -> InvocationRecord:
 def _looks_older(record: InvocationRecord, creation: Creation, known: Collection[str]) -> bool:
     """Return whether an invocation's session may have been deleted without a tombstone.
 
-    Releases without tombstones did so. The times come from the clocks of several processes. They
-    never justify ending an invocation, whether or not the session has it.
+    Deleting a user's data removes the tombstones of the user's sessions. The times come from the
+    clocks of several processes. They never justify ending an invocation, whether or not the session
+    has it.
     """
     return record.invocation_id not in known and record.update_time < creation.time
 

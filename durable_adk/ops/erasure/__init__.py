@@ -1,5 +1,5 @@
 """Erases everything that the stores and Temporal keep about a person."""
 
-from durable_adk.ops.erasure.erasure import Erasure, Holdings, erase, survey
+from durable_adk.ops.erasure.erasure import UNREACHED, Erasure, Holdings, erase, survey
 
-__all__ = ["Erasure", "Holdings", "erase", "survey"]
+__all__ = ["UNREACHED", "Erasure", "Holdings", "erase", "survey"]

@@ -108,7 +108,7 @@ async def test_a_save_that_is_killed_anywhere_can_be_repeated(service, folder):
 
 
 async def test_a_deletion_that_is_killed_anywhere_is_whole(service, folder):
-    """All versions are there or none, and the next save of the name goes on from that."""
+    """All versions are there or none, and the next save of the name continues from that."""
     before = "asyncio.run(save(name, 'x')); asyncio.run(save(name, 'y'))"
     call = 'service.delete_artifact(**scope, filename=f"file {place}")'
     (places,) = await asyncio.to_thread(run, KILLED_AT.format(call=call, before=before), folder)

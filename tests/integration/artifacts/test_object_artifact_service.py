@@ -136,7 +136,7 @@ async def test_a_save_that_is_killed_anywhere_can_be_repeated(service, uri):
 
 
 async def test_a_deletion_that_is_killed_anywhere_is_whole(service, uri):
-    """All versions are there or none, and the next save of the name goes on from that."""
+    """All versions are there or none, and the next save of the name continues from that."""
     before = "[asyncio.run(save(name, text)) for text in 'xy']"
     call = "service.delete_artifact(**scope, filename=name)"
     (places,) = await run(killed_at(call, before), uri)
@@ -297,7 +297,7 @@ async def test_a_store_that_is_away_is_worth_waiting_for(uri, s3):
 
 
 async def test_a_bucket_that_is_missing_is_no_empty_one(s3):
-    """Who has misspelt its name is told, and does not find nothing."""
+    """A misspelt name is an error, not an empty bucket."""
     service = ObjectArtifactService("s3://no-such-bucket/x", **IMPATIENT)
     with pytest.raises(StoreUnavailableError, match="no-such-bucket"):
         await service.load_artifact(**SCOPE, filename="a")

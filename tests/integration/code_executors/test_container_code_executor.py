@@ -136,7 +136,7 @@ async def test_a_container_that_never_ends_is_removed(
 
 
 async def test_cancellation_removes_the_container(docker: Docker, tmp_path: Path) -> None:
-    """A daemon keeps containers whose client was killed, so it is told."""
+    """A daemon keeps containers whose client was killed, so they are removed explicitly."""
     code = f"open({str(tmp_path / 'up')!r}, 'w'); import time; time.sleep(3600)"
     task = asyncio.ensure_future(executor().execute_code(None, CodeExecutionInput(code)))
     await until((tmp_path / "up").exists)

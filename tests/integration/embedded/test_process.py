@@ -59,7 +59,7 @@ async def test_a_log_is_continued(tmp_path):
 
 
 async def test_environment_and_folder(tmp_path):
-    """A child has our variables and its own on top, and runs where it is told to."""
+    """A child has our variables and its own on top, and runs in the folder that is passed."""
     code = "import os; print(os.environ['PATH'] != '', os.environ['EXTRA'], os.getcwd())"
     process = await Process.start(
         python(code), log=tmp_path / "log", env={"EXTRA": "yes"}, cwd=tmp_path

@@ -136,7 +136,7 @@ async def test_a_redis_that_comes_back_is_used_again(
 async def test_a_redis_that_refuses_is_not_asked_again_and_again(
     opened: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
-    """D8: a user that may enter but not use a channel is said once, and tried ever more seldom.
+    """D8: a user that may enter but not use a channel is reported once, and retried more seldom.
 
     What it may do does not count as success of what it may not; with the right, it is used again.
     """
@@ -188,7 +188,7 @@ async def test_a_connection_that_says_nothing_any_more_is_given_up(
 async def test_a_viewer_waits_a_moment_at_most(
     opened: Open, proxy: FaultProxy, redis_server: RedisServer
 ) -> None:
-    """D8: the run goes on without its chunks while Redis does not answer, which it never does."""
+    """D8: the run continues without its chunks while Redis does not answer, which it never does."""
     channel = opened(redis_server.url(proxy.port))
     async with channel.subscribe(KEY, INVOCATION) as viewer:
         await heard_again(viewer, channel)
@@ -281,7 +281,7 @@ async def tls_before(port: int, pem: Path) -> AsyncIterator[int]:
 async def test_tls_is_spoken_and_the_server_must_be_the_one_that_is_named(
     redis_server: RedisServer, opened: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S14: `rediss://` verifies; whoever else answers is told nothing."""
+    """S14: `rediss://` verifies; another server receives nothing."""
     pem = certificate(tmp_path)
     async with tls_before(redis_server.port, pem) as port:
         url = f"rediss://:{PASSWORD}@localhost:{port}/0"

@@ -84,7 +84,7 @@ async def test_processes_write_at_once(service, path):
 
 
 async def test_killed_writer_loses_no_acknowledged_commit(service, path):
-    """After kill -9 every acknowledged commit is there, whole, and writing goes on (I2, I5)."""
+    """After kill -9 every acknowledged commit is there, whole, and writing continues (I2, I5)."""
     await opened(service)
     for round_number in range(3):
         process = await start(ENDLESS, path, f"r{round_number}")

@@ -40,7 +40,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 def test_a_write_that_the_system_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
-    """F18, I5, I11: in the middle of a transaction's log; the same process goes on afterwards."""
+    """F18, I5, I11: in the middle of a transaction's log; the same process continues afterwards."""
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path / "s.db")],
         capture_output=True,

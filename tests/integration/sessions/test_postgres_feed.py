@@ -168,7 +168,7 @@ async def test_a_notice_tells_nobody_who_has_written(
 async def test_waiting_costs_few_queries(
     make: Callable[[], DatabaseSessionService], postgres: Databases, url: str, key: SessionKey
 ) -> None:
-    """A feed without news asks the database a few times for each of its waits."""
+    """A feed without changes queries the database a few times for each of its waits."""
     service, waits = make(), list[int]()
     await opened(service, key)
     read_events = service.read_events

@@ -64,7 +64,7 @@ async def test_an_empty_database_gets_its_tables_at_the_first_use(postgres: Data
 async def test_older_tables_are_refused_until_somebody_upgrades_them(
     postgres: Databases, tmp_path: Path
 ) -> None:
-    """They are left as they are, the error has the command, and what they hold goes on."""
+    """They are left as they are, the error has the command, and what they hold continues."""
     url = await postgres.make()
     await _upgraded(url)
     await postgres.query(url, SESSION, *KEY)
@@ -147,7 +147,7 @@ async def _locks(postgres: Databases, url: str, *, granted: bool) -> bool:
 
 
 async def test_workers_of_the_version_before_go_on(postgres: Databases, tmp_path: Path) -> None:
-    """Before the upgrade and after it, old workers' rows are read and gone on with."""
+    """Before the upgrade and after it, old workers' rows are read and continued with."""
     url = await postgres.make()
     await _upgraded(url)
     await postgres.query(url, SESSION, *KEY)

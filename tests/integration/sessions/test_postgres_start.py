@@ -1,4 +1,4 @@
-"""What a process is told that cannot use its PostgreSQL database, and what one that loses it."""
+"""Errors of a process that cannot use its PostgreSQL database, and of one that loses it."""
 
 import asyncpg
 import pytest

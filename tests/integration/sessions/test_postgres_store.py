@@ -139,7 +139,7 @@ async def test_epochs_go_on_over_a_deletion_that_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
     how: str,
 ) -> None:
-    """I6: whoever creates the session waits for the deletion, and goes on where it has ended."""
+    """I6: whoever creates the session waits for the deletion, and continues where it has ended."""
     old = await opened(service, key)
     options = {"lease_owner": "local:1", "create_session": True}
     async with _gate(postgres_url) as gate:
@@ -192,7 +192,7 @@ class _Gate:
     reached: list[int] = field(default_factory=list[int])
 
     def after(self, method: Any) -> Any:
-        """The method, which goes on only when the gate is open."""
+        """The method, which continues only when the gate is open."""
 
         def both(tables: Any, key: SessionKey) -> Any:
             result = method(tables, key)
@@ -233,7 +233,7 @@ async def _connection(url: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def _held(url: str, app: str, name: str) -> AsyncIterator[Any]:
-    """A row of an app's state, written by a transaction that goes on until it is released."""
+    """A row of an app's state, written by a transaction that continues until it is released."""
     async with _connection(url) as connection:
         transaction = connection.transaction()
         await transaction.start()

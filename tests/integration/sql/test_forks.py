@@ -42,7 +42,7 @@ def lines(kind: str, place: object) -> list[str]:
 
 
 def check(printed: list[str]) -> None:
-    """The child is told, with the remedy; it may make a store of its own, and the parent go on."""
+    """The child gets an error with the remedy. It may make its own store; the parent continues."""
     first, told, *rest = printed
     assert (first, rest) == ("made", ["made", "made"])
     assert "was in use when this process was forked" in told

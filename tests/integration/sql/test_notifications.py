@@ -1,4 +1,4 @@
-"""That notices do not arrive is told once, with the remedy, and that they arrive again."""
+"""Missing notices are reported once, with the remedy, and so is their return."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -106,7 +106,7 @@ async def test_a_connection_that_never_comes_is_told_once(
 async def test_a_short_interruption_is_not_told(
     way: Way, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that restarts is told of by who waits for it."""
+    """A database that restarts is reported by the calls that wait for it."""
     monkeypatch.setattr(notifications, "_TOLERATED", 10 * PATIENCE)
     monkeypatch.setattr(notifications, "_ARRIVAL", 10 * PATIENCE)
     caplog.set_level("INFO")

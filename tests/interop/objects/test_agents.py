@@ -30,8 +30,9 @@ from google.adk.tools import FunctionTool, ToolContext
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import Workflow
 from google.genai import types
+from pydantic import ValidationError
 
-from durable_adk import agents, models, sessions, tools
+from durable_adk import agents, models, plugins, sessions, tools
 from durable_adk.errors import AgentDefinitionError, DeterminismError, InvalidRequestError
 from durable_adk.google_objects import from_google_adk
 from durable_adk.runners import InMemoryRunner, Runner
@@ -75,7 +76,7 @@ TOLD = ["first: one", "story: first said one", "second: two"]
 
 
 async def test_a_custom_agents_body_drives_durable_agents() -> None:
-    """Its context is google-adk's, and what it yields is committed before it goes on."""
+    """Its context is google-adk's, and what it yields is committed before it continues."""
     events = await heard(story())
     assert texts(events) == TOLD
     assert events[1].actions.state_delta == {"mine": 1}
@@ -170,7 +171,7 @@ def changed_in_place(own: LlmAgent) -> LlmAgent:
     ids=["clone", "anew", "class", "tool", "in-place", "nested"],
 )
 async def test_an_agent_that_a_body_changes_is_refused(own: Any, make: Any, what: str) -> None:
-    """By name: the loaded one would run, as another worker that goes on would run it."""
+    """By name: the loaded one would run, as another worker that continues would run it."""
     agent = own()
     with pytest.raises(AgentDefinitionError, match=f"{agent.name}' with another {what} than"):
         await heard(Running(name="c", sub_agents=[agent], make=make))
@@ -214,7 +215,7 @@ class Watching(BasePlugin):
 
 
 async def test_a_plugin_sees_and_answers_with_objects_of_google_adk() -> None:
-    """Its answer stands for the model's; what it changes in an event is stored."""
+    """Its answer replaces the model's; what it changes in an event is stored."""
     watching = Watching()
     root = SequentialAgent(name="root", sub_agents=[llm("muted", "never"), llm("b", "hi")])
     events = await heard(App(name="app", root_agent=root, plugins=[watching]))
@@ -308,6 +309,29 @@ async def test_objects_of_google_adk_below_our_agents() -> None:
     assert events[2].actions.state_delta == {"looked": 2}
 
 
+@pytest.mark.parametrize(
+    ("field", "kind", "outer"),
+    [
+        ("sub_agents", "BaseAgent", LlmAgent),
+        ("model", "BaseLlm", LlmAgent),
+        ("root_agent", "BaseNode", App),
+        ("plugins", "BasePlugin", App),
+    ],
+)
+def test_google_adk_refuses_objects_of_ours_by_itself(field: str, kind: str, outer: Any) -> None:
+    """It does so before code of ours runs, in the words that docs/use/google-adk.md explains."""
+    ours = agents.LlmAgent(name="b")
+    inner: dict[str, Any] = {
+        "sub_agents": [ours],
+        "model": models.ScriptedModel(replies=["x"]),
+        "root_agent": ours,
+        "plugins": [plugins.LoggingPlugin()],
+    }
+    known = {"root_agent": llm("a")} if outer is App else {}
+    with pytest.raises(ValidationError, match=f"instance of {kind}.*input_type="):
+        outer(name="a", **{**known, field: inner[field]})
+
+
 async def test_a_run_config_of_google_adk_is_taken() -> None:
     """Its options mean the same; one with an effect that is not here is refused by name."""
     config = RunConfig(streaming_mode=StreamingMode.SSE, max_llm_calls=3, labels={"a": "b"})
@@ -345,7 +369,7 @@ def test_what_cannot_be_durable_is_refused_when_it_is_loaded(make: Any, says: st
 
 
 async def test_an_event_of_google_adk_is_appended() -> None:
-    """SSN-10, SSN-12: with its id, its time and its changes; once, however often it is given."""
+    """SSN-10, SSN-12: with its id, its time and its changes; once, however often it is passed."""
     store = sessions.InMemorySessionService()
     session = await store.create_session(app_name="app", user_id="u")
     content = types.Content(role="user", parts=[types.Part(text="earlier")])

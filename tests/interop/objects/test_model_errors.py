@@ -91,7 +91,7 @@ def test_the_delay_is_what_the_provider_asks_for() -> None:
 
 
 async def test_litellm_is_imported_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """google-adk imports it at the first call, for seconds in which no other step would go on."""
+    """google-adk imports it at the first call, for seconds that would stop all other steps."""
     threads: list[int] = []
     monkeypatch.setattr(lite_llm, "_LITELLM_IMPORTED", False)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""A worker process that serves the agents of `wires`, and dies where it is told to."""
+"""A worker process that serves the agents of `wires`, and dies at a given point."""
 
 import asyncio
 import os

@@ -135,7 +135,7 @@ _NOT_OVER = {
     unrun=["work", "fail"],
 )
 def every_callback_hands_over() -> BaseAgent:
-    """If it has an event; the next message goes to who has spoken last."""
+    """If it has an event; the next message goes to the agent that has spoken last."""
     return _actor("desk", _to_child, sub_agents=[speaker("child")])
 
 

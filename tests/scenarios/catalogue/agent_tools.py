@@ -113,7 +113,7 @@ class Question(BaseModel):
     ),
 )
 def an_expert_is_asked_by_a_schema() -> BaseAgent:
-    """Arguments that do not fit are told to the model; the answer stands as it is."""
+    """The model gets an error for arguments that do not fit; the answer stays as it is."""
     expert = thinker("expert", last, input_schema=Question)
     script = (call("expert", topic="tea"), call("expert", topic="tea", depth=2))
     return speaker("root", *script, tools=[AgentTool(agent=expert, skip_summarization=True)])

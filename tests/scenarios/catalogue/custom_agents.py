@@ -277,7 +277,7 @@ class Stopper(BaseAgent):
     state={"way": "seq"},
 )
 def an_agent_that_ends_itself_ends_nothing_else() -> BaseAgent:
-    """Its after callback does not run; its parent goes on."""
+    """Its after callback does not run; its parent continues."""
     stopper = Stopper(name="stopper", after_agent_callback=lambda callback_context: text("never"))
     return _Pair(name="router", sub_agents=[stopper, thinker("seq", lambda _: "after")])
 

@@ -1,4 +1,4 @@
-"""Runs that fail: what is stored of them, and how the conversation goes on."""
+"""Runs that fail: what is stored of them, and how the conversation continues."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a model is told and shown, and what is kept of its answer."""
+"""What a model receives, and what is kept of its answer."""
 
 from typing import Any
 

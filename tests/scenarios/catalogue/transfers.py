@@ -118,7 +118,7 @@ def a_conversation_is_handed_over_to_a_sequence() -> BaseAgent:
     says("on", "first text alone", "last text last"),
 )
 def a_member_of_a_sequence_hands_over() -> BaseAgent:
-    """The sequence goes on when whoever it was handed over to is done."""
+    """The sequence continues when whoever it was handed over to is done."""
     first = speaker("first", to("helper"), "alone", sub_agents=[speaker("helper", "helped")])
     return SequentialAgent(name="seq", sub_agents=[first, speaker("last")])
 

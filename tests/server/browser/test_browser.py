@@ -142,7 +142,7 @@ def let_say(web: Web, number: int = len(WORDS)) -> None:
 
 
 async def stop_clock(page) -> None:
-    """Stop the time of a page: it goes on as far as a test says, however slow the machine is."""
+    """Stop the time of a page: it continues as far as a test says, however slow the machine is."""
     await page.clock.install(time=0)
     await page.clock.pause_at(3600)
 
@@ -299,7 +299,7 @@ async def test_a_card_says_who_asks_and_what_happens_without_an_answer(browser, 
 
 
 async def test_a_long_running_call_is_answered(browser, web) -> None:
-    """The form is that of the answer, or takes JSON; the run goes on with it."""
+    """The form is that of the answer, or takes JSON; the run continues with it."""
     async with tab(browser, web) as page:
         await say(page, "ask")
         card = page.get_by_label("Answer ask")
@@ -598,7 +598,7 @@ async def test_a_search_goes_on_where_the_server_stops(browser, web) -> None:
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
     """A model's answer that only calls a tool has its agent, model, tokens, time and request.
 
-    Who is no operator is told so, and not asked to try again.
+    The page says so to a user who is no operator, and does not suggest another try.
     """
     async with tab(browser, web) as page:
         await say(page, "pay")
@@ -935,7 +935,7 @@ async def test_a_page_loaded_again_in_mid_answer_goes_on(browser, web) -> None:
 
 @pytest.mark.parametrize("who", ["server", "worker"])
 async def test_a_process_killed_in_mid_answer_shows_each_event_once(browser, web, who) -> None:
-    """SIGKILL: the page goes on by itself, without a gap and without anything twice."""
+    """SIGKILL: the page continues by itself, without a gap and without anything twice."""
     async with tab(browser, web) as page:
         let_say(web, 4)
         await say(page, "talk")
@@ -1001,7 +1001,7 @@ async def test_a_page_below_a_prefix_works(browser, client, tmp_path) -> None:
 
 
 async def test_a_field_is_called_what_it_shows(browser, web) -> None:
-    """Who listens to a form hears the label of each field, also of one that takes JSON."""
+    """A screen reader reads the label of each field, also of one that takes JSON."""
     async with tab(browser, web) as page:
         await page.evaluate(
             """async () => {
@@ -1256,7 +1256,7 @@ STREAMS = """async () => {
 
 
 async def test_a_hidden_page_gives_back_its_stream(browser, web) -> None:
-    """It goes on after what it has shown once the page is shown again, and not before."""
+    """It continues after what it has shown once the page is shown again, and not before."""
     async with tab(browser, web) as page:
         await stop_clock(page)
         await page.evaluate(STREAMS)
@@ -1515,7 +1515,7 @@ async def test_the_theme_is_turned_and_nothing_else(browser, web) -> None:
 
 
 async def test_the_seconds_of_a_wait_are_not_read_out(browser, web) -> None:
-    """Who listens hears once that the page connects again."""
+    """A screen reader reads once that the page connects again."""
     async with tab(browser, web, ours=False) as page:
         await page.route("**/sessions/away/events", lambda route: route.fulfill(status=503))
         await page.goto(f"{web.url}/#/s/desk/user/away")
@@ -1527,7 +1527,7 @@ async def test_the_seconds_of_a_wait_are_not_read_out(browser, web) -> None:
 
 
 async def test_a_late_answer_does_not_open_a_run_again(browser, web) -> None:
-    """What the stream has told since the request is newer than its answer."""
+    """What the stream has brought since the request is newer than its answer."""
     async with tab(browser, web) as page:
         await page.evaluate(
             """async () => {
@@ -1821,7 +1821,7 @@ async def test_an_integer_is_as_exact_as_the_servers(browser, web) -> None:
 async def test_a_session_is_shown_once_a_worker_has_created_it(
     browser, client, tmp_path, monkeypatch
 ) -> None:
-    """Until then the page says that it waits; who has gone elsewhere meanwhile stays there."""
+    """Until then the page says that it waits; a user who has left meanwhile stays there."""
     monkeypatch.setattr(acceptance, "_STARTED", 0.5)
     async with placed(client, tmp_path, root_agent) as place:
         place.queue += "-later"
@@ -1890,7 +1890,7 @@ async def test_adks_own_page_works_on_this_server(browser, web) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("who", ["nobody", "server", "worker"])
 async def test_adks_own_page_shows_each_event_once_after_a_cut(browser, web, who) -> None:
-    """Loaded again in mid-answer, or a process killed: the run goes on, and the page has it all."""
+    """Loaded again in mid-answer, or a process killed: the run continues, and the page has all."""
     async with tab(browser, web, "/dev-ui/?app=desk", ours=False) as page:
         await page.get_by_role("button", name="More options").click()
         await page.get_by_text("Streaming", exact=True).click()

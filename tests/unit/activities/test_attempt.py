@@ -129,7 +129,7 @@ async def test_a_model_that_refuses_often_is_no_lost_worker() -> None:
 
 
 async def test_a_step_whose_agent_is_nowhere_ends() -> None:
-    """D6: it is given back so often, outages not counted, and then the run is told."""
+    """D6: it is returned so often, outages not counted, and then the run gets the error."""
     step = Step()
     for _ in range(MAX_UNREGISTERED - 1):
         assert await step.attempt(StoreUnavailableError())

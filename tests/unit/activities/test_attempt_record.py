@@ -22,7 +22,7 @@ RETRY = RetryConfig(max_attempts=50, initial_delay=0.01, exceptions=[ConnectionE
 
 
 class Bank:
-    """A tool that does what it is told to."""
+    """A tool that follows a script."""
 
     def __init__(self) -> None:
         self.raises: Exception | None = None
@@ -110,7 +110,7 @@ async def test_a_cancelled_tool_is_recorded() -> None:
 
 
 async def test_a_tool_that_is_cancelled_after_its_result_is_stored_is_not_recorded() -> None:
-    """I10: its successor goes on with the result, so that the tool was not run in vain."""
+    """I10: its successor continues with the result, so that the tool was not run in vain."""
     bank = Bank()
 
     async def hang(**_: Any) -> None:

@@ -42,7 +42,7 @@ async def test_the_model_is_shown_the_conversation():
 
 
 async def test_the_summary_is_an_event():
-    """Its text, without thoughts, stands for the events from first to last (CMP-1)."""
+    """Its text, without thoughts, replaces the events from first to last (CMP-1)."""
     asked, model = summarizer([text("hmm", thought=True), text("the summary")])
     made = await asked.maybe_summarize_events(events=CHAT)
     assert made

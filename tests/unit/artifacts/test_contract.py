@@ -112,7 +112,7 @@ async def test_what_is_missing_is_none(service):
 
 
 async def test_what_is_known_of_a_version(service):
-    """Number, metadata, time and type are told, for one version or all (ART-11).
+    """Number, metadata, time and type are listed, for one version or all (ART-11).
 
     Metadata is what google-adk's stores write of it.
     """

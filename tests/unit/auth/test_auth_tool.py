@@ -78,7 +78,7 @@ def test_the_key_is_stable():
 
 
 def test_the_key_tells_clients_and_schemes_apart():
-    """A credential is never handed to another client or scheme; a key of one's own stands."""
+    """A credential is never handed to another client or scheme; a key that is set stays."""
     keys = {AuthConfig.model_validate({"authScheme": data}).key for _, data in SCHEMES}
     assert len(keys | {oauth2(client_id="a").key, oauth2(client_id="b").key}) == len(SCHEMES) + 2
     named = AuthConfig.model_validate({"authScheme": SCHEMES[0][1], "credentialKey": "mine"})

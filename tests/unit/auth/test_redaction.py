@@ -66,7 +66,7 @@ def config() -> AuthConfig:
 
 
 def test_the_canary_is_there_to_be_found():
-    """The store's JSON holds what was given, undeclared fields too; so the tests below can fail."""
+    """The store's JSON holds all values, undeclared fields too; so the tests below can fail."""
     assert config().to_json().count(CANARY) > 20
     assert AuthConfig.from_json(config().to_json()) == config()
 

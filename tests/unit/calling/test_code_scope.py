@@ -36,7 +36,7 @@ async def falls() -> None:
 
 
 async def test_the_innermost_open_scope_ends() -> None:
-    """F12: with the line; what is around it goes on."""
+    """F12: with the line; what is around it continues."""
     with CodeScope():
         with pytest.raises(RuntimeError, match="raised SystemExit: 3") as caught:
             await falls()

@@ -116,7 +116,7 @@ async def test_words_that_are_not_known_are_no_messages(say: Say) -> None:
 
 
 async def test_what_is_waited_for_is_said() -> None:
-    """A worker, the model, the model once more, or a tool: a person sees that something goes on."""
+    """A worker, the model, the model once more, or a tool: a person sees what takes time."""
     service, key = InMemorySessionService(), SessionKey("app", "u", "s")
     progress = Progress(service, key, "e")
     assert await progress.text() == "waiting for a worker, or for an earlier message"

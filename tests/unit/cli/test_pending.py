@@ -132,7 +132,7 @@ async def test_an_invocation_is_found_while_it_is_resumed() -> None:
 
 
 async def test_the_calls_that_wait_longest_are_found_among_many() -> None:
-    """D9: an approval that nobody has given for a month is listed, however many came after it."""
+    """D9: an approval that has waited for a month is listed, however many came after it."""
     service = InMemorySessionService()
     keys = [SessionKey("app", f"u{n}", f"s{n}") for n in range(1101)]
     for n, key in enumerate(keys):

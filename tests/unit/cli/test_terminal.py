@@ -13,7 +13,7 @@ from tests.support.chunks import chunk, event
 
 
 def shown(*events, **options):
-    """What stands on the terminal after each event."""
+    """What the terminal shows after each event."""
     file = io.StringIO()
     printer = LivePrinter(file=file, **options)
     screens = []

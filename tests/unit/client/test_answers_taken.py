@@ -1,4 +1,4 @@
-"""What a client is told of its answer while nobody can say what became of it."""
+"""What a client learns of its answer while the outcome is unknown."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -110,7 +110,7 @@ async def test_a_no_before_the_end_is_asked_again(taken: Taken) -> None:
 async def test_silence_has_an_end(
     taken: Taken, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I11: nothing waits for ever, and nobody is told what is not known; the reason is."""
+    """I11: nothing waits for ever, and no unknown outcome is reported as known; the reason is."""
     monkeypatch.setattr(temporal_backend, "SERVER_TIMEOUT", 0.5)
     with pytest.raises(TemporalUnavailableError, match="had accepted it") as caught:
         await taken(Handle(None), store)

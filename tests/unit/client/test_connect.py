@@ -77,7 +77,7 @@ client_key_data = "key"
 async def test_a_profile_reaches_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D18: address, namespace, API key, mutual TLS; an address that is given goes first."""
+    """D18: address, namespace, API key, mutual TLS; an address that is passed goes first."""
     told: list[dict[str, Any]] = []
 
     async def connected(**options: Any) -> None:

@@ -1,1 +1,1 @@
-"""What the sender of a message is told of it."""
+"""What the sender of a message learns of it."""

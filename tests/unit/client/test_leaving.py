@@ -1,4 +1,4 @@
-"""What a client that leaves waits for: workflows are told later that they have ended."""
+"""What a client that leaves waits for: workflows learn later that they have ended."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ REQUEST = InvocationRequest(app="app", user="u", message="go")
 
 
 class Handle:
-    """Of a workflow that is told of its end after some looks; None: never."""
+    """Of a workflow that ends after some looks; None: never."""
 
     def __init__(self, looks: int | None) -> None:
         self.looks = looks
@@ -36,7 +36,7 @@ class Handle:
 
 
 class Invocations:
-    """Starts what it is given."""
+    """Starts what it receives."""
 
     def __init__(self, *handles: Handle) -> None:
         self._handles = list(handles)
@@ -74,7 +74,7 @@ async def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_it_waits_for_nothing_that_it_left_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is under way there is not what it has heard the end of."""
+    """What is under way there does not include what it knows to have ended."""
     monkeypatch.setattr(temporal_backend, "CLOSE_TIMEOUT", 0.05)
     old = Handle(3)
     leaving = runs(old)

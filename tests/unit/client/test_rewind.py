@@ -142,7 +142,7 @@ async def test_what_ended_meanwhile_is_rewound_too() -> None:
 
 
 async def test_it_gives_up_on_a_session_that_never_rests() -> None:
-    """SSN-30: the caller is told, rather than kept."""
+    """SSN-30: the caller gets an error instead of waiting."""
     place = Place()
     await place.run("e-1")
     numbers = iter(range(2, 99))
@@ -178,7 +178,7 @@ async def test_what_waits_is_sealed_before_it_is_rewound() -> None:
 
 
 async def test_nothing_is_cancelled_for_an_unknown_place() -> None:
-    """REW-4: the invocation that waits goes on waiting."""
+    """REW-4: the invocation that waits keeps waiting."""
     place = Place()
     epoch = await place.open("e-1")
     await place.sessions.pause_invocation(KEY, invocation_id="e-1", epoch=epoch)

@@ -224,7 +224,7 @@ async def test_an_error_of_the_feed_comes_through():
 
 @pytest.mark.parametrize("way", ["aclose", "cancel"])
 async def test_leaving_leaves_no_task_behind(way):
-    """DUR-13: the feed has been told, and nothing runs on."""
+    """DUR-13: the feed is cancelled, and nothing runs on."""
     closed, shown, before = asyncio.Event(), asyncio.Event(), asyncio.all_tasks()
 
     async def feed():

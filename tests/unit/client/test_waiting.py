@@ -20,7 +20,7 @@ MISSING = NoWorkerError("No worker polls.")
 
 
 class Temporal:
-    """Has one workflow, which is not open in the store, and says at each look what it is told to.
+    """Has one workflow, which is not open in the store, and says at each look what the test sets.
 
     Args:
         said: What a look at the task queue fails with, in turn; None: a worker polls. Then it says

@@ -98,7 +98,7 @@ def test_a_content_without_code_to_run_stays_as_it_is(parts: list[types.Part]) -
 
 @given(st.text(), st.text(min_size=1).filter(str.strip), st.text())
 def test_any_code_in_a_block_is_found_whole(before: str, words: str, after: str) -> None:
-    """What stands between the first fences is the code, letter by letter."""
+    """What is between the first fences is the code, letter by letter."""
     if "```" in before + words:
         return
     whole = content(text(f"{before}```python\n{words}\n```{after}"))

@@ -32,7 +32,7 @@ BAD = CodeExecutionResult(stderr="boom")
 
 
 class Scripted(BaseCodeExecutor):
-    """Has a result for each execution, and keeps what it was given."""
+    """Has a result for each execution, and keeps what it received."""
 
     results: list[CodeExecutionResult]
     seen: list[CodeExecutionInput]
@@ -191,7 +191,7 @@ async def test_what_code_prints_can_be_stored(context) -> None:
 
 
 class Broken(BaseCodeExecutor):
-    """Raises what it is told to."""
+    """Raises what it is set to."""
 
     error: BaseException
 

@@ -98,7 +98,7 @@ async def test_a_tool_waits_for_a_store_that_is_away_for_a_moment(
 async def test_it_waits_for_some_seconds_and_a_callback_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store that stays away is left to the step, which is tried again."""
+    """A store that stays away is left to the step, which is retried."""
     service = Hesitant(tmp_path)
     monkeypatch.setattr("durable_adk.retrying.SERVICE_TIMEOUT", -1.0)
     with pytest.raises(StoreUnavailableError):

@@ -38,7 +38,7 @@ async def context(agent: BaseAgent | None = None, **fields: Any) -> InvocationCo
 
 
 async def test_a_tool_is_called_with_a_context_of_a_test() -> None:
-    """State, artifacts, memory and confirmation are those of the services that it was given."""
+    """State, artifacts, memory and confirmation are those of the services that were passed."""
     told = await context()
 
     async def buy(item: str, tool_context: ToolContext) -> Any:
@@ -158,7 +158,7 @@ async def test_a_body_runs_with_a_context_of_a_test() -> None:
 
 
 async def test_an_agent_tool_runs_with_a_context_of_a_test() -> None:
-    """TOL-21: the agent gets the question and the state, and gives back its text and changes."""
+    """TOL-21: the agent gets the question and the state, and returns its text and changes."""
     model = ScriptedModel(replies=["forty-two"])
     expert = LlmAgent(name="expert", model=model, instruction="{n}", output_key="said")
     told = await context()

@@ -36,7 +36,7 @@ def good(call: PendingCall) -> types.Part:
 
 
 def refused(events: list[Event], *parts: types.Part, match: str, **options: object) -> None:
-    """Assert that a message is refused, and that no secret is told in the reason."""
+    """Assert that a message is refused, and that no secret is in the reason."""
     with pytest.raises(InvalidRequestError, match=match) as caught:
         check_answers(events, message(*parts), **options)
     assert CANARY not in str(caught.value) + repr(caught.value.__cause__)

@@ -332,7 +332,7 @@ def test_none_begins_with_another_agents_last_message():
 
 
 def test_what_was_rewound_is_not_shown():
-    """The prompt goes on where the rewound invocation began (REW-1, FLW-29)."""
+    """The prompt continues where the rewound invocation began (REW-1, FLW-29)."""
     events = session([HI, event("me", "hello")], [NEXT, event("me", "no")], rewind("i1"), [NEXT])
     assert shown(*events) == ["user: hi", "model: hello", "user: next"]
 
@@ -389,7 +389,7 @@ def thought(words: str) -> types.Part:
     ],
 )
 def test_model_input_context_comes_before_the_message(events, options, expected):
-    """It stands before the latest message shown, at each step of the turn (FLW-29)."""
+    """It comes before the latest message shown, at each step of the turn (FLW-29)."""
     extra = [types.Content(role="user", parts=[text("EXTRA")])]
     told = shown(*events, model_input_context=extra, **options)
     assert [line.split(": ")[1] for line in told] == expected
@@ -453,7 +453,7 @@ def test_building_is_pure_and_sends_no_made_up_id(events, mode):
 
 @given(_HISTORIES, _MODES, st.sampled_from(["me", "other"]))
 def test_sibling_branches_are_never_seen(events, mode, agent_name):
-    """Nothing of a sibling branch is in a prompt, as told by itself or by a summary (TRAP-33)."""
+    """Nothing of a sibling branch is in a prompt, by itself or in a summary (TRAP-33)."""
     contents = build_contents(
         events,
         agent_name=agent_name,

@@ -1,4 +1,4 @@
-"""What an agent's model is shown of messages that were heard in the middle of its run (D7)."""
+"""What an agent's model is shown of messages that were delivered in the middle of its run (D7)."""
 
 import itertools
 
@@ -33,7 +33,7 @@ def test_the_current_turn_begins_before_what_is_heard_in_it() -> None:
 
 
 def test_a_message_between_a_call_and_its_response_comes_behind_both() -> None:
-    """FLW-25: another lane has heard it while the tool ran; nothing has been said to it."""
+    """FLW-25: another branch got it while the tool ran; nothing has been said to it."""
     events = [HI, of_run("me", call("a")), HEARD, of_run("me", answer("a"))]
     expected = ["user: hi", "model: call(a)", "user: answer(a)=0", "user: and blue"]
     assert shown(*events) == expected
@@ -77,7 +77,7 @@ def test_the_current_turn_may_begin_with_another_agents_message_before_what_is_h
 
 
 def test_what_a_custom_agent_says_for_the_user_begins_a_turn() -> None:
-    """AGT-17: as in ADK; it was said by the invocation itself, and was not heard."""
+    """AGT-17: as in ADK; it was said by the invocation itself, and was not delivered."""
     events = [HI, of_run("me", "x"), of_run("user", "now this", id="i.3")]
     assert shown(*events, include_contents="none") == ["user: now this"]
 

@@ -1,4 +1,4 @@
-"""A no stands, whatever the tool says by the time it is given."""
+"""A no counts, whatever the tool says by the time it arrives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +63,7 @@ class Wrapped(BaseTool):
 
 
 class Guard(BasePlugin):
-    """Asks before the tool runs; what it is told is for the tool to heed."""
+    """Asks before the tool runs; the tool decides what to do with the answer."""
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext

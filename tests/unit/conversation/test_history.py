@@ -128,7 +128,7 @@ def test_a_later_summary_replaces_those_it_covers():
 
 
 def test_a_pending_call_is_never_summarised_away():
-    """The model goes on seeing what it waits for (CMP-2)."""
+    """The model continues seeing what it waits for (CMP-2)."""
     events = session([A, slow("s"), B], summary("sum", ids=("e0", "e2")))
     assert said(visible_history(events)) == "sum s?"
     answered = session([A, slow("s"), event("user", answer("s"))], summary("sum", ids=("e0", "e2")))

@@ -110,7 +110,7 @@ _STEPS = st.lists(_DELTAS.map(lambda delta: wrote(**delta)) | st.integers(0, 9),
 
 @given(_STEPS)
 def test_the_state_is_as_it_was(steps):
-    """After any number of rewinds among other events, each gives back what was then (REW-2)."""
+    """After any number of rewinds among other events, each returns what was then (REW-2)."""
     events: list[Event] = []
     for step in steps:
         if isinstance(step, Event):

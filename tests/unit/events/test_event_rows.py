@@ -1,7 +1,7 @@
 """What an event is and how it is read: the rows of the seeds' page on events.
 
 Where the page's catalogue and its own rule for `is_final_response` say different things, the rule
-decides, as in ADK 2.13 (OPEN-1); the catalogue's word stands beside it in `CATALOGUE`.
+decides, as in ADK 2.13 (OPEN-1); the catalogue's word is beside it in `CATALOGUE`.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ CODE_RESULT = types.Part(
 
 
 def event(*parts: types.Part | str, author: str = "TravelAgent", **fields: Any) -> Event:
-    """An event of an agent, with content if parts are given; `role` is the content's."""
+    """An event of an agent, with content if parts are passed; `role` is the content's."""
     role = fields.pop("role", "model")
     made = [types.Part(text=part) if isinstance(part, str) else part for part in parts]
     content = types.Content(role=role, parts=made) if made else None

@@ -21,7 +21,7 @@ from durable_adk.wire.steps import CloseStep, Ending, OpenStep
 
 
 class Deaf:
-    """A runtime whose opening goes on until it is cancelled, and fails then."""
+    """A runtime whose opening continues until it is cancelled, and fails then."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -71,7 +71,7 @@ async def cancelled(runtime: Deaf) -> None:
     ids=lambda error: type(error).__name__,
 )
 async def test_whatever_a_cancelled_opening_fails_with_it_is_ended(error: BaseException) -> None:
-    """I15: a worker that is lost meanwhile is told as a timeout; the run is cancelled all the same.
+    """I15: a worker that is lost meanwhile looks like a timeout; the run is cancelled all the same.
 
     Whether it was opened nobody knows, so it is closed, by who finds that out.
     """
@@ -82,7 +82,7 @@ async def test_whatever_a_cancelled_opening_fails_with_it_is_ended(error: BaseEx
 
 
 async def test_a_request_that_is_refused_is_refused_though_cancelled() -> None:
-    """Nothing was stored, and its sender is told why."""
+    """Nothing was stored, and its sender learns why."""
     runtime = Deaf(UnknownAppError("no such app"))
     with pytest.raises(UnknownAppError):
         await cancelled(runtime)

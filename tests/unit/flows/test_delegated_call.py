@@ -50,7 +50,7 @@ async def run(
     [{"room": 750_000, "local": 745_000}, {"room": 750_000, "args": 742_000, "changed": True}],
 )
 async def test_an_activity_whose_result_has_no_room_is_not_run(beside: dict[str, Any]) -> None:
-    """I6: a charge that is made and then told as failed would be made again."""
+    """I6: a charge that is made and then reported as failed would be made again."""
     runtime = Runtime({"charged": 1})
     end = await run(runtime, **beside)
     assert runtime.ran == []
@@ -66,7 +66,7 @@ async def test_what_was_sent_takes_no_room_of_what_comes_back() -> None:
 
 
 async def test_a_result_that_is_too_large_is_told() -> None:
-    """1c: it has run, and the model is told what the matter is."""
+    """1c: it has run, and the model gets the reason."""
     runtime = Runtime("r" * 750_000)
     end = await run(runtime, room=750_000)
     assert (runtime.ran, end.result) == (["Charge"], None)

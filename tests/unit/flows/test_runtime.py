@@ -11,7 +11,7 @@ NO = InvocationAnswer(call_id="c", confirmed=False, answer_id="ticket")
 
 @pytest.mark.parametrize("taken_first", [True, False])
 def test_another_answer_under_a_taken_id_is_refused(taken_first: bool) -> None:
-    """S22: its sender is told so, whether it asks before or after; the first one stands."""
+    """S22: its sender learns so, whether it asks before or after; the first one counts."""
     inbox = Inbox()
     inbox.put(YES)
     if taken_first:
@@ -57,7 +57,7 @@ def test_a_malformed_answer_decides_nothing_for_one_that_is_under_way() -> None:
 
 
 def test_a_refused_answer_that_is_sent_again_is_undecided() -> None:
-    """D9: nobody is told the old reason meanwhile, and another answer may take the id."""
+    """D9: the old reason is not reported meanwhile, and another answer may take the id."""
     inbox = Inbox()
     inbox.put(YES)
     inbox.refuse("ticket", "the plugin is broken")
@@ -89,7 +89,7 @@ def test_a_refused_answer_may_be_sent_again_to_the_next_run() -> None:
 
 
 def test_a_malformed_answer_changes_no_outcome_of_another() -> None:
-    """S22: who has sent the first one is not told that it was refused, and is known to be right."""
+    """S22: the sender of the first one does not learn of a refusal, and is known to be right."""
     inbox = Inbox()
     inbox.put(YES)
     inbox.take("ticket")
@@ -115,6 +115,6 @@ def test_names_that_the_loop_gives_are_reserved(name: str) -> None:
 
 
 def test_an_answers_name_is_stripped() -> None:
-    """S2: as every id is; else its sender looks for another name than is noted."""
+    """S2: as every id is; else its sender looks for another name than is recorded."""
     raw = {"callId": "c", "confirmed": True, "answerId": " a "}
     assert InvocationAnswer.parse(raw).answer_id == "a"

@@ -56,7 +56,7 @@ async def test_an_event_is_found_with_its_author_and_time(service):
 
 
 async def test_only_text_is_remembered_and_no_thoughts(service):
-    """Thoughts, files and calls are neither searched nor given back."""
+    """Thoughts, files and calls are neither searched nor returned."""
     blob = types.Part.from_bytes(data=b"picture", mime_type="image/png")
     thought = types.Part(text="secret", thought=True)
     call = types.Part(function_call=types.FunctionCall(name="lookup", args={"q": "argument"}))
@@ -135,7 +135,7 @@ async def test_memories_are_forgotten(service):
 
 
 async def test_copies_are_independent(service):
-    """Changing what was given or found changes nothing in memory."""
+    """Changing what was passed or found changes nothing in memory."""
     given = entry("tea", custom_metadata={"a": []})
     await service.add_memory(**OWNER, memories=[given])
     given.content.parts[0].text = "changed"

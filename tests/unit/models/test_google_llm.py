@@ -277,7 +277,7 @@ async def test_nobody_there():
 
 
 async def test_an_impossible_address_is_final():
-    """A base_url that can never work fails the run instead of being tried for ever."""
+    """A base_url that can never work fails the run instead of being retried forever."""
     model = Gemini(base_url="gopher://127.0.0.1", api_key=SecretStr(KEY))
     with pytest.raises(ModelError, match="could not be asked"):
         await ask(model)

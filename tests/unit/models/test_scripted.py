@@ -67,7 +67,7 @@ async def test_every_kind_of_reply(reply, parts):
 
 
 async def test_a_reply_can_be_an_error():
-    """An exception in the script is raised, by each retry again, and the next message goes on."""
+    """An exception in the script is raised, by each retry again, and the next message continues."""
     model = ScriptedModel(replies=[ModelError("refused"), "better"])
     for _ in range(2):
         with pytest.raises(ModelError, match="refused"):

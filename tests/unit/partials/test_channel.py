@@ -87,7 +87,7 @@ async def test_a_viewer_sees_one_invocation(channel, key, invocation_id):
 
 
 async def test_a_slow_viewer_costs_only_itself(channel):
-    """One whose loop stands still blocks neither step nor others; what is kept is bounded."""
+    """One whose loop stalls blocks neither step nor others; what is kept is bounded."""
     slow_is_in, go_on = threading.Event(), threading.Event()
     left = []
 

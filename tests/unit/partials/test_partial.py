@@ -28,7 +28,7 @@ def test_a_shown_chunk_never_looks_stored():
 
 
 def test_a_merged_chunk_says_how_many_it_has():
-    """Who counts chunks to notice a missing one can go on counting."""
+    """Who counts chunks to notice a missing one can continue counting."""
     merged = chunk("abcd", 7).model_copy(update={"lengths": [1, 0, 3]})
     shown = merged.as_event().custom_metadata
     assert shown == {"partial": {"attempt": 1, "index": 7, "chunks": 3}}

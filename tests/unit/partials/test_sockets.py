@@ -81,7 +81,7 @@ async def test_a_killed_viewer_is_forgotten(channel, temp):
 
 
 async def test_a_viewer_that_leaves_disturbs_no_sweep(channel, temp, monkeypatch):
-    """Its folder goes while another process looks through all; that one's viewer hears all."""
+    """Its folder goes while another process looks through all; that one's viewer gets all."""
     listed = Path.iterdir
 
     def vanish(folder):
@@ -178,7 +178,7 @@ async def test_a_folder_of_another_user_is_not_used(channel, temp, monkeypatch):
 
 
 async def test_a_path_too_long_for_a_socket_costs_only_the_chunks(temp, monkeypatch):
-    """The run goes on without partial events, and says so once."""
+    """The run continues without partial events, and says so once."""
     deep = temp / ("x" * 100)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))

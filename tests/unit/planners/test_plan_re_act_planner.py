@@ -81,7 +81,7 @@ def test_a_signature_stays_with_the_end_of_what_it_signed() -> None:
 
 
 def test_the_instruction_names_every_tag() -> None:
-    """FLW-95: the model is told the five tags."""
+    """FLW-95: the model gets the five tags."""
     instruction = PlanReActPlanner().build_planning_instruction(None, None)
     for tag in ("PLANNING", "REASONING", "ACTION", "REPLANNING", "FINAL_ANSWER"):
         assert f"/*{tag}*/" in instruction

@@ -69,7 +69,7 @@ async def test_the_instruction_comes_after_the_others(planner, context) -> None:
 
 
 async def test_earlier_thoughts_are_sent_as_text_and_stay_thoughts_in_history(context) -> None:
-    """A model goes on from its plan, which the stored event still has as a thought (FLW-27)."""
+    """A model continues from its plan, which the stored event still has as a thought (FLW-27)."""
     stored = content(types.Part(text="plan", thought=True), types.Part(text="said"))
     request = LlmRequest(contents=[stored])
     await apply_planner(Silent(), context, request)

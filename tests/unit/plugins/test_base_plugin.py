@@ -48,7 +48,7 @@ def test_a_hook_put_on_an_instance_counts():
 
 @pytest.mark.parametrize("hook", HOOKS)
 async def test_every_hook_takes_keywords_only_and_goes_on(hook):
-    """PLG-2: by default nothing is answered, whatever a hook is given."""
+    """PLG-2: by default nothing is answered, whatever a hook receives."""
     method = getattr(BasePlugin("p"), hook)
     parameters = inspect.signature(method).parameters.values()
     assert {parameter.kind for parameter in parameters} == {inspect.Parameter.KEYWORD_ONLY}

@@ -25,7 +25,7 @@ def content() -> types.Content:
 
 
 def arguments(scope: Any) -> dict[str, dict[str, Any]]:
-    """What each hook is given, with the secret wherever people, models or tools speak."""
+    """What each hook receives, with the secret wherever people, models or tools speak."""
     run = {"invocation_context": RunContext(scope)}
     callback = {"callback_context": CallbackContext(scope)}
     agent = callback | {"agent": BaseAgent(name="a")}

@@ -90,7 +90,7 @@ async def test_the_first_answer_ends_the_round(answer):
 
 
 async def test_without_an_answer_everybody_is_asked():
-    """PLG-2: None means go on."""
+    """PLG-2: None means continue."""
     plugins, asked = manager(None, None, None)
     assert await before_tool(plugins) is None
     assert asked == ["p0", "p1", "p2"]
@@ -121,7 +121,7 @@ async def test_an_exception_names_plugin_and_hook(error):
 
 
 async def test_a_store_that_is_away_ends_no_run():
-    """A transient error stays one, so the step is tried again (D11)."""
+    """A transient error stays one, so the step is retried (D11)."""
     plugins, _ = manager(StoreUnavailableError("away"))
     with pytest.raises(StoreUnavailableError):
         await before_tool(plugins)

@@ -1,4 +1,4 @@
-"""Failing tools, given back to the model to try again."""
+"""Failing tools, returned to the model to try again."""
 
 import pytest
 

@@ -685,7 +685,7 @@ async def test_one_of_many_openers_wins(service, key):
 
 
 async def test_one_of_many_creators_wins(service, key):
-    """Of equal sessions created at once one is, the others are told (SSN-3)."""
+    """Of equal sessions created at once one is, the others get an error (SSN-3)."""
     results = await asyncio.gather(
         *(service.create_session(**names(key)) for _ in range(8)), return_exceptions=True
     )
@@ -777,7 +777,7 @@ async def test_waiting_ends_with_a_close(service, key, monkeypatch):
 
 
 async def test_waiting_does_not_outlast_its_time(service, key, monkeypatch):
-    """Events that are there end a wait at once; without news it lasts as long as asked."""
+    """Events that are there end a wait at once; without changes it lasts as long as requested."""
     only_changes_wake(monkeypatch)
     await opened(service, key)
     await asyncio.wait_for(service.wait_for_change(key, after=0, timeout=NEVER), PATIENCE)

@@ -43,7 +43,7 @@ def rest(part: CopiedPart) -> CopiedPart:
 
 
 async def test_a_copy_has_the_times_the_order_and_the_state(service, key, part) -> None:
-    """The state is at first what the events imply, and in the end as it was given."""
+    """The state is at first what the events imply, and in the end as it was passed."""
     await service.copy_part(part)
     half = await service.get_session(**key._asdict())
     assert half.state == {"n": 2}

@@ -18,7 +18,7 @@ async def create(service, key):
 
 
 async def test_epochs_go_on_over_a_deletion(service, key):
-    """I6: whoever creates the session again, no epoch of its lease is given out twice."""
+    """I6: however often the session is created again, no epoch of its lease is used twice."""
     epochs = [(await opened(service, key)).epoch]
     await delete(service, key)
     epochs.append((await opened(service, key, "i2")).epoch)

@@ -144,7 +144,7 @@ async def test_a_token_that_was_not_given_is_refused(service, key):
 
 @pytest.mark.parametrize("limit", [0, -1])
 async def test_a_page_of_nothing_is_refused(service, key, limit):
-    """Its token could not say where to go on."""
+    """Its token could not say where to continue."""
     with pytest.raises(InvalidRequestError, match="limit"):
         await service.list_sessions(app_name=key.app_name, limit=limit)
 

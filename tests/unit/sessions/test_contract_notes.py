@@ -43,7 +43,7 @@ async def test_the_first_body_of_a_name_stays(service, key):
 
 
 async def test_of_many_writers_all_learn_the_one_body_that_stays(service, key):
-    """Attempts that overlap go on with the same note."""
+    """Attempts that overlap continue with the same note."""
     await opened(service, key)
     told = await asyncio.gather(*(noted(service, key, body=str(number)) for number in range(8)))
     assert len(set(told)) == 1
@@ -121,7 +121,7 @@ async def test_with_their_invocation_all_but_attempts_go(service, key, end, monk
 
 
 async def test_a_pause_keeps_the_notes(service, key):
-    """An invocation that waits for an answer finds them when it goes on (D9)."""
+    """An invocation that waits for an answer finds them when it continues (D9)."""
     await opened(service, key)
     await noted(service, key)
     await service.pause_invocation(key, invocation_id="i1", epoch=1)
@@ -131,7 +131,7 @@ async def test_a_pause_keeps_the_notes(service, key):
 
 
 async def test_who_comes_after_the_end_leaves_nothing(service, key):
-    """A late attempt is given back what it wrote and stores nothing (I24), unless of its kind."""
+    """A late attempt gets what it wrote before, and stores nothing (I24), unless of its kind."""
     await opened(service, key)
     await service.close_invocation(key, invocation_id="i1", epoch=1, status=Status.COMPLETED)
     assert await noted(service, key) == '"first"'
@@ -173,7 +173,7 @@ async def test_deleting_a_session_deletes_its_notes(service, key):
 
 
 async def pushed(service, key, name="p", **options):
-    """Store who is told of an invocation."""
+    """Store a receiver of an invocation's notifications."""
     body, limit = options.pop("body", '"first"'), options.pop("limit", 9)
     await service.put_push_config(
         key, invocation_id="i1", name=name, body=body, limit=limit, **options

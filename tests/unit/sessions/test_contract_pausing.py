@@ -191,7 +191,7 @@ async def test_only_the_owner_pauses(service, key):
 
 
 async def test_a_pause_that_comes_late_is_refused(service, key):
-    """I6: of an attempt that was taken for dead, while its invocation has gone on without a pause.
+    """I6: of an attempt that was taken for dead, while its invocation continued without a pause.
 
     What others have stored meanwhile says nothing of it.
     """
@@ -370,7 +370,7 @@ async def test_expired_lease_does_not_keep_a_paused_invocation(service, key, mon
 
 @pytest.mark.parametrize("same", [True, False])
 async def test_one_of_many_answers_wins(service, key, same):
-    """Of answers given at once one is stored; the same one is acknowledged to all (I1, I6)."""
+    """Of answers sent at once one is stored; the same one is acknowledged to all (I1, I6)."""
     await paused(service, key)
     results = await asyncio.gather(
         *(resumed(service, key, "a" if same else f"a{n}") for n in range(8)),

@@ -18,7 +18,7 @@ async def test_all_sessions_of_a_user_are_told(service, key):
 
 
 async def test_child_sessions_go_with_their_session(service, key):
-    """S6: what agents used as tools were told; nothing else, and none comes later."""
+    """S6: what agents used as tools have received; nothing else, and none comes later."""
     child = key.child("i1", "call", 0)
     grandchild = child.child("i1", "call", 0)
     others = [

@@ -331,7 +331,7 @@ async def turn(service, key, invocation_id, **options):
 
 
 async def test_a_ticket_knows_how_many_come_first(service, key):
-    """I22: an attempt learns it without a write; the first one goes on when the session is free."""
+    """I22: an attempt learns it without a write; the first one begins when the session is free."""
     await opened(service, key)
     for name in "abc":
         await asks(service, key, name)
@@ -356,7 +356,7 @@ async def test_a_ticket_that_has_to_be_renewed_tries(service, key, monkeypatch):
 
 
 async def test_queues_have_bounds(service, key):
-    """I22: one more is refused and stores nothing; who has a ticket keeps it, for any session."""
+    """I22: one more is refused and stores nothing; a ticket is kept, for any session."""
     other = key._replace(session_id="other")
     await opened(service, key)
     await opened(service, other)

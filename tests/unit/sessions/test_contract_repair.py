@@ -75,7 +75,7 @@ async def test_apps_are_served_for_a_day_after_each_announcement(service, key):
 
 
 async def test_a_commit_beyond_the_end_of_the_log_is_refused(service, key):
-    """I21: who has seen an event that is not there must not write in its place."""
+    """I21: a writer that has seen an event that is not there must not write in its place."""
     await opened(service, key)
     commit = {"invocation_id": "i1", "epoch": 1}
     before = await _everything(service, key)
@@ -105,7 +105,7 @@ async def test_a_rebuilt_session_is_what_it_was(service, key):
 
 
 async def test_a_note_is_put_back_unless_it_is_there(service, key):
-    """I8: who has begun a run stays the one who has, also if it is put back again."""
+    """I8: the worker that began a run stays recorded, also if it is put back again."""
     original = InMemorySessionService()
     await opened(original, key)
     whole = await _as_rebuilt(original, key)

@@ -30,7 +30,7 @@ async def test_a_reserved_event_is_committed_by_the_loop_only(service, key):
 
 
 async def test_an_early_commit_that_came_first_is_what_is_reserved(service, key):
-    """F8: then the later attempt goes on with it, and nothing is reserved."""
+    """F8: then the later attempt continues with it, and nothing is reserved."""
     await opened(service, key)
     early = event("e", text="early")
     await service.commit_event(key, early, **OWN, by_step=True)
@@ -64,7 +64,7 @@ async def test_of_a_reservation_and_an_early_commit_one_comes_first(service, key
 
 
 async def test_several_events_are_reserved_apart(service, key):
-    """The steps of agents side by side may all have been tried again."""
+    """The steps of agents side by side may all have been retried."""
     await opened(service, key)
     for name in "ab":
         await reserved(service, key, name)

@@ -13,7 +13,7 @@ from tests.unit.sessions.contract import event, log, opened
 
 
 async def waits(service, key, name="m", **options):
-    """Have a message wait that may be heard."""
+    """Have a message wait that may be delivered."""
     with pytest.raises(SessionBusyError):
         await opened(service, key, name, position=QueuePosition.LAST, steers=True, **options)
 
@@ -24,7 +24,7 @@ async def hear(service, key, name="m", *, epoch=1, by="i1"):
 
 
 async def test_a_message_is_heard_with_all_it_brings_and_leaves_the_queue(service, key):
-    """In one transaction; `temp:` keys are told and not stored (TRAP-7, I24)."""
+    """In one transaction; `temp:` keys are returned and not stored (TRAP-7, I24)."""
     await opened(service, key)
     sent = event("m.0", "m", text="two", delta={"k": 1, "temp:t": 2})
     await waits(service, key, user_event=sent)

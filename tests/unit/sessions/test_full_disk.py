@@ -44,7 +44,7 @@ async def look(service: SqliteSessionService) -> list[Any]:
 async def test_a_full_file_is_unavailable_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F18, I5: SQLite's own word for it is tried again; nothing is half stored meanwhile."""
+    """F18, I5: SQLite's own word for it is retried; nothing is half stored meanwhile."""
     connections: list[sqlite3.Connection] = []
     set_up = sqlite._set_up
 

@@ -1,4 +1,4 @@
-"""What a process is told that cannot use its PostgreSQL database, and what one that loses it."""
+"""Errors of a process that cannot use its PostgreSQL database, and of one that loses it."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -89,7 +89,7 @@ async def test_what_postgresql_refuses_never_reaches_it(bad: object) -> None:
     ("query", "words"), [("application_name=x", "PGSSLROOTCERT"), ("sslmode=bogus", "verify-full")]
 )
 async def test_parameters_that_are_not_known_are_refused_at_once(query: str, words: str) -> None:
-    """S23: what the driver would trip over, or be retried for ever, is told with the remedy."""
+    """S23: what would fail in the driver, or be retried for ever, is refused with the remedy."""
     service = DatabaseSessionService(f"postgresql://me:hunter2@127.0.0.1:1/x?{query}")
     with pytest.raises(InvalidRequestError, match=words) as raised:
         await service.prepare()

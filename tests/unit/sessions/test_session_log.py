@@ -190,7 +190,7 @@ async def test_a_call_of_long_ago_costs_what_came_since() -> None:
 
 
 async def test_of_a_call_that_is_not_there_all_is_read() -> None:
-    """Whoever answers it is told which calls wait."""
+    """The error for an answer names the calls that wait."""
     sessions = await stored(session([slow("one")], [slow("two")], [event("user", "hi")]))
     found = await sessions.read_from_calls(KEY, {"two", "three"})
     assert [item.seq for item in found] == [1, 2, 3]
@@ -221,7 +221,7 @@ async def test_what_a_client_wrote_is_no_call() -> None:
 async def test_many_events_are_not_decoded_in_the_callers_loop(
     call_of: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I22: heartbeats and other users' requests go on while a long session is read."""
+    """I22: heartbeats and other users' requests continue while a long session is read."""
     sessions, threads = await stored(long()), set[int]()
 
     def decode(body: str) -> Event:

@@ -223,7 +223,7 @@ def test_the_base_is_what_the_code_has_read(change: Any, expected: dict[str, Any
 
 
 def test_changes_of_other_code_are_taken_with_their_bases() -> None:
-    """An agent used as a tool has read what it was given, not what the callback wrote since."""
+    """An agent used as a tool has read what it received, not what the callback wrote since."""
     delta, read = {}, {}
     state = State({"k": ["a"], "t": "old"}, delta, read=read)
     state["k"].append("callback")

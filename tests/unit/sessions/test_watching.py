@@ -121,7 +121,7 @@ async def test_each_change_ends_a_wait(stores, key, before, change, monkeypatch)
 
 
 async def test_another_session_ends_no_wait(stores, key, monkeypatch):
-    """A wait goes on, whatever others commit."""
+    """A wait continues, whatever others commit."""
     only_changes_wake(monkeypatch)
     reader, writer = stores
     other = key._replace(session_id="other")

@@ -1,4 +1,4 @@
-"""A database that does not answer is told from a mistake."""
+"""A database that does not answer is distinguished from a mistake."""
 
 import pytest
 from asyncpg import exceptions

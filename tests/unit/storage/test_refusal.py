@@ -1,4 +1,4 @@
-"""What stands for a payload that cannot be given."""
+"""What replaces a payload that cannot be read."""
 
 import pytest
 

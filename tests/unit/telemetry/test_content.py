@@ -45,7 +45,7 @@ def test_the_hook_sees_all_of_it_before_it_is_cut():
 
 @pytest.mark.usefixtures("_on")
 def test_a_hook_that_raises_or_declines_lets_nothing_out(caplog):
-    """S8: what could not be redacted is not told, and neither is what the error says."""
+    """S8: what could not be redacted is not exported, and neither is what the error says."""
     redact_with(lambda *_: 1 / 0)
     assert captured("a", "secret") == {}
     assert "telemetry.redaction_failed" in caplog.text

@@ -1,4 +1,4 @@
-"""What Temporal's core is told of the standard variables, which it does not read itself."""
+"""What Temporal's core gets of the standard variables, which it does not read itself."""
 
 import pytest
 from opentelemetry.sdk.resources import Resource

@@ -1,4 +1,4 @@
-"""What a model and Temporal are told of an activity that is a tool (D18)."""
+"""What a model and Temporal get of an activity that is a tool (D18)."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -88,7 +88,7 @@ def test_a_method_needs_no_object() -> None:
 
 
 def test_a_name_comes_with_its_schema() -> None:
-    """D18: as it is given; a request that changes it does not change the next one."""
+    """D18: as it is passed; a request that changes it does not change the next one."""
     tool = ActivityTool("ShipOrder", description="Ships.", parameters=SCHEMA, **SOON)
     declaration = tool.get_declaration()
     assert declaration is not None

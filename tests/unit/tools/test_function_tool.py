@@ -168,7 +168,7 @@ async def test_stop_iteration_does_not_hang_the_caller():
 
 
 async def test_arguments_do_not_alias_the_event():
-    """A tool that changes what it was given leaves the event's as they were (TRAP-23)."""
+    """A tool that changes what it received leaves the event's as they were (TRAP-23)."""
 
     def grow(items: list, options):
         items.append(1)

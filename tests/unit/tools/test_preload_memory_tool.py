@@ -22,7 +22,7 @@ async def remember(memory, text, **fields):
 
 
 async def processed(memory, *parts):
-    """The request after a message of the given parts."""
+    """The request after a message of these parts."""
     content = types.Content(role="user", parts=list(parts)) if parts else None
     scope = StepScope(
         session=Session(id="session", app_name="app", user_id="user"),
@@ -39,7 +39,7 @@ async def processed(memory, *parts):
 
 
 async def test_memories_that_fit_are_in_the_instructions(memory):
-    """The user's message is the query, and what it finds is told with author and time (TOL-26)."""
+    """The user's message is the query, and what it finds comes with author and time (TOL-26)."""
     await remember(memory, "I like tea", author="user", timestamp="2026-01-02")
     await remember(memory, "Unrelated")
     request = await processed(memory, types.Part(text="Which"), types.Part(text="tea?"))

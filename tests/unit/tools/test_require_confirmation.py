@@ -95,7 +95,7 @@ async def test_a_rule_that_raises_lets_nothing_run():
 
 @pytest.mark.parametrize("args", [{}, {"amount": "many"}])
 async def test_nobody_is_asked_about_a_call_that_cannot_run(args):
-    """TOL-14, TOL-15: the model is told what is wrong with its arguments, and no person is."""
+    """TOL-14, TOL-15: the model learns what is wrong with its arguments, and no person is asked."""
     context = Context()
     tool = FunctionTool(Pay(), require_confirmation=True)
     response = await tool.run_async(args=args, tool_context=context)

@@ -16,7 +16,7 @@ def chunk(*parts: types.Part, reason: str | None = None) -> types.GenerateConten
 
 
 async def test_chunks_are_partial_and_their_whole_is_not() -> None:
-    """Each is given as it comes; the whole has the parts in their order, texts joined."""
+    """Each is passed on as it comes; the whole has the parts in their order, texts joined."""
     call = types.Part.from_function_call(name="f", args={"x": 1})
     stream = [chunk(types.Part(text="Bon")), chunk(types.Part(text="jour")), chunk()]
     stream += [chunk(call, reason="STOP")]

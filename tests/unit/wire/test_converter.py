@@ -198,7 +198,7 @@ def test_details_that_cannot_be_read_cost_only_themselves() -> None:
 
 
 def test_a_missing_key_is_no_reason_to_leave_details_out() -> None:
-    """D16: another worker has it, so the task is to fail and be tried again."""
+    """D16: another worker has it, so the task is to fail and be retried."""
     failure = Failure(message="no cover")
     details = failure.application_failure_info.details.payloads
     details.append(Payload(metadata={"encoding": ENCODING.encode()}, data=b"?"))

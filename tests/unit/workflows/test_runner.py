@@ -28,7 +28,7 @@ class Instance:
 
 
 def activation(job: str, *, length: int, task: int, size: int = 9) -> WorkflowActivation:
-    """One with a job, of a history, after a task of a second; clocks may stand still."""
+    """One with a job, of a history, after a task of a second; clocks may stall."""
     act = WorkflowActivation(history_length=length, history_size_bytes=task * 100 + size)
     act.timestamp.FromSeconds(task)
     one = WorkflowActivationJob()
@@ -131,7 +131,7 @@ def test_a_replay_of_a_workflow_that_is_open_has_its_news() -> None:
 
 
 def test_a_server_that_tells_no_sizes_may_have_tasks_at_the_same_time() -> None:
-    """All is told there, because nothing shows that news came without a task."""
+    """Everything is applied there, because nothing shows that news came without a task."""
     instance, guarded = guarded_by(Bridge())
     for act in (FIRST, BEHIND, QUERY, SIGNAL):
         sizeless = WorkflowActivation()

@@ -29,7 +29,7 @@ async def test_the_database_has_nothing_that_can_be_read(
 
 
 async def test_another_process_with_the_keys_reads_it(postgres_url: str) -> None:
-    """A run that goes on at another worker has its user's credentials; a new key ends none."""
+    """A run that continues at another worker has its user's credentials; a new key ends none."""
     old, new = Key.new("old"), Key.new("new")
     async with emptied(postgres_url, KeyRing([old])) as service:
         await service.save(**PLACE, credential=SECRET)

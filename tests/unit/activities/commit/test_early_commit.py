@@ -200,7 +200,7 @@ async def test_a_lane_finds_what_it_has_stored_before_what_another_one_has() -> 
 async def test_of_two_attempts_the_one_that_was_reported_stands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """I10: the other one was noted, as the store was away for the first; after a reset, too."""
+    """I10: the other one was recorded, as the store was away for the first; after a reset, too."""
     runs = Runs(["one", "another"])
     early_commit = await runs.open()
     asking = ModelStep(**runs.step("e-1.1", 1, None))
@@ -311,7 +311,7 @@ async def store(runs: Runs, event: Event | None, early_commit: EarlyCommit, revi
 
 
 async def test_two_attempts_at_once_agree_on_one_answer() -> None:
-    """F8: a zombie that was not dead and its successor: the first commit stands for both."""
+    """F8: a zombie that was not dead and its successor: the first commit counts for both."""
     runs = Runs([lambda request: f"answer {len(runs.model.requests)}"])
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
     results = await asyncio.gather(runs.effects.perform(step), runs.effects.perform(step))
@@ -399,9 +399,9 @@ async def test_what_a_third_attempt_makes_of_a_reserved_event_is_the_loops() -> 
 async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_its_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """I1: the step is tried again, rather than its run be ended by who may still be alive.
+    """I1: the step is retried, rather than its run be ended by who may still be alive.
 
-    Those that have told how they ended are not; and then nothing that was made is thrown away.
+    Those that have reported their end are not; and then nothing that was made is thrown away.
     """
     monkeypatch.setattr(early_commit, "STORE_TIMEOUT", 0.0)
 
@@ -445,7 +445,7 @@ async def test_a_final_text_closes_the_invocation_with_it() -> None:
 
 
 async def test_a_call_does_not_close_the_invocation() -> None:
-    """The run goes on after it."""
+    """The run continues after it."""
     runs = Runs([call("charge"), "done"])
     result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
     assert (result.seq, result.closed) == (2, False)

@@ -159,7 +159,7 @@ async def test_a_session_made_anew_is_read_anew() -> None:
 
 
 async def test_a_commit_makes_nobody_sure_of_what_came_before_it() -> None:
-    """SSN-9: the session was made anew elsewhere, and a commit is the first that is heard of it."""
+    """SSN-9: the session was made anew elsewhere, and a commit is the first sign of it."""
     one = await session("a", "b")
     assert await one.read(2) == "A B"
     await one.make_anew()

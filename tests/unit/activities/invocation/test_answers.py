@@ -126,7 +126,7 @@ async def test_an_answer_that_has_arrived_is_not_asked_for_again(hook: str) -> N
 
 
 async def test_an_answer_without_leave_to_commit_is_found_again() -> None:
-    """I10: the loop would commit it, but never heard of it."""
+    """I10: the loop would commit it, but never got it."""
     made = Steps(lambda request: f"answer {len(made.model.requests)}")
     step = await made.model_step(granted=False)
     await made.effects.perform(step, Attempt(number=1))
@@ -136,7 +136,7 @@ async def test_an_answer_without_leave_to_commit_is_found_again() -> None:
 
 
 async def test_two_answers_become_one() -> None:
-    """F8, I10: a frozen worker's and its successor's: whichever was noted first stands."""
+    """F8, I10: a frozen worker's and its successor's: whichever was recorded first counts."""
     made = Steps(lambda request: f"answer {len(made.model.requests)}")
     step = await made.model_step(granted=False)
     results = [await made.effects.perform(step, Attempt(number=1)) for _ in range(2)]
@@ -171,7 +171,7 @@ async def test_the_plain_way_costs_nothing_more(fields: dict[str, Any], notes: i
 async def test_a_store_that_does_not_take_the_note_costs_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The note is insurance, and the run goes on without."""
+    """The note is insurance, and the run continues without."""
     made = Steps(["answer"], after_model_callback=lambda **_: None)
     step = await made.model_step()
 

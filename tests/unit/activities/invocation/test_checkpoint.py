@@ -1,4 +1,4 @@
-"""What a run reads that goes on where another one stopped."""
+"""What a run reads that continues where another one stopped."""
 
 import pytest
 
@@ -28,7 +28,7 @@ KEPT = packed('["b", []]')
 
 
 async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
-    """D10, I2: they are removed with the end, and a body that was given nothing begins anew."""
+    """D10, I2: they are removed with the end, and a body that has received nothing begins anew."""
     deps = Dependencies(registry=AppRegistry([]), sessions=InMemorySessionService())
     message = Event(id="i.0", invocation_id="i", author="user", timestamp=1.0)
     record = await deps.sessions.open_invocation(

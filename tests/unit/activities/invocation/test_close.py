@@ -119,7 +119,7 @@ async def test_what_is_made_of_an_answer_is_no_model_call() -> None:
 
 
 async def test_how_an_invocation_ended_stands() -> None:
-    """I1: a failure that is heard of after the end changes nothing."""
+    """I1: a failure that arrives after the end changes nothing."""
     sessions = InMemorySessionService()
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
@@ -133,7 +133,7 @@ async def test_how_an_invocation_ended_stands() -> None:
 
 
 async def test_an_opening_that_was_given_up_does_not_open_after_the_end() -> None:
-    """I11, CAN-1: the end is told before its attempt comes to the store, which refuses it then."""
+    """I11, CAN-1: the end is reported before its attempt reaches the store, which refuses it."""
     sessions = InMemorySessionService()
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     await sessions.create_session(app_name="app", user_id="u", session_id="s")

@@ -110,7 +110,7 @@ async def test_a_repeat_finds_the_summary() -> None:
 async def test_a_slower_attempt_leaves_the_first_ones_summary(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """SSN-12: two attempts at once, with different words; the one that comes first stands."""
+    """SSN-12: two attempts at once, with different words; the one that comes first counts."""
     first = await compaction_of_another()
     sessions = Disturbed(lambda own: noted(own, **first))
     await run(sessions, "e-1")

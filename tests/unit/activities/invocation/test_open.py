@@ -1,4 +1,4 @@
-"""Opening an invocation once more, after an attempt that nobody has heard of."""
+"""Opening an invocation once more, after an attempt whose outcome is unknown."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def living() -> EffectPerformer:
 
 @pytest.mark.parametrize("when_busy", [WhenBusy.REJECT, WhenBusy.ENQUEUE])
 async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy) -> None:
-    """D7, I12: its sender is told that the session was busy, and of nothing that was cancelled.
+    """D7, I12: its sender learns that the session was busy, and of no cancellation.
 
     What was withdrawn by a cancellation, before anybody opened it, stays so.
     """

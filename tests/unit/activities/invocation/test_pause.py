@@ -72,7 +72,7 @@ class Waiting:
         return await pause_invocation(self.deps, step)
 
     async def answer(self, call_id: str, *, epoch: int) -> int:
-        """Answer a call; the epoch that the loop is told."""
+        """Answer a call; the epoch that the loop gets."""
         return (await take_answer(self.deps, self.answers(call_id, epoch=epoch))).epoch
 
     def answers(self, call_id: str, *, epoch: int) -> AnswerStep:
@@ -124,7 +124,7 @@ async def waiting() -> Waiting:
 
 
 async def test_a_pause_is_repeated_after_the_answer(waiting: Waiting) -> None:
-    """I11: both were in a task whose worker died; the run goes on, and keeps its lease."""
+    """I11: both were in a task whose worker died; the run continues, and keeps its lease."""
     assert await waiting.pause() is None
     assert await waiting.answer("one", epoch=1) == 2
     assert await waiting.pause() is None  # it was paused, once
@@ -154,7 +154,7 @@ async def test_an_attempt_that_was_given_up_may_store_the_answer_in_between(
 
 
 async def test_two_pauses_are_repeated_after_both_answers(waiting: Waiting) -> None:
-    """I11: the second one, told another epoch than the first time, does not stay."""
+    """I11: the second one, with another epoch than the first time, does not stay."""
     for _ in range(3):
         await waiting.pause()
         epoch = await waiting.answer("one", epoch=1)
@@ -337,7 +337,7 @@ async def test_two_ends_of_what_is_paused_agree(
 async def test_only_its_owner_ends_what_is_paused_in_between(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I6: another one is told that it has lost it."""
+    """I6: another one learns that it has lost it."""
     close = waiting.sessions.close_invocation
 
     async def late(*args: Any, **options: Any) -> InvocationRecord:
@@ -351,7 +351,7 @@ async def test_only_its_owner_ends_what_is_paused_in_between(
 
 
 async def test_only_its_owner_may_take_a_pause_for_repeated(waiting: Waiting) -> None:
-    """I6: whoever has lost the invocation to another is told so."""
+    """I6: an owner that has lost the invocation to another learns so."""
     await waiting.pause()
     await waiting.answer("one", epoch=1)
     with pytest.raises(LeaseLostError):

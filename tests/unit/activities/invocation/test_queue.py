@@ -34,7 +34,7 @@ def test_all_who_wait_for_one_session_ask_some_times_a_second_together(running: 
 
 
 def test_no_delay_outlasts_the_quick_turns_ahead() -> None:
-    """I22: who sleeps is passed by nobody, so the session stands idle for what it sleeps too long.
+    """I22: a sleeping attempt is not overtaken, so the session is idle while it sleeps too long.
 
     A message takes its turn in a tenth of a second at best, and then the session is its own.
     """
@@ -47,7 +47,7 @@ def test_no_delay_outlasts_the_quick_turns_ahead() -> None:
 
 
 def test_a_delay_has_bounds() -> None:
-    """Who is next is tried again soon, and a resumption before its ticket would expire."""
+    """Who is next is retried soon, and a resumption before its ticket would expire."""
     assert busy_delay(SessionBusyError()) == 0.25
     assert busy_delay(SessionBusyError(ahead=1000, remaining=1e9)) == MAX_BUSY_DELAY
     assert MAX_BUSY_DELAY < RESUMING_TTL / 2

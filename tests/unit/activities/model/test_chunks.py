@@ -44,7 +44,7 @@ def counting(callback_context: Any, llm_response: LlmResponse) -> None:
 
 
 class Repeats(Recorder):
-    """Lets the model go on once its fourth chunk was published again."""
+    """Lets the model continue once its fourth chunk was published again."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -190,7 +190,7 @@ async def test_an_at_most_once_tool_is_not_run_while_the_store_is_away(
 
 @pytest.mark.parametrize("contract", [name for name in ToolContract if name is not ONCE])
 async def test_a_tool_whose_store_is_away_is_run_again(contract: ToolContract) -> None:
-    """I8: under the same key, as after a lost worker; no hook and no retry policy hears of it."""
+    """I8: under the same key, as after a lost worker; no hook and no retry policy sees it."""
     heard: list[Exception] = []
     keys: list[str] = []
 
@@ -271,7 +271,7 @@ async def test_a_lost_acknowledgement_does_not_make_a_run_look_like_another() ->
 
 
 async def test_the_timeout_of_an_at_most_once_tool_is_an_unknown_outcome() -> None:
-    """F11: it may still run, so the model is told; other tools fail the run."""
+    """F11: it may still run, so the model learns that; other tools fail the run."""
     results: dict[ToolContract, StepResult] = {}
     for contract in (ONCE, ToolContract.AT_LEAST_ONCE):
         made = steps(Bank(), options={"contract": contract, "timeout": 0.1})

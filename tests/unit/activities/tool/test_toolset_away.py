@@ -59,7 +59,7 @@ class Remote(BaseToolset):
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked once an attempt, and tried again soon."""
+    """Asked once an attempt, and retried soon."""
     monkeypatch.setattr(base_toolset, "TOOLSET_TIMEOUT", 0.0)
     monkeypatch.setattr(run, "MAX_TOOLSET_DELAY", 0.01)
 
@@ -75,7 +75,7 @@ def steps(remote: Remote, **fields: Any) -> Steps:
 
 
 def after(times: int) -> AttemptHistory:
-    """What the attempts have told of which the toolset was away for so many."""
+    """What the attempts have reported, of which so many lacked the toolset."""
     history = NO_ATTEMPTS
     for number in range(1, times + 1):
         history = history_after(
@@ -86,7 +86,7 @@ def after(times: int) -> AttemptHistory:
 
 @pytest.mark.parametrize("away", [ConnectionError("no"), ValueError("no"), SystemExit(1)])
 async def test_a_call_waits_for_its_toolset(away: Any) -> None:
-    """F23, I20: whatever keeps it from being asked, the call is tried again, and then it runs."""
+    """F23, I20: whatever keeps it from being asked, the call is retried, and then it runs."""
     remote = Remote()
     made = steps(remote)
     step = await made.tool_step()
@@ -183,7 +183,7 @@ async def test_a_toolset_that_hangs_takes_nothing_of_the_tools_time(
 
 
 async def test_a_result_that_has_arrived_needs_no_toolset_in_the_end() -> None:
-    """I8: the tool has run, whatever becomes of its toolset; the model is told what it returned."""
+    """I8: the tool has run, whatever becomes of its toolset; the model gets what it returned."""
 
     async def wait(**_: Any) -> None:
         entered.append(True)

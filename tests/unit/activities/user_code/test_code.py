@@ -105,7 +105,7 @@ async def test_an_attempt_that_was_lost_leaves_one_version_of_a_file() -> None:
 
 
 async def test_there_must_be_code_and_somebody_to_run_it() -> None:
-    """RUN-8: an event that a custom agent kept back, or a deploy without executor, is told."""
+    """RUN-8: an event that a custom agent kept back, or a deploy without executor, is reported."""
     place = Place()
     early_commit = await place.open()
     with pytest.raises(AgentError, match="must yield every event"):

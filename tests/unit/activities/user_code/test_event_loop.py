@@ -153,7 +153,7 @@ async def test_an_import_is_not_taken_for_a_sync_call(told: Told, tmp_path, monk
 
 @pytest.mark.thorough
 async def test_a_loop_that_waits_is_not_blocked(told: Told, looks: list[Watchdog]) -> None:
-    """Nobody is told of code that waits as it should."""
+    """Code that waits as it should is not reported."""
     loop = UserCodeLoop()
     waiting = asyncio.create_task(loop.run(forever()))
     await looked(looks, times=2)
@@ -211,7 +211,7 @@ class Blocked:
         return waits
 
     async def end(self) -> None:
-        """Let it go on, and come to its end."""
+        """Let it continue, and come to its end."""
         self.let_go.set()
         await self.loop.close()
 
@@ -242,7 +242,7 @@ async def test_a_blocked_loop_gives_its_steps_back() -> None:
 
 @pytest.mark.thorough
 async def test_steps_of_a_blocked_loop_end_when_it_goes_on() -> None:
-    """I22: what was given back is not done a second time here."""
+    """I22: what was returned is not done a second time here."""
     blocked = Blocked(blocked_timeout=2.0)
     ended: list[str] = []
 
@@ -487,7 +487,7 @@ async def _cancels_from_thread() -> None:
 async def test_code_that_cancels_all_tasks_fails_no_other_step(
     cancels: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """F12, I22: other steps go on, or are retried; only its own fails, if it is known."""
+    """F12, I22: other steps continue, or are retried; only its own fails, if it is known."""
     loop = UserCodeLoop()
     begun = asyncio.Semaphore(0)
     here = asyncio.get_running_loop()
@@ -529,7 +529,7 @@ async def test_code_that_cancels_all_tasks_fails_no_other_step(
 
 @pytest.mark.parametrize("end", ["stop", "close"])
 async def test_code_cannot_stop_the_loop(end: str) -> None:
-    """I22: it is told so where it tries."""
+    """I22: it gets the error where it tries."""
     loop = UserCodeLoop()
 
     async def step() -> None:

@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE, until, until_true
 
 @pytest.fixture
 def let_go() -> Iterator[threading.Event]:
-    """Lets all code go on that hangs."""
+    """Lets all code continue that hangs."""
     event = threading.Event()
     yield event
     event.set()

@@ -27,7 +27,7 @@ def service(tmp_path):
 
 
 def files(service: FileCredentialService) -> list[Path]:
-    """What stands in the folder."""
+    """What is in the folder."""
     return sorted(service._root.iterdir())
 
 

@@ -56,7 +56,7 @@ async def ask(runner, message, session="s") -> None:
 
 @asynccontextmanager
 async def running(feed: SessionsFeed) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Run a feed, and get what waits until it has written all that it was told, and once more."""
+    """Run a feed, and get what waits until it has written all that it received, and once more."""
     rounds, say = 0, feed._write_running_steps
 
     def counted() -> None:
@@ -135,7 +135,7 @@ async def test_what_was_there_before_is_not_shown(runner, screen, tmp_path):
 
 
 async def test_an_attempt_that_failed_is_shown_with_its_places(feed, screen):
-    """A step that is tried again says why, and where in the user's code; the last has its event."""
+    """A step that is retried says why, and where in the user's code; the last has its event."""
     step = {"app": "till", "session": "s", "invocation_id": "i", "level": "info", "agent": "till"}
     failed = {**step, "event": "attempt.failed", "activity": "call_tool", "attempt": 1}
     failed |= {"error_type": "ConnectionError", "error_at": ["agent.py:7 in refund"]}

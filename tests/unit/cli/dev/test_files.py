@@ -20,9 +20,9 @@ def agent(tmp_path) -> Path:
 
 
 async def told_of(changes: AsyncGenerator[list[Path]], *writes: Path) -> set[str]:
-    """The names of the first changes that are told while files are written again and again.
+    """The names of the first changes that are reported while files are written repeatedly.
 
-    What is written before the folders are watched is told to nobody.
+    What is written before the folders are watched is not reported.
     """
     told = asyncio.ensure_future(anext(changes))
     async with asyncio.timeout(PATIENCE):

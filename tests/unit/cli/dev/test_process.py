@@ -1,4 +1,4 @@
-"""What a worker process prints and says, told apart."""
+"""The output and the records of a worker process, separated."""
 
 from durable_adk.cli.dev.process import parts
 

@@ -8,7 +8,7 @@ from durable_adk.ops.codec_server import Access
 
 
 def test_a_token_is_made_that_nobody_guesses() -> None:
-    """S7: without one that is given there is a new one each time, and it is not shown by chance."""
+    """S7: without a configured one there is a new one each time, and it is not shown by chance."""
     one, two = Access(), Access()
     assert one.token != two.token
     assert len(one.token) >= 32

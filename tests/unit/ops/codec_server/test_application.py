@@ -16,7 +16,7 @@ from temporalio.converter import WorkflowSerializationContext as Workflow
 
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.errors import InvalidRequestError
-from durable_adk.ops.codec_server import Access, Decoder, application, serve
+from durable_adk.ops.codec_server import Access, Decoder, codec_application, serve
 from durable_adk.ops.codec_server.application import MAX_BODY, MAX_PAYLOADS
 from tests.support.waiting import PATIENCE
 
@@ -44,7 +44,7 @@ class Caller:
     async def ask(
         self, path: str, body: bytes | str = b"", *, method: str = "POST", **headers: str
     ) -> Answer:
-        """A request with the token, unless headers are given."""
+        """A request with the token, unless headers are passed."""
         given = {name.replace("_", "-"): text for name, text in headers.items()} or BEARER
         given = {"Content-Type": "application/json"} | given
         return await asyncio.to_thread(self._ask, method, path, body, given)
@@ -63,7 +63,7 @@ async def caller() -> AsyncIterator[Caller]:
     """One of a server that runs."""
     access = Access(token=TOKEN, origins=(UI,))
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    made = application(Decoder(codec=CODEC), access)
+    made = codec_application(Decoder(codec=CODEC), access)
     serving = serve(made, host="127.0.0.1", port=0, listening=heard.set_result)
     task = asyncio.create_task(serving)
     yield Caller(urlsplit(await heard).port or 0)
@@ -185,7 +185,7 @@ async def test_a_browser_is_told_before_whether_it_may_ask(caller: Caller) -> No
 
 
 async def test_what_is_too_much_is_refused(caller: Caller) -> None:
-    """S16: bytes, payloads and depth are bounded; the server goes on."""
+    """S16: bytes, payloads and depth are bounded; the server continues."""
     assert (await caller.ask("/decode", asked(*[{}] * (MAX_PAYLOADS + 1)))).status == 413
     assert (await caller.ask("/decode", b" " * (MAX_BODY + 1))).status == 413
     assert (await caller.ask("/decode", "[" * 200_000)).status == 400
@@ -253,6 +253,6 @@ async def test_no_content_and_no_token_is_in_a_log(
 
 async def test_an_address_that_is_taken_says_so(caller: Caller) -> None:
     """D16: with the options that choose another."""
-    made = application(Decoder(codec=CODEC), Access())
+    made = codec_application(Decoder(codec=CODEC), Access())
     with pytest.raises(InvalidRequestError, match="--port"):
         await serve(made, host="127.0.0.1", port=caller.port, listening=print)

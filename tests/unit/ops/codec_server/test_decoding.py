@@ -114,7 +114,7 @@ async def test_a_store_that_is_away_says_so(tmp_path: Path) -> None:
 async def test_one_answer_does_not_bring_all_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S16: what is fetched for an answer is bounded; a payload alone is always given."""
+    """S16: what is fetched for an answer is bounded; a single payload is always returned."""
     monkeypatch.setattr(decoding, "MAX_FETCHED", 1000)
     driver = Decoder.of(stored_in(tmp_path, threshold=0)).driver
     assert driver is not None

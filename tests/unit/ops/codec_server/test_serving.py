@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from durable_adk.http import serving
-from durable_adk.ops.codec_server import Access, Decoder, application, serve
+from durable_adk.ops.codec_server import Access, Decoder, codec_application, serve
 from durable_adk.ops.codec_server.application import CONCURRENCY
 from tests.support.waiting import PATIENCE, until
 
@@ -32,7 +32,7 @@ async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """Where a server listens that has little patience."""
     monkeypatch.setattr(serving, "_HEAD_TIMEOUT", HEAD_TIMEOUT)
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    made = application(Decoder(), ACCESS)
+    made = codec_application(Decoder(), ACCESS)
     task = asyncio.create_task(serve(made, host="127.0.0.1", port=0, listening=heard.set_result))
     yield urlsplit(await heard).port or 0
     task.cancel()

@@ -15,7 +15,7 @@ from durable_adk.sessions.session import CHILD_PREFIX
 
 
 class Sessions(InMemorySessionService):
-    """A store that knows how many events it has given away at once."""
+    """A store that knows how many events it has returned at once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -256,7 +256,7 @@ async def test_an_answer_is_made_again(pause: list[Operation]) -> None:
 
 
 async def test_who_had_paused_untold_is_not_taken_for_gone() -> None:
-    """D7, I21: another invocation had the session meanwhile; the first one goes on afterwards."""
+    """D7, I21: another invocation had the session meanwhile; the first one continues afterwards."""
     first = [opens("a", 1, 1), waits("a", 1, 2), answers(3, 5), commits("a", 3, 6)]
     other = [opens("b", 2, 3), commits("b", 2, 4), closes("b", 2, 4)]
     one, store = await redone(log(*first), log(*other))
@@ -293,7 +293,7 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
 
 @pytest.mark.parametrize("end", [2, 3])
 async def test_so_is_one_that_only_the_next_attempt_to_open_it_knows_of(end: int) -> None:
-    """I21, F6: its worker opened and ended it in one task, which Temporal never heard of.
+    """I21, F6: its worker opened and ended it in one task, which Temporal does not know.
 
     Where more was stored in between, which nobody knows, the session is left alone.
     """
@@ -383,7 +383,7 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
     ],
 )
 def test_what_has_changed_nothing_has_no_place(nothing: Operation) -> None:
-    """A commit that nobody heard of is made again by its run; what was refused never was."""
+    """A commit whose result was lost is made again by its run; what was refused never was."""
     assert position_of(nothing) is None
 
 

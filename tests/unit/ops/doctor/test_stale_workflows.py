@@ -28,7 +28,7 @@ def goes_on() -> Operation:
 async def test_an_answer_that_temporal_may_have_dropped_with_its_run_is_not_forgotten(
     known: OperationLog | None, expected: list[str]
 ) -> None:
-    """F38: where all runs are known, what none has heard is; retention takes the first ones away.
+    """F38: where all runs are known, what none has received is; retention removes the first ones.
 
     The workflow would drop it when it is sent again, and the doctor find the same for ever.
     """

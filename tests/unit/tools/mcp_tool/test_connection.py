@@ -91,7 +91,7 @@ async def test_a_session_belongs_to_no_callers_trace() -> None:
 
 
 async def test_a_cancelled_caller_takes_nobody_along() -> None:
-    """The caller that opened the session may go; the others' calls go on."""
+    """The caller that opened the session may go; the others' calls continue."""
     session, go_on = FakeSession(), asyncio.Event()
     connection = connect(session)
     first = asyncio.create_task(connection.call(answer(asyncio.Event())))
