@@ -50,6 +50,19 @@ class Answer:
         return ToolConfirmation.read(self.response.response)
 
 
+def response_message(responses: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
+    """Return the message that gives calls their responses."""
+    parts = [
+        types.Part(
+            function_response=types.FunctionResponse(
+                id=call.call_id, name=call.name, response=response
+            )
+        )
+        for call, response in responses
+    ]
+    return types.Content(role="user", parts=parts)
+
+
 def answered_call_ids(message: types.Content) -> list[str]:
     """Return the sorted ids of the calls that a message answers; "" for a response without id."""
     parts = message.parts or []
