@@ -5,7 +5,6 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, redirect_stdout
-from typing import Any
 
 from durable_adk.apps.app import App
 from durable_adk.cli.commands.options import InvocationOptions
@@ -18,7 +17,6 @@ from durable_adk.cli.pending import (
 from durable_adk.cli.responses import (
     Response,
     approval,
-    message_of,
     outcome,
     prompt_for_credential,
     rejection,
@@ -30,6 +28,7 @@ from durable_adk.cli.terminal import EventPrinter, without_raised
 from durable_adk.client.feed import follow
 from durable_adk.client.queries import InvocationFilter, LocatedCall, pending_calls_of
 from durable_adk.client.streaming import events_of
+from durable_adk.conversation.answers import response_message
 from durable_adk.events.event import Event
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session_log import SessionLog
@@ -134,10 +133,12 @@ async def _answer(
             where, app = await _scope(options, sessions)
             found = await find_call(sessions, where, call_id)
         require_kind(found.call, kind)
-        request = _request(found, await response(found.call))
+        message = response_message([(found.call, await response(found.call))])
+        sent = {**found.key.ids(), "message": message, "create_session": False}
+        request = InvocationRequest.parse(sent)
         async with connection.invocation_client(found.record, app=app) as client:
             continuing = _continuing(found, connection, options)
-            events = events_of(client.answer(request))
+            events = events_of(client.send(request))
             await _follow(events, printer, options, continuing=continuing)
             if options.detach:
                 note(f"Answer to {found.call.call_id} accepted.")
@@ -180,8 +181,3 @@ def _continuing(
     words = ["durable-adk", "attach", options.target, name, "--session", key.session_id]
     words += ["--user", key.user_id, *connection.arguments]
     return f"the answer was accepted. Continue with: {shlex.join(words)}"
-
-
-def _request(found: LocatedCall, response: dict[str, Any]) -> InvocationRequest:
-    key, message = found.key, message_of(found.call, response)
-    return InvocationRequest.parse({**key.ids(), "message": message, "create_session": False})

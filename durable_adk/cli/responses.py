@@ -4,7 +4,6 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from google.genai import types
 from pydantic import ValidationError
 
 from durable_adk.auth.auth_credential import (
@@ -89,12 +88,6 @@ def require_kind(call: PendingCall, kind: str) -> None:
         raise InvalidRequestError(
             f"Answer call {call.call_id!r} with `durable-adk {_COMMANDS[call.kind]}`."
         )
-
-
-def message_of(call: PendingCall, response: dict[str, Any]) -> types.Content:
-    """Return the message that answers a call."""
-    part = types.FunctionResponse(id=call.call_id, name=call.name, response=response)
-    return types.Content(role="user", parts=[types.Part(function_response=part)])
 
 
 def _parsed(text: str, what: str) -> Any:

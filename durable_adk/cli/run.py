@@ -21,7 +21,6 @@ from durable_adk.cli.execution import note, report
 from durable_adk.cli.pending import pick, show_calls
 from durable_adk.cli.responses import (
     approval,
-    message_of,
     outcome,
     prompt_for_credential,
     rejection,
@@ -45,6 +44,7 @@ from durable_adk.client.queries import (
     pending_calls_of,
     read_attempts,
 )
+from durable_adk.conversation.answers import response_message
 from durable_adk.errors import DurableAdkError, InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
@@ -228,7 +228,7 @@ class Chat:
         require_kind(call, kind)
         make = {"/approve": approval(value or None), "/reject": rejection}.get(word)
         make = make or (prompt_for_credential if kind == "credential" else outcome(value))
-        await self._send(runner, message_of(call, await make(call)), call.invocation_id)
+        await self._send(runner, response_message([(call, await make(call))]), call.invocation_id)
 
     async def _send(
         self, runner: Runner, message: str | types.Content, answered: str | None = None

@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from google.genai import types
-
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.answers import (
-    answer_id_of,
-    checked_answers,
+    JudgedAnswer,
+    SentAnswer,
+    is_answer,
+    judge,
     save_credentials,
-    sent_before,
 )
 from durable_adk.client.feed import DeliveredToOther, follow_changes
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.client.streaming import FeedItem, with_partials
-from durable_adk.conversation.answers import Answer, answer_message
+from durable_adk.conversation.answers import answer_message
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.conversation.sent_message import differing_field
 from durable_adk.errors import (
@@ -65,6 +64,14 @@ class Backend(Protocol):
 
         Raises:
             InvalidRequestError: The answer is refused.
+        """
+        ...
+
+    async def is_spent(self, key: SessionKey, invocation_id: str) -> bool:
+        """Return whether a message was refused or cancelled before it began, so its id is useless.
+
+        Raises:
+            TemporalUnavailableError: Temporal does not respond.
         """
         ...
 
@@ -138,7 +145,7 @@ class InvocationClient:
             answered_by: The sender of the answer, as the server identified it.
         """
         if is_answer(request.message):
-            return self.answer(request, answered_by=answered_by)
+            return self.answer(SentAnswer(request=request, answered_by=answered_by))
         return self.start(request)
 
     async def start(self, request: InvocationRequest, *, is_new: bool = False) -> Feed:
@@ -190,19 +197,52 @@ class InvocationClient:
             async for item in items:
                 yield item
 
-    async def answer(
-        self, request: InvocationRequest, *, answered_by: dict[str, str] | None = None
-    ) -> Feed:
-        """Answer pending calls of an invocation, and yield the events that follow (D9).
+    async def answer(self, sent: SentAnswer) -> Feed:
+        """Judge an answer to pending calls, and give it (D9)."""
+        async with aclosing(self.give(await self.judge(sent))) as items:
+            async for item in items:
+                yield item
+
+    async def judge(self, sent: SentAnswer) -> JudgedAnswer:
+        """Return an answer with what becomes of it, for `give`; see `client.answers.judge`."""
+        after, is_spent = await self._revision(sent.key), self.backend.is_spent
+        judged = await judge(self.sessions, sent, is_spent, any_state=self.derives_state)
+        return replace(judged, after=after)
+
+    async def give(self, judged: JudgedAnswer) -> Feed:
+        """Send an answer unless it was stored before, and yield the events that follow.
 
         An update of a call whose invocation has ended starts another invocation (OPEN-3, TOL-41).
-        If an answer with an `invocation_id` is sent again, the first one is followed (I12).
-
-        Raises:
-            InvalidRequestError: It answers no pending call; nothing was stored (TRAP-28).
-            EventConflictError: Another answer has its `invocation_id`.
         """
-        async with aclosing(await self._answered(request, answered_by)) as items:
+        key, request = judged.sent.key, judged.sent.request
+        message, first, record = answer_message(judged.answers), judged.first, judged.record
+        if first is not None:
+            name = first.event.invocation_id
+            record = await self.sessions.get_invocation(key, name)
+            feed = self._follow(self._attaching(key, name, record, after=first.seq - 1))
+        elif record is None:
+            changes = {"message": message, "invocation_id": judged.starts}
+            feed = self.start(request.model_copy(update=changes))
+        else:
+            answer = InvocationAnswer(
+                message=message,
+                state_delta=request.state_delta,
+                answer_id=judged.answer_id,
+                answered_by=judged.sent.answered_by,
+                run_config=None if request.run_config == RunConfig() else request.run_config,
+            )
+            answer.check_options()
+            start = _Start(
+                key=key,
+                invocation_id=record.invocation_id,
+                begin=partial(self._accepted, judged, record, answer),
+                after=judged.after,
+                pauses=record.pauses,
+                span="answer",
+            )
+            feed = self._follow(start)
+        await save_credentials(self.credentials, key, judged.answers)
+        async with aclosing(feed) as items:
             async for item in items:
                 yield item
 
@@ -227,65 +267,30 @@ class InvocationClient:
             raise _not_found(key, invocation_id)
         return False
 
-    async def _answered(
-        self, request: InvocationRequest, answered_by: dict[str, str] | None
-    ) -> Feed:
-        """Return the feed of an answer, which is sent when the feed is read."""
-        key = SessionKey(request.app, request.user, request.session or "")
-        cursor = await self._revision(key)
-        answer_id = answer_id_of(request)
-        refusal, answers = None, list[Answer]()
+    async def _accepted(
+        self, judged: JudgedAnswer, record: InvocationRecord, answer: InvocationAnswer
+    ) -> "asyncio.Task[Any] | None":
+        """Send an answer to the invocation that waits, and return its task.
+
+        Raises:
+            AlreadyAnsweredError: Another answer was accepted meanwhile.
+            InvalidRequestError: The answer is refused, or the invocation does not run here.
+        """
+        key, name = judged.sent.key, record.invocation_id
+        refusal = InvalidRequestError(
+            # It is open in the store. A client of the wrong Temporal must not close it.
+            f"Invocation {name!r} ({record.lease_owner}) does not run here: its workflow was "
+            "terminated, or this client uses another Temporal. Nothing was stored."
+        )
         try:
-            answers = await checked_answers(self.sessions, key, request)
+            if (run := await self.backend.answer(key, record, answer)) is not None:
+                return run
         except InvalidRequestError as error:
             refusal = error
-        # Looked up after the check: once an answer is stored, its repeat fails the check.
-        if request.invocation_id and (
-            first := await sent_before(
-                self.sessions, key, request, answer_id, any_state=self.derives_state
-            )
-        ):
-            name = first.event.invocation_id
-            record = await self.sessions.get_invocation(key, name)
-            return self._follow(self._attaching(key, name, record, after=first.seq - 1))
-        if refusal is not None:
+        # The reason may be another answer that was accepted meanwhile, or the same one.
+        if (await self.judge(judged.sent)).first is None:
             raise refusal
-        message = answer_message(answers)
-        name = answers[0].call.invocation_id
-        record = await self.sessions.get_invocation(key, name)
-        if answers[0].update or record is None:
-            await save_credentials(self.credentials, key, answers)
-            return self.start(request.model_copy(update={"message": message}))
-        answer = InvocationAnswer(
-            message=message,
-            state_delta=request.state_delta,
-            answer_id=answer_id,
-            answered_by=answered_by,
-            run_config=None if request.run_config == RunConfig() else request.run_config,
-        )
-        answer.check_options()
-        await save_credentials(self.credentials, key, answers)
-        start = _Start(
-            key=key,
-            invocation_id=name,
-            begin=partial(self._accepted, key, record, answer),
-            after=cursor,
-            pauses=record.pauses,
-            span="answer",
-        )
-        return self._follow(start)
-
-    async def _accepted(
-        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
-    ) -> "asyncio.Task[Any]":
-        run = await self.backend.answer(key, record, answer)
-        if run is not None:
-            return run
-        # It is open in the store. A client of the wrong Temporal must not close it.
-        raise InvalidRequestError(
-            f"Invocation {record.invocation_id!r} ({record.lease_owner}) does not run here: its "
-            "workflow was terminated, or this client uses another Temporal. Nothing was stored."
-        )
+        return await self._attached(key, name, await self.sessions.get_invocation(key, name))
 
     def _attaching(
         self,
@@ -454,10 +459,3 @@ def _not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:
 
 def _is_event(item: FeedItem, event_id: str) -> bool:
     return isinstance(item, StoredEvent) and item.event.id == event_id
-
-
-def is_answer(message: str | types.Content) -> bool:
-    """Return whether a message answers calls."""
-    return isinstance(message, types.Content) and any(
-        part.function_response for part in message.parts or []
-    )

@@ -117,16 +117,20 @@ class LocalBackend:
         task = self._tasks.get(name)
         if task is None:
             return None
-        inbox, answer_id = self._inboxes[name], answer.answer_id or ""
+        inbox = self._inboxes[name]
         await _in_loop_of(task, inbox.put, answer)
-        while answer_id not in inbox.outcomes:
+        while not inbox.is_decided(answer):
             if task.done():
                 return None
             await asyncio.sleep(ANSWER_POLL)
-        reason = inbox.outcomes[answer_id]
-        if reason is not None and inbox.taken().get(answer_id) != answer.digest():
+        if (reason := inbox.refusal(answer)) is not None:
             raise InvalidRequestError(reason)
         return _here(task)
+
+    async def is_spent(self, key: SessionKey, invocation_id: str) -> bool:
+        """Return False: a task that has ended leaves its id free."""
+        del key, invocation_id
+        return False
 
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None

@@ -112,6 +112,16 @@ class TemporalBackend:
             looking.cancel()
         return self._watch(handle) if accepted else None
 
+    async def is_spent(self, key: SessionKey, invocation_id: str) -> bool:
+        """Return whether the workflow has ended before it began an invocation."""
+        try:  # the record is stored before the end
+            is_open = await self._invocations.handle(key, invocation_id).is_open()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+        return not is_open and await self._sessions.get_invocation(key, invocation_id) is None
+
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> bool:

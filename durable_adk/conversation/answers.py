@@ -22,7 +22,7 @@ from durable_adk.conversation.pending_calls import (
     blocked_by,
     track_calls,
 )
-from durable_adk.errors import InvalidRequestError, StateValueError
+from durable_adk.errors import AlreadyAnsweredError, InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.json_values import check_json, to_json_value
@@ -48,6 +48,19 @@ class Answer:
         if self.call.kind != "confirmation":
             return None
         return ToolConfirmation.read(self.response.response)
+
+
+def response_message(responses: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
+    """Return the message that gives calls their responses."""
+    parts = [
+        types.Part(
+            function_response=types.FunctionResponse(
+                id=call.call_id, name=call.name, response=response
+            )
+        )
+        for call, response in responses
+    ]
+    return types.Content(role="user", parts=parts)
 
 
 def answered_call_ids(message: types.Content) -> list[str]:
@@ -81,6 +94,7 @@ def check_answers(
             counts as open, unless its events say that it failed or was cancelled.
 
     Raises:
+        AlreadyAnsweredError: A call has an answer, or its deadline has passed.
         InvalidRequestError: The message answers a call that was never made or is no longer pending,
             uses another name or a malformed response, contains other parts, or answers calls of
             several invocations (TRAP-28, TOL-64, RUN-21).
@@ -165,6 +179,15 @@ def _check_status(
     """Return whether the answer is a late update; raise if the call is not pending."""
     call, completed = item.call, status is Status.COMPLETED
     lost = status is not None and status.closed and not completed
+    update = call.kind == "long_running" and completed
+    if item.status is CallStatus.DECIDED and not update:
+        raise AlreadyAnsweredError(
+            f"The answer to call {call.call_id!r} is too late: its deadline has passed."
+        )
+    if item.status is CallStatus.ANSWERED and not update:
+        raise AlreadyAnsweredError(
+            f"The call {call.call_id!r} is already answered; the first answer counts."
+        )
     if lost or item.status is CallStatus.CLOSED:
         _refuse(
             f"The invocation {call.invocation_id} ended before its call {call.call_id!r} was "
@@ -174,19 +197,13 @@ def _check_status(
         _refuse(
             f"Answer {request.name} (call {request.call_id!r}) first: {call.name} has not started."
         )
-    if call.kind == "long_running" and completed:
-        return True
-    if item.status is CallStatus.DECIDED:
-        _refuse(f"The answer to call {call.call_id!r} is too late: its deadline has passed.")
-    if item.status is CallStatus.ANSWERED:
-        _refuse(f"The call {call.call_id!r} is already answered; the first answer counts.")
-    if completed:
+    if completed and not update:
         _refuse(
             f"The invocation {call.invocation_id} is over, or was copied from google-adk: nothing "
             f"waits for an answer to its call {call.call_id!r}. Send a message instead, so that "
             "the tool asks again."
         )
-    return False
+    return update
 
 
 def _json_object(data: Any, call: PendingCall) -> dict[str, Any]:

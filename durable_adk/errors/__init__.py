@@ -5,6 +5,7 @@
     DurableAdkError
     +-- CallerError                    refused before anything is stored; fix the call
     |   +-- InvalidRequestError        (ValueError)
+    |   |   +-- AlreadyAnsweredError
     |   +-- StateValueError            (ValueError) a value that is not JSON
     |   +-- PayloadTooLargeError       (ValueError)
     |   +-- AgentDefinitionError       (ValueError)
@@ -108,6 +109,10 @@ class InvalidRequestError(CallerError, ValueError):
     """The request is malformed."""
 
     code = "ValueError"
+
+
+class AlreadyAnsweredError(InvalidRequestError):
+    """The call has an answer, or was decided without one."""
 
 
 class StateValueError(CallerError, ValueError):

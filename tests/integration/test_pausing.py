@@ -621,7 +621,7 @@ async def test_the_event_of_an_answer_says_who_gave_it(make_runner: MakeRunner) 
     request = InvocationRequest.parse(
         {"app": "app", "user": "u", "session": "s", "message": answer(pending, delivered=True)}
     )
-    async for _ in runner._client.answer(request, answered_by={"user": "olga"}):
+    async for _ in runner._client.send(request, answered_by={"user": "olga"}):
         pass
     given = [event for event in await stored(runner) if event.author == "user"][-1]
     assert given.invocation_id == called.invocation_id

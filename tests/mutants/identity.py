@@ -154,7 +154,7 @@ IDENTITY = [
     mutant(
         "an answer that is sent again is another one",
         "answers sent again",
-        replaces(invocation_client, "sent_before", does_nothing),
+        rewrites(invocation_client, "judge", ("item.event.id in names", "False")),
     ),
     # ----- releases
     mutant(

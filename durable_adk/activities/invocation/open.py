@@ -5,8 +5,9 @@ from typing import Any
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import state_for_bodies
 from durable_adk.activities.invocation.close import close_invocation, read_ending
+from durable_adk.activities.invocation.pause import checked_answers
 from durable_adk.activities.invocation.queue import QUEUE_POSITIONS, check_turn
-from durable_adk.activities.invocation.request import check_late_answers, check_request
+from durable_adk.activities.invocation.request import check_request
 from durable_adk.activities.invocation.take_over import (
     OpenedByOtherError,
     closing_step,
@@ -14,11 +15,13 @@ from durable_adk.activities.invocation.take_over import (
 )
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
+from durable_adk.conversation.answers import answered_call_ids, answered_invocation_ids
 from durable_adk.conversation.history import recent
 from durable_adk.conversation.routing import agent_for
 from durable_adk.conversation.sent_message import is_same_message, is_sent_as
 from durable_adk.errors import (
     EventConflictError,
+    InvalidRequestError,
     InvocationCancelledError,
     PayloadTooLargeError,
     SessionBusyError,
@@ -76,7 +79,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         step = await _as_stored(deps, step)
         if not step.prepared:
             return opened
-    await check_late_answers(deps, step)
+    await _check_late_answers(deps, step)
     await deps.check_store(step.key)
     failpoint("open.before")
     record = await _opened_or_heard(deps, step)
@@ -125,6 +128,32 @@ async def _delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConfl
     if event is None or not is_same_message(event, step.message, step.custom_metadata):
         raise conflict
     return event.invocation_id
+
+
+async def _check_late_answers(deps: Dependencies, step: OpenStep) -> None:
+    """Check that the responses in the message may start an invocation, as a late update (TOL-41).
+
+    Raises:
+        InvalidRequestError: A response matches no call, or a pending call of an open invocation
+            (TRAP-28).
+    """
+    if not (answered := answered_call_ids(step.message)):
+        return
+    if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
+        return  # a repeat: the first attempt's own message may make the call look answered
+    events = [item.event for item in await deps.sessions.read_from_calls(step.key, answered)]
+    statuses: dict[str, Status] = {}
+    for name in answered_invocation_ids(events, step.message):
+        record = await deps.sessions.get_invocation(step.key, name)
+        if record is not None:
+            statuses[name] = record.status
+    for answer in checked_answers(events, step.message, statuses):
+        if not answer.update:
+            raise InvalidRequestError(
+                f"Call {answer.call.call_id!r} is waited for by invocation "
+                f"{answer.call.invocation_id!r}; send the answer to it (signal answer of its "
+                "workflow), not as a new invocation."
+            )
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:

@@ -1,5 +1,6 @@
 """Pauses an invocation, which releases its lease, and takes answers to its pending calls."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from google.genai import types
@@ -9,7 +10,7 @@ from durable_adk.activities.invocation.checkpoint import state_as_of
 from durable_adk.activities.invocation.queue import check_turn
 from durable_adk.activities.lifecycle import resumed
 from durable_adk.auth.redaction import without_secrets
-from durable_adk.conversation.answers import answer_message, check_answers
+from durable_adk.conversation.answers import Answer, answer_message, check_answers
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES, pending_calls
 from durable_adk.errors import InvalidRequestError, LeaseLostError, StateConflictError
@@ -98,6 +99,30 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     if found is None:  # the session was deleted concurrently
         raise LeaseLostError(f"The answer {step.event_id!r} is in the store no more.")
     return await _taken(deps, step, found)
+
+
+def checked_answers(
+    events: Sequence[Event], message: types.Content, statuses: Mapping[str, Status]
+) -> list[Answer]:
+    """Return the answers in a message, right before they are stored.
+
+    `client/answers.py` judges answers for their senders. This checks them once more, because any
+    program may send them by Temporal, and the session may have changed.
+
+    Raises:
+        InvalidRequestError: An answer matches no pending call (TRAP-28), or has a credential.
+    """
+    answers = check_answers(events, message, statuses=statuses)
+    if not answers:
+        raise InvalidRequestError("The message answers no call; send function responses.")
+    for answer in answers:
+        given = answer.credential
+        if given is not None and without_secrets(given) != given:
+            raise InvalidRequestError(
+                "A credential must not travel through a workflow's history: answer through "
+                "Runner or the command line, which put it into the credential service."
+            )
+    return answers
 
 
 async def _leave_for_the_gone(deps: Dependencies, step: AnswerStep, steered: str) -> None:
@@ -242,17 +267,9 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
     )
     message = changed.content or types.Content()
     if step.author == "user":
-        answers = check_answers(events, message, statuses={step.invocation_id: Status.RUNNING})
-        if not answers:
-            raise InvalidRequestError("The message answers no call; send function responses.")
-        for answer in answers:
-            given = answer.credential
-            if given is not None and without_secrets(given) != given:
-                raise InvalidRequestError(
-                    "A credential must not travel through a workflow's history: answer through "
-                    "Runner or the command line, which put it into the credential service."
-                )
-        message = answer_message(answers)
+        message = answer_message(
+            checked_answers(events, message, {step.invocation_id: Status.RUNNING})
+        )
     answered = {response.id for part in message.parts or [] if (response := part.function_response)}
     asked = [event for event in events if _calls(event) & answered]
     branches = {event.branch for event in asked}

@@ -6,11 +6,6 @@ the runtime may request one, from the workflow that makes the call.
 """
 
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.conversation.answers import (
-    answered_call_ids,
-    answered_invocation_ids,
-    check_answers,
-)
 from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
 from durable_adk.sessions.records import Status
@@ -70,29 +65,3 @@ async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
         return False
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
     return lease_owner is not None and lease_owner.workflow_id == step.parent
-
-
-async def check_late_answers(deps: Dependencies, step: OpenStep) -> None:
-    """Check that the responses in the message may start an invocation, as a late update (TOL-41).
-
-    Raises:
-        InvalidRequestError: A response matches no call, or a pending call of an open invocation
-            (TRAP-28).
-    """
-    if not (answered := answered_call_ids(step.message)):
-        return
-    if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
-        return  # a repeat: the first attempt's own message may make the call look answered
-    events = [item.event for item in await deps.sessions.read_from_calls(step.key, answered)]
-    statuses: dict[str, Status] = {}
-    for name in answered_invocation_ids(events, step.message):
-        record = await deps.sessions.get_invocation(step.key, name)
-        if record is not None:
-            statuses[name] = record.status
-    for answer in check_answers(events, step.message, statuses=statuses):
-        if not answer.update:
-            raise InvalidRequestError(
-                f"Call {answer.call.call_id!r} is waited for by invocation "
-                f"{answer.call.invocation_id!r}; send the answer to it (signal answer of its "
-                "workflow), not as a new invocation."
-            )

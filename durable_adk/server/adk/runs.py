@@ -14,7 +14,8 @@ from google.genai import types
 from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
-from durable_adk.client.invocation_client import Feed, is_answer
+from durable_adk.client.answers import is_answer
+from durable_adk.client.invocation_client import Feed
 from durable_adk.client.streaming import FeedItem
 from durable_adk.errors import InvalidRequestError, SessionNotFoundError
 from durable_adk.events.event import Event

@@ -130,31 +130,8 @@ async def recipient(
     return event and await services.session_service.get_invocation(key, event.invocation_id)
 
 
-async def is_unusable(services: ServerServices, key: SessionKey, name: str) -> bool:
-    """Return whether a message was refused or cancelled before it began: its id is then unusable.
-
-    Raises:
-        TemporalUnavailableError: Temporal does not respond.
-    """
-    status = await _status(services, key, name)  # first: the record is stored before the end
-    if status in (None, WorkflowExecutionStatus.RUNNING):
-        return False
-    return await services.session_service.get_invocation(key, name) is None
-
-
 async def _is_open(services: ServerServices, key: SessionKey, name: str) -> bool:
     """Return whether Temporal has a message that is still open.
-
-    Raises:
-        TemporalUnavailableError: Temporal does not respond.
-    """
-    return await _status(services, key, name) is WorkflowExecutionStatus.RUNNING
-
-
-async def _status(
-    services: ServerServices, key: SessionKey, name: str
-) -> WorkflowExecutionStatus | None:
-    """Return the status of a message's workflow; None if there is none.
 
     Raises:
         TemporalUnavailableError: Temporal does not respond.
@@ -163,6 +140,6 @@ async def _status(
         found = await services.client.get_workflow_handle(workflow_id(key, name)).describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return None
+            return False
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    return found.status
+    return found.status is WorkflowExecutionStatus.RUNNING

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from google.genai import types
 from starlette.responses import Response
 
-from durable_adk.client.invocation_client import is_answer
+from durable_adk.client.answers import is_answer
 from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.feed import EventItem, entries_of
@@ -222,7 +222,7 @@ async def steer(
 
 
 def _refuse_answers(message: types.Content | None) -> None:
-    if message is not None and is_answer(message):
+    if is_answer(message or ""):
         raise InvalidRequestError(
             "The message answers calls: send each answer to POST /invocations/{id}/answers, or "
             "the message to /run or /run_sse."

@@ -2,16 +2,13 @@
 
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 
 from a2a.types import Message
 from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
 from google.genai import types
 
-from durable_adk.client.answers import answer_id_of
-from durable_adk.client.feed import paged
+from durable_adk.client.answers import SentAnswer
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.json_values import check_id
 from durable_adk.server.caller import Caller
@@ -19,7 +16,7 @@ from durable_adk.server.feed import FeedEntry, FeedPosition, entries_of
 from durable_adk.server.protocols.a2a.message import answer_of, content_of
 from durable_adk.server.protocols.a2a.task import TaskView
 from durable_adk.server.services import ServerServices
-from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy, answer_event
 from durable_adk.wire.run_config import RunConfig, StreamingMode
@@ -103,7 +100,8 @@ async def resume(
     if message.context_id and message.context_id != key.session_id:
         raise InvalidParamsError("The task belongs to another context than contextId.")
     name = _id_of(*key, task_id, check_id(message.message_id, "messageId"))
-    first = record and await _first_sent(view, record, name)
+    find = services.session_service.find_event
+    first = await find(key, answer_event(task_id, name)) or await find(key, f"{name}.0")
     if first:
         before, by = FeedPosition(seq=first.seq - 1), first.event.invocation_id
         feed = services.feed.invocation(key, by, before, until_pause=True)
@@ -121,21 +119,8 @@ async def resume(
     answer = answer_of(message, [one.call for one in calls])
     request = _request(key, name, answer)
     client = services.invocations(key.app_name, waits_for_worker=follows)
-    feed = client.answer(request, answered_by=caller.answered_by)
-    return Sent(view, entries_of(key, feed))
-
-
-async def _first_sent(view: TaskView, record: InvocationRecord, name: str) -> StoredEvent | None:
-    """Return the stored event of a message that was sent before; None if it was not."""
-    sessions = view.services.session_service
-    read = partial(sessions.read_page, view.key, upto=record.end_seq)
-    async with aclosing(paged(read, record.start_seq - 1)) as stored:
-        async for one in stored:
-            if one.event.content and one.event.get_function_responses():
-                same = _request(view.key, name, one.event.content)
-                if one.event.id == answer_event(view.task_id, answer_id_of(same)):
-                    return one
-    return await sessions.find_event(view.key, f"{name}.0")
+    sent = SentAnswer(request=request, answer_id=name, answered_by=caller.answered_by)
+    return Sent(view, entries_of(key, client.answer(sent)))
 
 
 def _request(

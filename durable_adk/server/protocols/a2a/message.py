@@ -10,6 +10,7 @@ from google.genai import types
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
+from durable_adk.conversation.answers import response_message
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.events.event import Event
 
@@ -108,9 +109,7 @@ def answer_of(message: Message, pending: Sequence[PendingCall]) -> types.Content
         if len(data) > 1:
             raise InvalidParamsError("Send one data part, or several with `callId`.")
         responses = [_response(call, data[0] if data else _text(message, call))]
-    return types.Content(
-        role="user", parts=[types.Part(function_response=one) for one in responses]
-    )
+    return response_message(responses)
 
 
 def _answering(part: Part) -> dict[str, Any]:
@@ -152,12 +151,12 @@ def _text(message: Message, call: PendingCall) -> dict[str, Any]:
     return {"result": "\n".join(part.text for part in message.parts if part.text)}
 
 
-def _response(call: PendingCall, data: dict[str, Any]) -> types.FunctionResponse:
+def _response(call: PendingCall, data: dict[str, Any]) -> tuple[PendingCall, dict[str, Any]]:
     response = {name: value for name, value in data.items() if name != "callId"}
     inner = response.get("response")
     if set(response) == {"response"} and isinstance(inner, dict):
         response = cast("dict[str, Any]", inner)
-    return types.FunctionResponse(id=call.call_id, name=call.name, response=response)
+    return call, response
 
 
 def _value(part: Part) -> Any:

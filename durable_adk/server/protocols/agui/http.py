@@ -114,9 +114,9 @@ async def _events(
         render.revision, state = await _state(sessions, key)
         render.root = await _root(services, key)
         yield StateSnapshotEvent(snapshot=shown_state(state))
-        request = await request_of(sessions, key, body, state, name=start["invocation_id"])
-        request = request.model_copy(update=start)
         client = _client(services, key)
+        request = await request_of(client, key, body, state, name=start["invocation_id"])
+        request = request.model_copy(update=start)
         entries = entries_of(key, client.send(request, answered_by=caller.answered_by))
         async with aclosing(entries):
             async for entry in entries:

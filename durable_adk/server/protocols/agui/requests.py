@@ -1,7 +1,7 @@
 """Conversion of AG-UI requests to messages and answers for invocations."""
 
 import json
-from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, cast
 
 from ag_ui.core import (
@@ -14,8 +14,9 @@ from ag_ui.core import (
 )
 from google.genai import types
 
-from durable_adk.client.answers import answer_id_of, sent_before
-from durable_adk.conversation.answers import answered_call_ids
+from durable_adk.client.answers import SentAnswer
+from durable_adk.client.invocation_client import InvocationClient
+from durable_adk.conversation.answers import response_message
 from durable_adk.conversation.pending_calls import (
     CallStatus,
     PendingCall,
@@ -43,12 +44,17 @@ _NOTHING_NEW = (
 
 
 async def request_of(
-    sessions: SessionLog, key: SessionKey, body: RunAgentInput, state: dict[str, Any], *, name: str
+    client: InvocationClient,
+    key: SessionKey,
+    body: RunAgentInput,
+    state: dict[str, Any],
+    *,
+    name: str,
 ) -> InvocationRequest:
     """Return the request that starts or resumes an invocation.
 
     Args:
-        sessions: The session store.
+        client: The client that sends the request.
         key: The session.
         body: The front end's request.
         state: The session's state; values that the front end has not changed are not sent.
@@ -62,25 +68,24 @@ async def request_of(
         {
             **key.ids(),
             "invocation_id": name,
-            "message": await _message(sessions, key, body, sent),
+            "message": await _message(client.sessions, key, body, sent),
             "state_delta": _changed(body, state),
             "run_config": {"streaming_mode": "sse", "custom_metadata": _metadata(body)},
             "create_session": True,
         }
     )
     has_nothing_new = not body.resume and len(sent) < len(body.messages)
-    if has_nothing_new and not await _is_begun(sessions, key, request):
+    if has_nothing_new and not await _is_begun(client, key, request):
         raise InvalidRequestError(_NOTHING_NEW)
     return request
 
 
-async def _is_begun(sessions: SessionLog, key: SessionKey, request: InvocationRequest) -> bool:
-    if await sessions.get_invocation(key, request.invocation_id or ""):
+async def _is_begun(client: InvocationClient, key: SessionKey, request: InvocationRequest) -> bool:
+    if await client.sessions.get_invocation(key, request.invocation_id or ""):
         return True
-    if not answered_call_ids(request.user_content()):
-        return False
-    answer = answer_id_of(request)
-    return bool(await sent_before(sessions, key, request, answer, any_state=True))
+    with suppress(InvalidRequestError):
+        return (await client.judge(SentAnswer(request=request))).first is not None
+    return False
 
 
 def _metadata(body: RunAgentInput) -> dict[str, Any] | None:
@@ -185,7 +190,7 @@ async def _resumed(
         (calls[entry.interrupt_id].call, _response(calls[entry.interrupt_id].call, entry))
         for entry in resume
     )
-    return _responses([*answers, *of_tools])
+    return response_message([*answers, *of_tools])
 
 
 async def _answered(
@@ -201,7 +206,7 @@ async def _answered(
     if not found:
         names = ", ".join(result.tool_call_id for result in results)
         raise InvalidRequestError(f"messages: No call waits for the results of {names}.")
-    return _responses(found)
+    return response_message(found)
 
 
 async def _calls(
@@ -209,18 +214,6 @@ async def _calls(
 ) -> tuple[list[Event], dict[str, TrackedCall]]:
     events = [one.event for one in await sessions.read_from_calls(key, names)]
     return events, track_calls(events)
-
-
-def _responses(answers: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
-    parts = [
-        types.Part(
-            function_response=types.FunctionResponse(
-                id=call.call_id, name=call.name, response=response
-            )
-        )
-        for call, response in answers
-    ]
-    return types.Content(role="user", parts=parts)
 
 
 def _response(call: PendingCall, entry: ResumeEntry) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import pause_invocation, take_answer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.errors import LeaseLostError, SessionBusyError
+from durable_adk.conversation.pending_calls import pending_calls
+from durable_adk.errors import InvalidRequestError, LeaseLostError, SessionBusyError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.wire.messages import InvocationAnswer, user_content
 from durable_adk.wire.steps import AnswerStep, CloseStep, Ending, OpenStep, PauseStep
+from tests.support.pausing import CANARY, GOOD, authenticating
 
 KEY = SessionKey("app", "u", "s")
 LEASE_OWNER = "temporal:n:r:w"
@@ -356,3 +358,50 @@ async def test_only_its_owner_may_take_a_pause_for_repeated(waiting: Waiting) ->
     await waiting.answer("one", epoch=1)
     with pytest.raises(LeaseLostError):
         await waiting.pause(lease_owner="temporal:n:other:w")
+
+
+async def test_an_answer_to_a_waiting_call_opens_nothing(waiting: Waiting) -> None:
+    """TRAP-28, TOL-41: whoever starts workflows can send one; only an update starts an invocation.
+
+    Its own repeat passes.
+    """
+
+    def step(name: str) -> OpenStep:
+        given = types.FunctionResponse(id="one", name="order", response={"came": True})
+        return OpenStep(
+            key=KEY,
+            invocation_id=name,
+            lease_owner=f"temporal:n:r:{name}",
+            event_id=f"{name}.0",
+            timestamp=4.0,
+            message=types.Content(role="user", parts=[types.Part(function_response=given)]),
+        )
+
+    await waiting.pause()
+    with pytest.raises(InvalidRequestError, match="waited for by invocation 'e-1'"):
+        await open_invocation(waiting.deps, step("next"))
+    assert await waiting.sessions.get_invocation(KEY, "next") is None
+    epoch = await waiting.answer("one", epoch=1)
+    await waiting.sessions.close_invocation(
+        KEY, invocation_id="e-1", epoch=epoch, status=Status.COMPLETED
+    )
+    for _ in range(2):
+        opened = await open_invocation(waiting.deps, step("update"))
+        assert opened.record is not None
+        assert opened.record.invocation_id == "update"
+
+
+async def test_no_credential_is_stored(waiting: Waiting) -> None:
+    """TRAP-48, S3: a program that sends one by Temporal is told how to give it; nothing is kept."""
+    events = [event.model_copy(update={"invocation_id": "e-1"}) for event in authenticating("e-1x")]
+    for event in events:
+        await waiting.sessions.commit_event(KEY, event, invocation_id="e-1", epoch=1)
+    (asked,) = [call for call in pending_calls(events) if call.kind == "credential"]
+    step = waiting.answers(asked.call_id, epoch=1)
+    step.answer.response, step.call_name = GOOD[asked.name], asked.name
+    taken = await take_answer(waiting.deps, step)
+    assert "must not travel" in (taken.refused or "")
+    stored = await waiting.sessions.read_events(KEY)
+    assert CANARY not in str(
+        [item.event.to_json() for item in stored if item.event.author == "user"]
+    )
