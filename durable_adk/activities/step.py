@@ -24,6 +24,9 @@ class ActiveStep(Generic[S_co]):
     deps: Dependencies
     step: S_co
     attempt: Attempt = field(default_factory=Attempt)
+    repeatable: bool = False
+    """Whether the work may be done again: it has no effect, or its outcome is recorded elsewhere.
+    Set by the work."""
     _loaded: tuple[BaseAgent, StepScope] | None = field(default=None, init=False)
 
     @cached_property

@@ -288,7 +288,8 @@ class InvocationClient:
         except InvalidRequestError as error:
             refusal = error
         # The reason may be another answer that was accepted meanwhile, or the same one.
-        if (await self.judge(judged.sent)).first is None:
+        sent = replace(judged.sent, answer_id=judged.answer_id)
+        if (await self.judge(sent)).first is None:
             raise refusal
         return await self._attached(key, name, await self.sessions.get_invocation(key, name))
 

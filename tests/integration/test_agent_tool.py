@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -11,9 +11,11 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk import calling
-from durable_adk.agents import LlmAgent, SequentialAgent
+from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from durable_adk.agents.callback_context import CallbackContext
+from durable_adk.agents.invocation_context import InvocationContext
 from durable_adk.apps import App
+from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.sessions import SessionKey
 from durable_adk.sessions.records import Status
@@ -323,8 +325,20 @@ class Wrapped(AgentTool):
         return {"first": first, "second": second, "asked": args["request"]}
 
 
-async def test_a_subclass_wraps_the_agents_run(make_runner: MakeRunner) -> None:
-    """TOL-21: its `run_async` is called, and may run the agent as often as it likes."""
+class Around(BaseAgent):
+    """Runs its agent in a body of its own, so that results are noted for it."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+@pytest.mark.parametrize("around", [False, True])
+async def test_a_subclass_wraps_the_agents_run(make_runner: MakeRunner, *, around: bool) -> None:
+    """TOL-21, I10: its `run_async` is called, and may run the agent as often as it likes.
+
+    Each of the call's steps has a note of its own.
+    """
     seen: list[Any] = []
 
     def note(callback_context: CallbackContext) -> None:
@@ -338,7 +352,8 @@ async def test_a_subclass_wraps_the_agents_run(make_runner: MakeRunner) -> None:
 
     model = ScriptedModel(replies=reply)
     child = LlmAgent(name="expert", model=model, before_agent_callback=note)
-    runner = await make_runner(asking(Wrapped(child)))
+    root = asking(Wrapped(child))
+    runner = await make_runner(Around(name="around", sub_agents=[root]) if around else root)
     events = await send(runner)
     assert events[1].get_function_responses()[0].response == {
         "first": "re:one",

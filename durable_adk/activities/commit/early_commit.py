@@ -16,7 +16,7 @@ from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavaila
 from durable_adk.events.event import Event
 from durable_adk.retrying import COMMIT_TIMEOUT, STORE_TIMEOUT, retrying
 from durable_adk.sessions.records import InvocationRecord, Status
-from durable_adk.wire.steps import CommitStep, EarlyCommit, Step, StepResult
+from durable_adk.wire.steps import CommitStep, EarlyCommit, Step, StepResult, ToolStep
 
 A = TypeVar("A", bound=Step)
 Work = Callable[[ActiveStep[A]], Awaitable[StepResult]]
@@ -42,14 +42,14 @@ async def run_and_commit(active: ActiveStep[A], work: Work[A]) -> CommittedStep:
     before it reported, or a workflow that was reset, or a Temporal server that was restored from a
     backup, schedules the step again as if for the first time (F38). The log is then longer than the
     loop expects. Other causes can lengthen it too, so length alone proves nothing; but if it is not
-    longer, a first attempt looks for nothing.
+    longer, a first attempt looks for nothing, except as `CommitPlan.looks_first` says.
 
     Raises:
         LeaseLostError: The step would run for the first time, and the invocation has ended.
     """
     if active.attempt.number > 1:
         found = await _recall(active, log=True)
-        if found is not None:  # whether or not this worker still has the agent
+        if found is not None:
             return await _found(active, found)
     await active.load()
     ahead = active.scope.ahead
@@ -71,7 +71,7 @@ async def run_and_commit(active: ActiveStep[A], work: Work[A]) -> CommittedStep:
 async def _found(active: ActiveStep[Step], found: StepResult) -> CommittedStep:
     early_commit = active.plan.early_commit
     if found.seq is None and early_commit is not None:
-        return CommittedStep(await _left_to_loop(active, early_commit, found))
+        return CommittedStep(await _reserved(active, early_commit, found))
     return CommittedStep(found, "before" if found.closed else None)
 
 
@@ -94,25 +94,32 @@ async def _recall(active: ActiveStep[Step], *, log: bool) -> StepResult | None:
 
 async def _recalled(active: ActiveStep[Step], *, log: bool) -> StepResult | None:
     noted, plan, step = await find_result(active), active.plan, active.step
-    if plan.only_noted or not log:
+    if noted is not None and (plan.only_noted or not log):
         return noted
-    stored = await active.deps.sessions.find_event(step.key, step.event_id)
+    stored = await active.deps.sessions.find_event(step.key, step.event_id) if log else None
     known = plan.result_of(stored.event, stored.seq) if stored else None
-    if noted is None or stored is None or known is None:
-        return noted or known
-    return noted if plan.agrees(noted, stored.event) else known
+    if noted is not None:
+        return noted if known is None or plan.agrees(noted, known.event) else known
+    if isinstance(step, ToolStep) and (stored is not None or active.attempt.number == 1):
+        # A failure counts if the loop has seen it: it has stored the response, or was reset.
+        # Otherwise the attempt that failed was lost, and the tool may succeed now.
+        failed = await find_result(active, failed=True)
+        event = stored.event if stored else None
+        if failed is not None and (known is None or plan.agrees(failed, event)):
+            return failed
+    return known
 
 
 async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedStep:
     early_commit = active.plan.early_commit
     if early_commit is None:
-        return CommittedStep(await _keep(active, result))
+        return CommittedStep(await uninterrupted(_keep(active, result)))
     event = result.event
     if event is not None and early_commit.on_event:
         event = await seen_by_plugins(active, _completed(event, early_commit))
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not active.plan.is_complete(result, event):
-        return CommittedStep(await _left_to_loop(active, early_commit, result))
+        return CommittedStep(await uninterrupted(_left_to_loop(active, early_commit, result)))
     # Must not be interrupted: the result must tell the loop what is stored.
     return await uninterrupted(_commit(active, early_commit, result, event))
 
@@ -158,12 +165,18 @@ async def _commit(
 
 
 async def _keep(active: ActiveStep[Step], result: StepResult) -> StepResult:
-    if not active.plan.notes_result(result):
+    if not active.plan.notes_result(result, repeatable=active.repeatable):
         return result
     return await keep_result(active, result, retried_for=active.plan.note_timeout(result))
 
 
 async def _left_to_loop(
+    active: ActiveStep[Step], early_commit: EarlyCommit, result: StepResult
+) -> StepResult:
+    return await _reserved(active, early_commit, await _keep(active, result))
+
+
+async def _reserved(
     active: ActiveStep[Step], early_commit: EarlyCommit, result: StepResult
 ) -> StepResult:
     """Return a result for the loop to commit, or the one that a live earlier attempt committed.
@@ -176,7 +189,6 @@ async def _left_to_loop(
         StoreUnavailableError: The reservation is uncertain, and an earlier attempt may be alive.
     """
     step, attempt, plan = active.step, active.attempt, active.plan
-    result = await _keep(active, result)
     if attempt.number == 1:
         return result
     try:
@@ -192,5 +204,4 @@ async def _left_to_loop(
             raise
         return result  # all earlier attempts have reported how they ended
     known = plan.result_of(stored.event, stored.seq) if stored else None
-    agrees = stored is not None and plan.agrees(result, stored.event)
-    return result if known is None or agrees else known
+    return result if known is None or plan.agrees(result, known.event) else known

@@ -103,9 +103,9 @@ def note_name(step: Step) -> str:
     return f"{step.event_id}/{step.call_id}" if isinstance(step, ToolStep) else step.event_id
 
 
-async def find_result(active: ActiveStep[Step]) -> StepResult | None:
-    """Return the noted result of a step, or None."""
-    body = await find_note(active, RESULT, _result_name(active.step))
+async def find_result(active: ActiveStep[Step], *, failed: bool = False) -> StepResult | None:
+    """Return the noted result of a step, or with `failed` the noted failure of a tool, or None."""
+    body = await find_note(active, RESULT, _result_name(active.step, failed=failed))
     return None if body is None else StepResult.from_json(body)
 
 
@@ -118,8 +118,12 @@ async def keep_result(
     call comes between the step and the log, and a workflow that was reset has lost that report.
     Repeating functions or callbacks that are not deterministic would then lead to other events than
     the stored ones (I10).
+
+    A tool's failure has a name of its own: an attempt that wakes up late, to find its time over,
+    must not replace what its successor has achieved.
     """
-    name, body = _result_name(active.step), result.to_json()
+    failed = isinstance(active.step, ToolStep) and result.error is not None
+    name, body = _result_name(active.step, failed=failed), result.to_json()
     kept = await offer_note(active, RESULT, name, body, retried_for=retried_for)
     failpoint("result.noted")
     return result if kept == body else StepResult.from_json(kept)
@@ -171,7 +175,7 @@ async def offer_note(
     return body
 
 
-def _result_name(step: Step) -> str:
+def _result_name(step: Step, *, failed: bool) -> str:
     """Build a note's name from the step and its input.
 
     Both are needed: after a reset a body may reach its steps in another order.
@@ -186,9 +190,9 @@ def _result_name(step: Step) -> str:
             event = step.event and step.event.model_dump(mode="json", exclude={"timestamp"})
             asked += [step.hook, event]
         case ToolStep():
-            # A call that an agent or an external activity runs has two steps.
-            ended = [step.child is not None, step.activity is not None]
+            # A call has a further step after each agent, or external activity, that ran for it.
+            ended = [len(step.children), step.child is not None, step.activity is not None]
             asked += [step.call_id, step.request_id, *ended]
         case _:
             pass
-    return f"{step.event_id}.{digest(canonical(asked))}"
+    return f"{step.event_id}.{digest(canonical(asked))}" + (".failed" if failed else "")

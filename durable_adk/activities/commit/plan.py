@@ -1,11 +1,13 @@
 """Who commits the event of a step, what is noted before, and whether it ends the run."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.conversation.tool_responses import failure_text
 from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
 from durable_adk.retrying import OUTCOME_TIMEOUT
 from durable_adk.sessions.log.entry import stored_copy
 from durable_adk.sessions.state import is_temp
@@ -25,16 +27,16 @@ from durable_adk.wire.tool_contract import ToolContract
 class CommitPlan:
     """One decision for a step, made before its work.
 
-    Whatever the step leaves to the loop is noted first (`notes.RESULT`), because a workflow that is
-    reset loses what it was told, and because an event does not contain the whole result.
+    What the step leaves to the loop is noted first (`notes.RESULT`), because a workflow that is
+    reset loses what was reported, and because an event does not contain the whole result.
     """
 
     step: Step
     early_commit: EarlyCommit | None
     """The permission to commit; None: the loop commits."""
     only_noted: bool
-    """Whether only the note says what the result was: code in the loop uses the result, or may
-    change or drop its event before it is stored."""
+    """Whether the note says what the result was, and not the event: code in the loop uses the
+    result, or may change or drop its event before it is stored."""
 
     @classmethod
     def of(cls, deps: Dependencies, step: Step) -> "CommitPlan":
@@ -71,16 +73,21 @@ class CommitPlan:
         """
         return code_follows or bool(self.early_commit and self.early_commit.on_event)
 
-    def notes_result(self, result: StepResult) -> bool:
-        """Return whether a result is noted before it is left to the loop."""
+    def notes_result(self, result: StepResult, *, repeatable: bool) -> bool:
+        """Return whether a result is noted before it is left to the loop.
+
+        Args:
+            result: The result.
+            repeatable: See `ActiveStep`. A repetition that finds the event looks no further, so
+                what only the result has is noted all the same.
+        """
         if self.only_noted:
             return True
-        step = self.step
-        if isinstance(step, ToolStep) and not result.error:
-            # The outcome of an activity is recorded already; what a tool asks for is not done yet.
-            recorded = step.activity or result.child or result.activity
-            if recorded or self._contract is ToolContract.PURE:
-                return False
+        if result.child or result.activity:
+            return False  # a request to run something, and not an outcome
+        if repeatable and not result.error:
+            temp = result.event is not None and any(map(is_temp, result.event.actions.state_delta))
+            return temp or result.end_invocation
         return self.early_commit is None or result != StepResult()
 
     def note_timeout(self, result: StepResult) -> float:
@@ -130,7 +137,7 @@ class CommitPlan:
 
     def result_of(self, event: Event, seq: int) -> StepResult | None:
         """Return the result that a stored event implies, or None if it is not the step's alone."""
-        if self.only_noted or not _says_it_all(event):
+        if not _says_it_all(event):
             return None
         if self.early_commit is None and not self._is_own(event):
             return None
@@ -144,12 +151,14 @@ class CommitPlan:
             return answered == [self.step.call_id]
         return isinstance(self.step, ModelStep)
 
-    def agrees(self, noted: StepResult, event: Event) -> bool:
+    def agrees(self, noted: StepResult, event: Event | None) -> bool:
         """Return whether the loop has made a stored event of a noted result.
 
         If not, another attempt reported its result: the store was unavailable for that one's note,
         or the noted one's worker died. What is stored counts.
         """
+        if event is None:
+            return False
         if noted.error and not noted.event and isinstance(self.step, ToolStep):
             # A failure does not show in the response: a tool may return the same value.
             responses = [one.response for one in event.get_function_responses()]
@@ -157,7 +166,8 @@ class CommitPlan:
         if noted.event is None:
             return False
         mine = stored_copy(noted.event, keeps_bases=self.step.key.is_child)
-        return mine.content == event.content and mine.actions == event.actions
+        merged = noted.event.actions.state_read.keys()  # the store may have changed these values
+        return mine.content == event.content and _without(mine, merged) == _without(event, merged)
 
 
 def _says_it_all(event: Event) -> bool:
@@ -169,3 +179,9 @@ def _says_it_all(event: Event) -> bool:
         or actions.requested_tool_confirmations
         or actions.requested_auth_configs
     )
+
+
+def _without(event: Event, keys: AbstractSet[str]) -> EventActions:
+    """Return an event's actions without some keys of the state."""
+    delta = {key: value for key, value in event.actions.state_delta.items() if key not in keys}
+    return event.actions.model_copy(update={"state_delta": delta})

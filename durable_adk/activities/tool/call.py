@@ -68,6 +68,7 @@ async def _performed(call: ToolCall) -> StepResult:
         await call.find_tool()  # outside the time limit: the tool has not started
         async with time_limit(step.attempt_timeout):
             outcome = await call.outcome()
+        run.active.repeatable = outcome.tool is not None and run.can_repeat(outcome.tool)
         return _result(call, outcome)
     except TimeoutError:
         unknown = run.overdue(call.name)

@@ -153,7 +153,7 @@ class ToolAttempt:
             bool(as_list(self.active.llm_agent.after_tool_callback))
             or "after_tool_callback" in self.active.plugins.hooks()
         )
-        if not self.active.plan.notes_received(code_follows=code_follows) or self._can_repeat(tool):
+        if not self.active.plan.notes_received(code_follows=code_follows) or self.can_repeat(tool):
             return received
         try:
             # This attempt's callbacks receive the tool's object itself.
@@ -292,7 +292,7 @@ class ToolAttempt:
     def _retry(self, tool: BaseTool) -> RetryConfig | None:
         return self._spec.retry if self._is_recorded(tool) else tool.retry
 
-    def _can_repeat(self, tool: BaseTool) -> bool:
+    def can_repeat(self, tool: BaseTool) -> bool:
         """Return whether the result may be made again: it is recorded elsewhere, or has no cost."""
         recorded = self.step.child is not None or self.step.activity is not None
         own_code = isinstance(tool, AgentTool) and tool.has_own_code

@@ -41,6 +41,7 @@ class Runs:
         self.runs: list[str] = []
         self.transfer: str | None = None
         self.fails = False
+        self.fails_after = False
         self.replaced_by: Callable[[], Awaitable[Any]] | None = None
         """The next attempt, which runs while this one does."""
 
@@ -51,7 +52,7 @@ class Runs:
             if self.replaced_by is not None:
                 successor, self.replaced_by, self.fails = self.replaced_by, None, False
                 await successor()
-                self.fails = True
+                self.fails = self.fails_after
             if self.fails:
                 raise RuntimeError("declined")
             return "charged"
@@ -157,12 +158,15 @@ async def test_a_first_attempt_does_nothing_that_is_stored() -> None:
     assert len(runs.runs) == 1
 
 
+@pytest.mark.parametrize("custom", [False, True])
 async def test_what_the_loop_has_stored_is_not_done_again_though_nothing_was_noted(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, *, custom: bool
 ) -> None:
     """I8, I10: a store that was away when the answer came cost the note, and a reset the loop."""
+    monkeypatch.setattr("durable_adk.activities.commit.plan.OUTCOME_TIMEOUT", 0.0)
     runs = Runs([call("charge"), "done"])
     early_commit = await runs.open()
+    monkeypatch.setattr(Dependencies, "changes_events", lambda *_: custom)
 
     async def refuse(*_: Any, **__: Any) -> None:
         raise StoreUnavailableError
@@ -195,6 +199,30 @@ async def test_a_lane_finds_what_it_has_stored_before_what_another_one_has() -> 
     again = await runs.effects.perform(asking.model_copy(update={"revision": 3}))
     assert len(runs.model.requests) == 1
     assert again.event == asked.event
+
+
+async def test_a_note_is_known_by_a_stored_event_into_which_state_was_merged() -> None:
+    """I10: the store appended to the list, so the two differ, and only the note has `temp:`."""
+
+    def note(callback_context: Any, llm_request: Any) -> None:
+        del llm_request
+        callback_context.state["log"] = [*callback_context.state.get("log", []), "mine"]
+        callback_context.state["temp:note"] = "kept"
+
+    runs = Runs(["one"], before_model_callback=note)
+    early_commit = await runs.open()
+    asking = ModelStep(**runs.step("e-1.1", 1, None) | {"branch": "both.left"})
+    asked = await runs.effects.perform(asking)
+    other = Event(id="e-1.2", author="right", branch="both.right", invocation_id="e-1")
+    other.actions.state_delta["log"] = ["other"]
+    await store(runs, other, early_commit, 1)
+    await runs.effects.perform(runs.commit(asked, early_commit))
+    found = await runs.sessions.find_event(KEY, "e-1.1")
+    assert found is not None
+    assert found.event.actions.state_delta == {"log": ["other", "mine"]}
+    again = await runs.effects.perform(asking)
+    assert again.event == asked.event
+    assert len(runs.model.requests) == 1
 
 
 async def test_of_two_attempts_the_one_that_was_reported_stands(
@@ -263,8 +291,8 @@ async def test_a_tool_that_has_failed_fails_again_after_a_reset(*, granted: bool
     assert (again.error, again.event, len(runs.runs)) == (failed.error, None, 1)
 
 
-async def test_a_failure_that_was_noted_is_reported_by_the_next_attempt() -> None:
-    """FLW-46, I8: the worker died before it had reported it; the tool does not run again."""
+async def test_a_tool_whose_failure_was_lost_has_succeeded_if_that_is_stored() -> None:
+    """I10: its worker died before it had reported the failure, and the next attempt succeeded."""
     runs = Runs([call("charge"), "done"])
     runs.fails = True
     early_commit = await runs.open()
@@ -272,10 +300,31 @@ async def test_a_failure_that_was_noted_is_reported_by_the_next_attempt() -> Non
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
     running = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
-    failed = await runs.effects.perform(running)
+    assert (await runs.effects.perform(running)).error is not None
     runs.fails = False
-    again = await runs.effects.perform(running, Attempt(number=2))
-    assert (again.error, again.event, len(runs.runs)) == (failed.error, None, 1)
+    done = await runs.effects.perform(running, Attempt(number=2))
+    again = await runs.effects.perform(running)
+    assert (again.error, again.event, again.seq) == (None, done.event, 3)
+
+
+@pytest.mark.parametrize("granted", [True, False])
+async def test_a_late_failure_does_not_replace_a_success(*, granted: bool) -> None:
+    """I10: the attempt was taken for dead, and its time was over when its machine woke up."""
+    runs = Runs([call("charge"), "done"])
+    early_commit = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, early_commit)))
+    assert asked.event is not None
+    call_id = asked.event.get_function_calls()[0].id or ""
+    own = early_commit if granted else None
+    running = ToolStep(**runs.step("e-1.2", 2, own), call_id=call_id, tool="charge")
+
+    async def fail_first() -> None:
+        runs.fails = True
+        assert (await runs.effects.perform(running)).error is not None
+
+    runs.replaced_by = fail_first
+    done = await runs.effects.perform(running, Attempt(number=2))
+    assert said(done) == {"result": "charged"}
 
 
 async def test_a_failure_counts_for_nothing_once_a_success_is_stored() -> None:
@@ -287,7 +336,7 @@ async def test_a_failure_counts_for_nothing_once_a_success_is_stored() -> None:
     call_id = asked.event.get_function_calls()[0].id or ""
     running = ToolStep(**runs.step("e-1.2", 2, early_commit), call_id=call_id, tool="charge")
     runs.replaced_by = lambda: runs.effects.perform(running, Attempt(number=2))
-    runs.fails = True
+    runs.fails = runs.fails_after = True
     await runs.effects.perform(running)
     again = await runs.effects.perform(running)
     assert (again.error, said(again), again.seq) == (None, {"result": "charged"}, 3)
