@@ -1,6 +1,7 @@
 """Starts, follows, answers and cancels invocations."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
@@ -174,11 +175,37 @@ class InvocationClient:
             streams=request.run_config.streaming_mode is StreamingMode.SSE,
             span="run",
         )
-        async with aclosing(self._follow(start)) as items:
+        async with aclosing(self._started(start)) as items:
             async for item in items:
                 if isinstance(item, StoredEvent) and item.event.id == f"{name}.0":
                     self.check_same(item.event, name, request)
                 yield item
+
+    async def _started(self, start: _Start) -> Feed:
+        """Begin an invocation and yield its items.
+
+        The id may be that of an invocation whose session was deleted a moment ago, and whose run is
+        about to end. The message is attached to that run then, and starts its own once that ended.
+        """
+        called, found, again = time.time(), False, False
+        try:
+            async with aclosing(self._follow(start)) as items:
+                async for item in items:
+                    found = True
+                    yield item
+        except InvocationNotFoundError:
+            again = not found and await self._is_replaced(start.key, called)
+            if not again:
+                raise
+        if again:
+            async with aclosing(self._follow(start)) as items:
+                async for item in items:
+                    yield item
+
+    async def _is_replaced(self, key: SessionKey, called: float) -> bool:
+        """Return whether a session has a deleted predecessor, and was created before a time."""
+        creation = await self.sessions.read_creation(key)
+        return creation is not None and creation.epoch > 0 and creation.time < called
 
     async def attach(
         self, key: SessionKey, invocation_id: str, *, ends_at_pause: bool = True
