@@ -38,6 +38,10 @@ CLOSING_TIMEOUT = 3.0
 committed once the session is free, which may be much later; the feed ends before that."""
 
 
+class RunEndedError(InvocationNotFoundError):
+    """A run has ended, and its invocation is not in the session store."""
+
+
 class DeliveredToOther(Exception):  # noqa: N818 - not an error: the caller follows the other one
     """The message was delivered to another, active invocation (steering)."""
 
@@ -190,7 +194,7 @@ async def _recipient(
         ) from error
     name = result.steered if isinstance(result, InvocationResult) else None
     if name is None:
-        raise not_in_store(invocation_id, "has ended")
+        raise RunEndedError(not_in_store(invocation_id, "has ended").message)
     return name
 
 

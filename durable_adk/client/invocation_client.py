@@ -17,7 +17,7 @@ from durable_adk.client.answers import (
     judge,
     save_credentials,
 )
-from durable_adk.client.feed import DeliveredToOther, follow_changes
+from durable_adk.client.feed import DeliveredToOther, RunEndedError, follow_changes
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.client.streaming import FeedItem, with_partials
 from durable_adk.conversation.answers import answer_message
@@ -193,7 +193,7 @@ class InvocationClient:
                 async for item in items:
                     found = True
                     yield item
-        except InvocationNotFoundError:
+        except RunEndedError:
             again = not found and await self._is_replaced(start.key, called)
             if not again:
                 raise
