@@ -14,13 +14,8 @@ from durable_adk.activities.attempt import (
     transient_or_busy,
     transient_or_unregistered,
 )
-from durable_adk.activities.effects import (
-    EFFECTS,
-    CodeEffect,
-    EffectPerformer,
-    EffectRow,
-    StoreEffect,
-)
+from durable_adk.activities.effect_rows import CodeEffect, EffectRow, StoreEffect
+from durable_adk.activities.effects import EFFECTS, EffectPerformer
 from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 

@@ -43,7 +43,7 @@ logger = get_logger(__name__)
 
 
 @contextmanager
-def told(
+def step_telemetry(
     kind: str, step: Step, *, attempt: int, shown: str | None = None, summary: str = ""
 ) -> Generator[None]:
     """Emit telemetry inside the body on behalf of a step.

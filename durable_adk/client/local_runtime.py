@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from durable_adk.activities.effects import EffectPerformer, StoreEffect, row_of
+from durable_adk.activities.effect_rows import StoreEffect
+from durable_adk.activities.effects import EffectPerformer, row_of
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (

@@ -15,7 +15,8 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from durable_adk.activities.effects import CodeEffect, StoreEffect, row_of
+from durable_adk.activities.effect_rows import CodeEffect, StoreEffect
+from durable_adk.activities.effects import row_of
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild

@@ -6,7 +6,8 @@ import pytest
 from temporalio import activity
 
 from durable_adk.activities.definitions import InvocationActivities
-from durable_adk.activities.effects import EFFECTS, EffectRow, row_of
+from durable_adk.activities.effect_rows import EffectRow
+from durable_adk.activities.effects import EFFECTS, row_of
 from durable_adk.wire import checkpoint, event_page, model_request, steps, webhook
 from durable_adk.wire.effect import Effect
 

@@ -11,7 +11,8 @@ from temporalio.testing import ActivityEnvironment
 from durable_adk.activities.attempt import MAX_LOST, ActivityAttempt
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.effects import CodeEffect, row_of
+from durable_adk.activities.effect_rows import CodeEffect
+from durable_adk.activities.effects import row_of
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
@@ -49,7 +50,7 @@ async def of_a_tool() -> Attempts:
 
 
 async def test_workers_that_die_before_the_code_runs_say_nothing_of_it() -> None:
-    """I11, F16: however many; only the first attempt, of which nobody knows, is counted."""
+    """I11, F16: however many; only the first attempt, of which nothing is known, is counted."""
     assert await (await of_a_tool()).begin(10 * MAX_LOST) == 1
 
 
