@@ -290,7 +290,7 @@ async def _completed(clinic: Clinic, count: int) -> bool:
 
 
 async def test_what_may_have_begun_is_not_run_again_after_a_restore(clinic: Clinic) -> None:
-    """I8, I21: the backup lacks the note that it began; the model learns that nobody knows.
+    """I8, I21: the backup lacks the note that it began; the outcome is unknown to the model.
 
     A call that no worker received has not begun, and is run.
     """

@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from durable_adk.apps.registry import AppRegistry, serve
-from durable_adk.client import connect
+from durable_adk.client import connect, temporal_backend
 from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from tests.support.chaos_apps import chaos_apps
@@ -60,8 +60,15 @@ async def mortal(tmp_path: Path) -> AsyncIterator[Restartable]:
 
 
 @pytest.fixture
-async def place(mortal: Restartable, tmp_path: Path) -> AsyncIterator[Workplace]:
-    """A workplace on that server."""
+async def place(
+    mortal: Restartable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Workplace]:
+    """A workplace on that server; its clients wait as long for its worker as the test does.
+
+    A worker polls a restarted server when it tries again, and a busy machine delays that.
+    """
+    for name in ("WORKER_CHECK", "RECONNECT"):
+        monkeypatch.setattr(temporal_backend, name, PATIENCE)
     folder = tmp_path / "place"
     folder.mkdir()
     client = await connect(mortal.address)

@@ -27,7 +27,7 @@ async def test_whatever_a_worker_was_doing_another_one_goes_on(
     controls: dict[str, Control],
     record_property: Callable[[str, object], None],
 ) -> None:
-    """D19, I11, F7, F43: killed, or stopped; and what is stored is that of nobody's death.
+    """D19, I11, F7, F43: killed, or stopped; and what is stored is as without a death.
 
     How soon, ``python -m benchmarks.takeover`` tells.
     """

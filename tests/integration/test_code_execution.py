@@ -246,7 +246,7 @@ async def test_calls_beside_code_wait_for_its_result(make_runner: MakeRunner) ->
 
 
 async def test_other_agents_see_code_as_a_quotation(make_runner: MakeRunner) -> None:
-    """FLW-22: neither code nor result is in the prompt as such, so nobody continues from it."""
+    """FLW-22: neither code nor result is in the prompt as such, so no model continues from it."""
     first = coding(code("print(42)"), "It is 42.")
     second = LlmAgent(name="b", model=ScriptedModel(replies=["Fine."]))
     root = SequentialAgent(name="root", sub_agents=[first, second])

@@ -341,7 +341,7 @@ async def test_a_deleted_session_is_not_raised_from_the_dead(clinic: Clinic) -> 
 
 
 async def test_a_log_that_does_not_add_up_is_shown_and_not_touched(clinic: Clinic) -> None:
-    """I3, I4: no program can know who has written there, and why."""
+    """I3, I4: no program can know the writer, or the reason."""
     await clinic.run("charge", "one")
     assert await clinic.store.read_state(clinic.key("charge")) == (4, {"total": 10})
     clinic.sql("UPDATE state SET value = '99' WHERE key = 'total'")

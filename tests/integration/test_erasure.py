@@ -228,7 +228,7 @@ async def test_a_schedule_that_fires_meanwhile_leaves_nothing(
 
 @workflow.defn(name="Invocation")
 class Foreign:
-    """Stands for somebody's invocation: it continues in a second run, or ends at once."""
+    """Stands for a user's invocation: it continues in a second run, or ends at once."""
 
     @workflow.run
     async def run(self, argument: dict | None = None) -> None:

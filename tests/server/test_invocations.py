@@ -261,7 +261,7 @@ async def is_empty(http: httpx.AsyncClient, path: str) -> bool:
 async def test_an_update_starts_one_run_however_often_it_is_sent(client, tmp_path, monkeypatch):
     """Also while it waits for its session; once it was cancelled there, it may be sent again.
 
-    The same of somebody else is another one.
+    The same answer of another user is another one.
     """
     gate, where = asyncio.Event(), {"app_name": "app", "user_id": "alice", "session_id": "s"}
     turns = [[a_call("ask", question="?")], ["Done."], [gate, "Slow."], ["Heard."], ["Oh."]]

@@ -598,7 +598,7 @@ async def test_a_search_goes_on_where_the_server_stops(browser, web) -> None:
 async def test_a_call_says_which_agent_and_model_made_it(browser, web) -> None:
     """A model's answer that only calls a tool has its agent, model, tokens, time and request.
 
-    The page says so to a user who is no operator, and does not suggest another try.
+    The page says so to users that are no operators, and does not suggest another try.
     """
     async with tab(browser, web) as page:
         await say(page, "pay")
@@ -1821,7 +1821,7 @@ async def test_an_integer_is_as_exact_as_the_servers(browser, web) -> None:
 async def test_a_session_is_shown_once_a_worker_has_created_it(
     browser, client, tmp_path, monkeypatch
 ) -> None:
-    """Until then the page says that it waits; a user who has left meanwhile stays there."""
+    """Until then the page says that it waits; a user that left is not brought back."""
     monkeypatch.setattr(acceptance, "_STARTED", 0.5)
     async with placed(client, tmp_path, root_agent) as place:
         place.queue += "-later"

@@ -158,7 +158,7 @@ async def test_another_answer_of_an_id_is_refused(desk, named):
 
 
 async def test_another_answer_comes_too_late(desk):
-    """TRAP-28: another one, the same of somebody else, and the same without any id."""
+    """TRAP-28: another one, the same of another user, and the same without any id."""
     await desk.ask(confirming())
     once = desk.sent(once=True, answered_by=OLGA)
     await desk.worker.store(await desk.answered(once))

@@ -392,7 +392,7 @@ async def test_an_answer_to_a_waiting_call_opens_nothing(waiting: Waiting) -> No
 
 
 async def test_no_credential_is_stored(waiting: Waiting) -> None:
-    """TRAP-48, S3: a program that sends one by Temporal is told how to give it; nothing is kept."""
+    """TRAP-48, S3: a program that sends one by Temporal learns how to give it; nothing is kept."""
     events = [event.model_copy(update={"invocation_id": "e-1"}) for event in authenticating("e-1x")]
     for event in events:
         await waiting.sessions.commit_event(KEY, event, invocation_id="e-1", epoch=1)
