@@ -35,7 +35,7 @@ class AttemptRecorder:
     _usage: types.GenerateContentResponseUsageMetadata | None = None
     _ended: bool = False
 
-    async def tell_the_lost(self) -> None:
+    async def record_lost(self) -> None:
         """Record earlier attempts that were lost before they could do so; existing notes are kept.
 
         A failed attempt at a model call that left no note is recorded as lost, because of its cost.
@@ -69,11 +69,11 @@ class AttemptRecorder:
                 await uninterrupted(self.ended(AttemptEnd.CANCELLED, error))
             raise
         except Exception as error:
-            if self._started is not None and self._is_told(error):
+            if self._started is not None and self._is_recorded(error):
                 await self.ended(AttemptEnd.FAILED, error)
             raise
 
-    def _is_told(self, error: Exception) -> bool:
+    def _is_recorded(self, error: Exception) -> bool:
         if self.kept and isinstance(error, TransientError):
             return False
         # While a store is unavailable, a tool may run again every two seconds, for hours. Of such

@@ -88,7 +88,7 @@ async def follow_changes(
     Arguments and errors are those of `follow`; with None for `pauses` no pause ends the feed.
     """
     cursor, orphaned, until = after, 0, 0.0
-    told: tuple[Status, int] | None = None
+    yielded: tuple[Status, int] | None = None
     read = retrying(_read, CLIENT_TIMEOUT, pause=POLL)
     read_page = retrying(sessions.read_page, CLIENT_TIMEOUT, pause=POLL)
     with sessions.watch(key) as watch:
@@ -107,13 +107,13 @@ async def follow_changes(
             if record is not None and record.status.closed:
                 until = until or time.monotonic() + CLOSING_TIMEOUT
             ends = record is not None and _ends(record, pauses, late=time.monotonic() >= until)
-            if record is not None and _is_news(record, told, ends=ends):
-                told = record.status, record.pauses
+            if record is not None and _is_news(record, yielded, ends=ends):
+                yielded = record.status, record.pauses
                 yield record
             if record is not None and ends:
                 _check_failed(record)
                 return
-            if record is None and told is not None and run is None:
+            if record is None and yielded is not None and run is None:
                 raise not_in_store(invocation_id, "was opened")
             orphaned = orphaned + 1 if run is None and _is_orphan(record, head) else 0
             if orphaned > ORPHANED_READS:
@@ -156,11 +156,11 @@ def _ends(record: InvocationRecord, pauses: int | None, *, late: bool) -> bool:
     return record.sealed or late
 
 
-def _is_news(record: InvocationRecord, told: tuple[Status, int] | None, *, ends: bool) -> bool:
+def _is_news(record: InvocationRecord, yielded: tuple[Status, int] | None, *, ends: bool) -> bool:
     """Return whether the status differs from the last one yielded, after all its events."""
     if record.status.closed and not ends:
         return False
-    return told != (record.status, record.pauses)
+    return yielded != (record.status, record.pauses)
 
 
 def _check_failed(record: InvocationRecord) -> None:

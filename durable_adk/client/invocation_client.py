@@ -391,9 +391,9 @@ class InvocationClient:
         )
         if field is None:
             return
-        told = "started" if event.invocation_id == invocation_id else "delivered"
+        how = "started" if event.invocation_id == invocation_id else "delivered"
         raise EventConflictError(
-            f"{invocation_id!r} was {told} with another {field.removeprefix('new_')}, which was "
+            f"{invocation_id!r} was {how} with another {field.removeprefix('new_')}, which was "
             "kept. Use a new invocation_id or Idempotency-Key, or none.",
             field=field,
         )

@@ -164,11 +164,11 @@ class InvocationHandle:
     async def _status(self) -> WorkflowExecutionStatus | None:
         return (await self.workflow.describe()).status
 
-    async def failing_step(self, *, told_by: str) -> str | None:
+    async def failing_step(self, *, logged_by: str) -> str | None:
         """Describe the step that failed and is being retried, and why; None if there is none.
 
         Args:
-            told_by: Identity of a worker whose failures are skipped, because it logs them itself.
+            logged_by: Identity of a worker whose failures are skipped, because it logs them itself.
 
         Raises:
             SessionRegressedError: The run waits for the repair of a restored store.
@@ -183,7 +183,7 @@ class InvocationHandle:
                 cause = await description.data_converter.decode_failure(failure)
                 raise SessionRegressedError(getattr(cause, "message", failure.message))
             # Waiting for an earlier message is not a failure.
-            if kind in ("", SessionBusyError.__name__) or pending.last_worker_identity == told_by:
+            if kind in ("", SessionBusyError.__name__) or pending.last_worker_identity == logged_by:
                 continue
             return (
                 f"{pending.activity_type.name} failed with {kind} and is tried again, as attempt "

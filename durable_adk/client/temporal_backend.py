@@ -355,7 +355,7 @@ class TemporalBackend:
                 raise not_in_store(handle.invocation_id, "is paused")
             if missing is not None:
                 raise missing
-        return await handle.failing_step(told_by=self._invocations.client.identity)
+        return await handle.failing_step(logged_by=self._invocations.client.identity)
 
     async def _missing_worker(self, handle: InvocationHandle) -> NoWorkerError | None:
         """Return the error of `check_worker`, called first as others outlast short outages."""

@@ -79,7 +79,7 @@ class _Arrival:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._told = False
+        self._logged = False
 
     def unconnected(self, error: Exception) -> None:
         """Record a failed or lost connection."""
@@ -93,14 +93,14 @@ class _Arrival:
         if not arrives:
             self._lost("nothing arrives")
             return
-        if self._told:
+        if self._logged:
             _log.info("notices.arrive")
-        self._since, self._told = None, False
+        self._since, self._logged = None, False
 
     def _lost(self, reason: str, error_type: str | None = None) -> None:
-        if not self._told:
+        if not self._logged:
             _log.warning("notices.lost", reason=reason, error_type=error_type, remedy=_REMEDY)
-        self._told = True
+        self._logged = True
 
 
 class Notifications:

@@ -91,7 +91,7 @@ class CommitPlan:
         return self.early_commit is None or result != StepResult()
 
     def note_timeout(self, result: StepResult) -> float:
-        """Return the seconds for which an unavailable store is retried before the loop goes on.
+        """Return the seconds for which an unavailable store is retried before the loop receives it.
 
         Where an event will say the same, a worker that waits only risks to lose the result.
         """

@@ -66,7 +66,7 @@ async def call_model(active: ActiveStep[ModelStep]) -> StepResult:
         again = active.attempt.number > 1 or active.scope.ahead
         received = await find_received(active, ReceivedResponse) if again else None
         if received is None:
-            await recorder.tell_the_lost()
+            await recorder.record_lost()
         await active.attempt.begins()
         return await _answered(active, recorder, received)
 

@@ -53,7 +53,7 @@ async def call_tool(active: ActiveStep[ToolStep]) -> StepResult:
     async with run.recorder.recorded():
         call = await ToolCall.of(run)
         if call.received is None:
-            await run.recorder.tell_the_lost()
+            await run.recorder.record_lost()
         await active.attempt.begins()
         try:
             return await _performed(call)

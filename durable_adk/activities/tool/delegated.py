@@ -67,15 +67,15 @@ class AgentResult:
             return failed.error_message
         if last is None:
             return ""
-        text = "\n".join(filter(None, map(_told, last.parts)))
-        text = text or "\n".join(map(_result_told, last.get_function_responses()))
+        text = "\n".join(filter(None, map(_part_text, last.parts)))
+        text = text or "\n".join(map(_result_text, last.get_function_responses()))
         schema = tool.output_schema if isinstance(tool, AgentTool) else None
         if schema is None:
             return text
         return parse_output(schema, text)
 
 
-def _told(part: types.Part) -> str | None:
+def _part_text(part: types.Part) -> str | None:
     """Return the part as text for the caller: text, or code that a model wrote, or its output."""
     if part.text or part.thought:
         return None if part.thought else part.text
@@ -84,10 +84,10 @@ def _told(part: types.Part) -> str | None:
     return part.executable_code and part.executable_code.code
 
 
-def _result_told(response: types.FunctionResponse) -> str:
+def _result_text(response: types.FunctionResponse) -> str:
     """Return a tool's result as text for the caller, if the agent ended with it."""
-    told = response.response or {}
-    value = told["result"] if told.keys() == {"result"} else told
+    result = response.response or {}
+    value = result["result"] if result.keys() == {"result"} else result
     return value if isinstance(value, str) else canonical(value)
 
 
@@ -204,7 +204,7 @@ class ActivityResult:
             raise from_detail(self.end.error)
         return self.end.result
 
-    def is_told(self, error: Exception) -> bool:
+    def is_reported(self, error: Exception) -> bool:
         """Return whether to report the error to the model: not if the tool is misconfigured."""
         return not isinstance(error, AgentDefinitionError)
 

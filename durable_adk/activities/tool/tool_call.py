@@ -249,7 +249,7 @@ class ToolCall:
             recovered = await self._hook("on_tool_error_callback", tool, args, error=given)
             if recovered is not None:
                 return recovered
-            if isinstance(self.answered, ActivityResult) and self.answered.is_told(error):
+            if isinstance(self.answered, ActivityResult) and self.answered.is_reported(error):
                 return {"error": text_of(error)}
             with reported_as(ToolError):
                 raise

@@ -54,7 +54,7 @@ class Temporal:
         """See `InvocationHandle.waits`."""
         return False
 
-    async def failing_step(self, *, told_by: str) -> None:
+    async def failing_step(self, *, logged_by: str) -> None:
         """See `InvocationHandle.failing_step`."""
 
     async def check_worker(self, _: str) -> None:
