@@ -168,7 +168,7 @@ class WorkerOptions:
     Python at a time, and all must end within the workflow task timeout. Tasks that time out are
     repeated, so a worker that accepts too many completes none."""
     sandboxed: bool = True
-    """Whether workflows run in the SDK's sandbox; without it they take half the CPU time (D15)."""
+    """Whether the SDK's sandbox refuses built-ins such as `open` in what bodies call (D15)."""
     graceful_shutdown: timedelta = timedelta(seconds=10)
     versioning: Versioning | None = None
     """None: any worker of the task queue may run any invocation."""

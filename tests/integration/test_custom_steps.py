@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
 from durable_adk.agents import BaseAgent, InvocationContext
+from durable_adk.apps import App
+from durable_adk.client import connect
+from durable_adk.embedded import TemporalServer
 from durable_adk.errors import (
     AgentDefinitionError,
     NotInLoopError,
@@ -17,6 +21,9 @@ from durable_adk.errors import (
     StoreUnavailableError,
 )
 from durable_adk.events import Event, EventActions
+from durable_adk.runners import Runner
+from durable_adk.sessions import SqliteSessionService
+from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.support.scripts import gist, send, state, stored
 from tests.support.waiting import forever
@@ -208,3 +215,34 @@ async def test_too_many_events_for_a_payload_are_an_error(make_runner: MakeRunne
     await send(runner, "x" * 450_000)
     with pytest.raises(PayloadTooLargeError, match="events"):
         await send(runner, "x" * 450_000)
+
+
+def opened(path: str) -> str:
+    """A function of the body's module, which the body's own guard does not see into."""
+    with open(path) as file:  # noqa: PTH123
+        return file.read()
+
+
+class Careless(BaseAgent):
+    """Reads a file in its body, by a function."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        yield Event(author=self.name, content=types.ModelContent(opened(os.devnull)))
+
+
+async def test_the_sandbox_refuses_what_functions_of_a_body_open(
+    tmp_path: Path, sessions: SqliteSessionService
+) -> None:
+    """D15: although it passes all of our modules through.
+
+    On a server of its own: its history replays only in a sandbox.
+    """
+    app = App(name="app", root_agent=Careless(name="careless"))
+    options = WorkerOptions(task_queue="test", sandboxed=True)
+    async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
+        client = await connect(server.address)
+        async with worker(client, apps=[app], session_service=sessions, options=options):
+            runner = Runner(app=app, session_service=sessions, client=client, task_queue="test")
+            async with runner:
+                with pytest.raises(RestrictedWorkflowAccessError, match=r"__builtins__\.open"):
+                    await send(runner)
