@@ -3,11 +3,9 @@
 import shlex
 import threading
 from dataclasses import dataclass
+from importlib import import_module
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Text, column, inspect, select, table, text
 
 from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
 
@@ -16,6 +14,9 @@ HEAD = "0001"
 
 SCRIPTS = "durable_adk.sql:migrations"
 """Where Alembic finds the migrations."""
+
+_VERSIONS = table("durable_adk_version", column("version_num", Text))
+"""Alembic's table."""
 
 _LOCK = 0x61646B  # arbitrary, but equal in all processes
 
@@ -78,9 +79,9 @@ class SchemaVersion:
 
 def schema(connection: Connection) -> SchemaVersion:
     """Read the version of the database's tables."""
-    options = {"version_table": "durable_adk_version"}
-    found = MigrationContext.configure(connection, opts=options).get_current_revision()
-    return SchemaVersion(found, HEAD)
+    if not inspect(connection).has_table(_VERSIONS.name):
+        return SchemaVersion(None, HEAD)
+    return SchemaVersion(connection.scalar(select(_VERSIONS.c.version_num)), HEAD)
 
 
 def migrate(connection: Connection) -> None:
@@ -95,7 +96,8 @@ def migrate(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     schema(connection).require_known()
-    config = Config()
+    # Imported here: only an upgrade needs Alembic, and it takes a tenth of a worker's start.
+    command, config = import_module("alembic.command"), import_module("alembic.config").Config()
     config.set_main_option("script_location", SCRIPTS)
     config.attributes["connection"] = connection
     with _TURN:

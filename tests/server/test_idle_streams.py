@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from google.genai import types
-from sqlalchemy import Engine, event as sqlalchemy_event
 from sse_starlette import ServerSentEvent
 
 from durable_adk.client import feed as client_feed
@@ -32,6 +31,7 @@ from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, ses
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.sql import polling, postgres as store
 from tests.support.postgres import HAS_POSTGRES
+from tests.support.statements import counted
 from tests.support.waiting import PATIENCE, stays, until
 
 pytestmark = pytest.mark.thorough
@@ -300,21 +300,6 @@ async def test_an_expired_lease_is_found(stores, streamed):
         async with asyncio.timeout(PATIENCE):
             await stream.task
         assert isinstance(stream.ended, InvocationTerminatedError)
-
-
-@contextlib.contextmanager
-def counted() -> Iterator[list[str]]:
-    """The statements that run meanwhile."""
-    found: list[str] = []
-
-    def executed(_connection, _cursor, statement: str, *_) -> None:
-        found.append(statement)
-
-    sqlalchemy_event.listen(Engine, "before_cursor_execute", executed)
-    try:
-        yield found
-    finally:
-        sqlalchemy_event.remove(Engine, "before_cursor_execute", executed)
 
 
 @pytest.mark.parametrize("kind", KINDS)

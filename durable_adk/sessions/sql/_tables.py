@@ -1,12 +1,10 @@
 """The tables of the SQL session store, on one connection."""
 
 import json
-from collections.abc import Collection
-from contextlib import closing
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Executable, RowMapping
+from sqlalchemy import Executable
 
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head
@@ -22,7 +20,8 @@ from durable_adk.sessions.log.storage import (
 from durable_adk.sessions.records import InvocationRecord, Note, Status, Ticket
 from durable_adk.sessions.session import Creation, SessionKey
 from durable_adk.sessions.sql import statements as sql
-from durable_adk.sql.schema import EVENTS, NOTES, SESSIONS
+from durable_adk.sessions.sql.connections import TableConnection, Values
+from durable_adk.sql.schema import SESSIONS
 
 
 def _note_params(note: NoteKey) -> dict[str, str]:
@@ -36,31 +35,38 @@ def _params(key: SessionKey) -> dict[str, str]:
 class SqlTables:
     """Implements `Tables` over one connection, within its current transaction."""
 
-    def __init__(self, connection: Connection, *, lock: bool) -> None:
+    def __init__(self, connection: TableConnection, *, lock: bool) -> None:
         self._connection = connection
         self.changed: set[SessionKey] = set()
         """Sessions changed by the transaction, whose watches must be woken."""
         self._head_of = sql.LOCKED_HEAD_OF if lock else sql.HEAD_OF
-        self._insert = sql.inserts(connection.dialect.name)
+        self._insert = sql.inserts(connection.dialect)
+
+    def _one(self, query: Executable, values: Values) -> Any:
+        """Return the only row of a query; None if there is none."""
+        return next(self._connection.rows(query, values), None)
+
+    def _scalar(self, query: Executable, values: Values) -> Any:
+        """Return the value of a query's only row; None if there is none."""
+        row = self._one(query, values)
+        return None if row is None else row[0]
 
     def head(self, key: SessionKey) -> Head | None:
-        row = self._connection.execute(self._head_of, _params(key)).mappings().one_or_none()
-        return None if row is None else Head(**row)
+        row = self._one(self._head_of, _params(key))
+        return None if row is None else _head(row)
 
     def heads_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, Head]:
         """Read the rows of sessions, omitting missing ones, with a statement per `MANY_HEADS`."""
-        query, wanted = sql.heads_of(self._connection.dialect.name), list(keys)
+        query, wanted = sql.heads_of(self._connection.dialect), list(keys)
         found: dict[SessionKey, Head] = {}
         for start in range(0, len(wanted), sql.MANY_HEADS):
             part = json.dumps(wanted[start : start + sql.MANY_HEADS])
-            for row in self._connection.execute(query, {"keys": part}):
-                values: tuple[Any, ...] = tuple(row)
-                key, head = values[: len(sql.KEY)], values[len(sql.KEY) :]
-                found[SessionKey(*key)] = Head(**dict(zip(sql.HEAD, head, strict=True)))
+            for row in self._connection.rows(query, {"keys": part}):
+                found[SessionKey(*row[: len(sql.KEY)])] = _head(row[len(sql.KEY) :])
         return found
 
     def apps(self) -> list[str]:
-        return sorted(self._connection.scalars(sql.APPS))
+        return sorted(name for (name,) in self._connection.rows(sql.APPS, {}))
 
     def heads(
         self, app_name: str, user_id: str | None, page: Page
@@ -74,46 +80,43 @@ class SqlTables:
         if page.after is not None:
             is_behind = sql.POSITION.__lt__ if page.newest_first else sql.POSITION.__gt__
             query = query.where(is_behind(page.after))
-        found: list[tuple[SessionKey, Head]] = []
-        for row in self._connection.execute(query).mappings():
-            fields = dict(row)
-            key = SessionKey(*(fields.pop(name) for name in sql.KEY))
-            found.append((key, Head(**fields)))
-        return found
+        keys = len(sql.KEY)
+        rows = self._connection.rows(query, {})
+        return [(SessionKey(*row[:keys]), _head(row[keys:])) for row in rows]
 
     def sessions_of(self, user: SessionKey, prefix: str = "") -> list[SessionKey]:
         whose = {"k_app": user.app_name, "k_user": user.user_id, "prefix": prefix}
-        rows = self._connection.execute(sql.SESSIONS_OF, whose | {"length": len(prefix)})
+        rows = self._connection.rows(sql.SESSIONS_OF, whose | {"length": len(prefix)})
         return [SessionKey(user.app_name, user.user_id, row.session_id) for row in rows]
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
         self.changed.add(key)
-        values = {**key._asdict(), **asdict(head)}
-        return self._connection.execute(self._insert.session, values).rowcount == 1
+        values = {**key._asdict(), **_fields(head)}
+        return self._connection.change(self._insert.session, values) == 1
 
     def save_head(self, key: SessionKey, head: Head) -> None:
         self.changed.add(key)
-        self._connection.execute(sql.SAVE_HEAD, {**_params(key), **asdict(head)})
+        self._connection.change(sql.SAVE_HEAD, {**_params(key), **_fields(head)})
 
     def tombstone(self, key: SessionKey) -> Creation | None:
-        row = self._connection.execute(sql.TOMBSTONE_OF, _params(key)).one_or_none()
+        row = self._one(sql.TOMBSTONE_OF, _params(key))
         return None if row is None else Creation(row.epoch, row.delete_time)
 
     def remove_tombstone(self, key: SessionKey) -> None:
-        self._connection.execute(sql.REMOVE_TOMBSTONE, _params(key))
+        self._connection.change(sql.REMOVE_TOMBSTONE, _params(key))
 
     def remove_tombstones(self, user: SessionKey) -> None:
         whose = {"k_app": user.app_name, "k_user": user.user_id}
-        self._connection.execute(sql.REMOVE_TOMBSTONES, whose)
+        self._connection.change(sql.REMOVE_TOMBSTONES, whose)
 
     def add_tombstone(self, key: SessionKey, creation: Creation) -> None:
         row = {**key._asdict(), "epoch": creation.epoch, "delete_time": creation.time}
-        self._connection.execute(self._insert.tombstone, row)
+        self._connection.change(self._insert.tombstone, row)
 
     def remove_session(self, key: SessionKey) -> None:
         self.changed.add(key)
         for statement in sql.REMOVE:
-            self._connection.execute(statement, _params(key))
+            self._connection.change(statement, _params(key))
 
     def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
         values = {
@@ -125,95 +128,93 @@ class SqlTables:
             "digest": entry.digest,
             "body": entry.body,
         }
-        return self._connection.execute(self._insert.event, values).rowcount == 1
+        return self._connection.change(self._insert.event, values) == 1
 
     def find_event(self, key: SessionKey, event_id: str) -> Row | None:
-        found = self._connection.execute(sql.EVENT_OF, {**_params(key), "id": event_id})
-        row = found.one_or_none()
+        row = self._one(sql.EVENT_OF, {**_params(key), "id": event_id})
         return None if row is None else Row(*row)
 
     def events(self, key: SessionKey, window: Window) -> list[Row]:
-        query = sql.EVENTS_OF.where(EVENTS.c.seq > window.after)
-        if window.upto is not None:
-            query = query.where(EVENTS.c.seq <= window.upto)
+        query = sql.events_of(since=window.since is not None, last=window.last is not None)
+        values: dict[str, Any] = {
+            **_params(key),
+            "after": window.after,
+            "upto": sql.NO_LIMIT if window.upto is None else window.upto,
+            "limit": _limit(window.first if window.last is None else window.last),
+        }
         if window.since is not None:
-            query = query.where(EVENTS.c.timestamp >= window.since)
-        if window.last is None:
-            query = query.order_by(EVENTS.c.seq).limit(window.first)
-        else:
-            query = query.order_by(EVENTS.c.seq.desc()).limit(window.last)
-        with closing(self._connection.execute(query, _params(key))) as found:
-            return sorted(window.fitting(Row(*row) for row in found))
+            values["since"] = window.since
+        rows = self._connection.rows(query, values)
+        return sorted(window.fitting(Row(*row) for row in rows))
 
     def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:
         # Sort the keys, as every writer does, so that two sessions of a user cannot deadlock.
         rows = [_state_row(key, name, delta[name], initial=initial) for name in sorted(delta)]
         if rows:
-            self._connection.execute(self._insert.state, rows)
+            self._connection.change(self._insert.state, rows)
 
     def locked_state(self, key: SessionKey, names: Collection[str]) -> dict[str, str]:
         found: dict[str, str] = {}
         for name in sorted(names):  # in the order of `put_state`
             row = _state_row(key, name, "", initial=False)
-            found[name] = self._connection.scalar(self._insert.locked_state, row) or ""
+            found[name] = self._scalar(self._insert.locked_state, row) or ""
         return {name: text for name, text in found.items() if text}
 
     def initial_state(self, key: SessionKey) -> dict[str, str]:
-        rows = self._connection.execute(sql.INITIAL_STATE_OF, _params(key))
+        rows = self._connection.rows(sql.INITIAL_STATE_OF, _params(key))
         return {row.key: row.initial for row in rows}
 
     def state(self, key: SessionKey) -> dict[str, str]:
-        rows = self._connection.execute(sql.STATE_OF, _params(key))
+        rows = self._connection.rows(sql.STATE_OF, _params(key))
         return {row.key: row.value for row in rows}
 
     def states(self, owners: Collection[SessionKey]) -> dict[SessionKey, dict[str, str]]:
         found: dict[SessionKey, dict[str, str]] = {}
         wanted = sorted(owners)
         for start in range(0, len(wanted), sql.OWNERS):
-            for row in self._connection.execute(sql.states_of(wanted[start : start + sql.OWNERS])):
+            query = sql.states_of(wanted[start : start + sql.OWNERS])
+            for row in self._connection.rows(query, {}):
                 key = SessionKey(row.app_name, row.user_id, row.session_id)
                 found.setdefault(key, {})[row.key] = row.value
         return found
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
-        found = self._connection.execute(sql.INVOCATION_OF, {**_params(key), "id": invocation_id})
-        row = found.mappings().one_or_none()
+        row = self._one(sql.INVOCATION_OF, {**_params(key), "id": invocation_id})
         return None if row is None else _record(row)
 
     def page_of_invocations(
         self, page: InvocationPage
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        return [_keyed(row) for row in self._connection.execute(sql.page_query(page)).mappings()]
+        return [_keyed(row) for row in self._connection.rows(sql.page_query(page), {})]
 
     def invocations_by_time(
         self, wanted: InvocationsByTime
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        rows = self._connection.execute(sql.by_time_query(wanted)).mappings()
-        return [_keyed(row) for row in rows]
+        return [_keyed(row) for row in self._connection.rows(sql.by_time_query(wanted), {})]
 
     def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:
-        rows = self._connection.execute(sql.counts_query(app_name, user_id))
+        rows = self._connection.rows(sql.counts_query(app_name, user_id), {})
         return {Status(status): number for status, number in rows}
 
     def sessions_with(self, invocation_id: str) -> list[SessionKey]:
-        rows = self._connection.execute(sql.SESSIONS_WITH, {"id": invocation_id})
+        rows = self._connection.rows(sql.SESSIONS_WITH, {"id": invocation_id})
         return [SessionKey(*row) for row in rows]
 
     def count_events(self, key: SessionKey, record: InvocationRecord) -> int:
-        places = {"first": record.start_seq, "last": record.end_seq or sql.LAST_SEQ}
+        places = {"first": record.start_seq, "last": record.end_seq or sql.NO_LIMIT}
         which = {**_params(key), "id": record.invocation_id, **places}
-        return self._connection.scalar(sql.COUNT_EVENTS, which) or 0
+        return self._scalar(sql.COUNT_EVENTS, which) or 0
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         self.changed.add(key)
         values = {**key._asdict(), **_columns(record)}
         values["error"] = None if record.error is None else json.dumps(record.error)
-        self._connection.execute(self._insert.invocation, values)
+        self._connection.change(self._insert.invocation, values)
 
     def put_note(self, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
         statement = self._insert.last_note if replace else self._insert.first_note
         values = {**key._asdict(), **note._asdict(), "body": body}
-        if self._connection.execute(statement, values).rowcount == 1:
+        if self._connection.change(statement, values) == 1:
             return body
         (first,) = self._named(key, note)
         return first.body
@@ -230,68 +231,78 @@ class SqlTables:
         after: str | None,
         limit: int | None,
     ) -> list[Note]:
-        query = sql.NOTES_OF.limit(limit)
-        if after is not None:
-            query = query.where(NOTES.c.name > after)
-        return self._notes(key, query, {"id": invocation_id, "kind": kind})
+        values = {"id": invocation_id, "kind": kind, "limit": _limit(limit)}
+        if after is None:
+            return self._notes(key, sql.FIRST_NOTES_OF, values)
+        return self._notes(key, sql.NEXT_NOTES_OF, {**values, "after": after})
 
     def _named(self, key: SessionKey, note: NoteKey) -> list[Note]:
         return self._notes(key, sql.NOTE_OF, _note_params(note))
 
-    def _notes(self, key: SessionKey, query: Executable, values: dict[str, str]) -> list[Note]:
-        rows = self._connection.execute(query, {**_params(key), **values})
+    def _notes(self, key: SessionKey, query: Executable, values: Values) -> list[Note]:
+        rows = self._connection.rows(query, {**_params(key), **values})
         return [Note(name=row.name, body=row.body) for row in rows]
 
     def remove_note(self, key: SessionKey, note: NoteKey) -> None:
-        self._connection.execute(sql.REMOVE_NOTE, {**_params(key), **_note_params(note)})
+        self._connection.change(sql.REMOVE_NOTE, {**_params(key), **_note_params(note)})
 
     def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
-        self._connection.execute(sql.REMOVE_NOTES, {**_params(key), "id": invocation_id})
+        self._connection.change(sql.REMOVE_NOTES, {**_params(key), "id": invocation_id})
 
     def remove_withdrawn(self, key: SessionKey, before: str) -> None:
-        self._connection.execute(sql.REMOVE_WITHDRAWN, {**_params(key), "before": before})
+        self._connection.change(sql.REMOVE_WITHDRAWN, {**_params(key), "before": before})
 
     def tickets(
         self, key: SessionKey, *, live_at: float | None = None, limit: int | None = None
     ) -> list[Ticket]:
-        query, values = sql.TICKETS_OF, _params(key)
+        query, values = sql.FIRST_TICKETS_OF, {**_params(key), "limit": _limit(limit)}
         if live_at is not None:
             query, values = sql.LIVE_TICKETS_OF, {**values, "now": live_at}
-        rows = self._connection.execute(query.limit(limit), values).mappings()
-        return [Ticket.read(dict(row)) for row in rows]
+        return [Ticket.read(row._asdict()) for row in self._connection.rows(query, values)]
 
     def ticket(self, key: SessionKey, invocation_id: str) -> Ticket | None:
-        found = self._connection.execute(sql.TICKET_OF, {**_params(key), "id": invocation_id})
-        row = found.mappings().one_or_none()
-        return None if row is None else Ticket.read(dict(row))
+        row = self._one(sql.TICKET_OF, {**_params(key), "id": invocation_id})
+        return None if row is None else Ticket.read(row._asdict())
 
     def tickets_before(self, key: SessionKey, ticket: Ticket, live_at: float) -> int:
         place = {"position": ticket.position, "number": ticket.number, "now": live_at}
-        return self._connection.scalar(sql.TICKETS_BEFORE, {**_params(key), **place}) or 0
+        return self._scalar(sql.TICKETS_BEFORE, {**_params(key), **place}) or 0
 
     def size_of_user(self, user: SessionKey) -> int:
         whose = {"k_app": user.app_name, "k_user": user.user_id}
-        sizes = [self._connection.scalar(one, whose) for one in sql.SIZES_OF_USER]
+        sizes = [self._scalar(one, whose) for one in sql.SIZES_OF_USER]
         return sum(int(size or 0) for size in sizes)
 
     def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
         whose = {"k_app": key.app_name, "k_user": key.user_id, "now": live_at}
-        return self._connection.scalar(sql.TICKETS_OF_USER, whose) or 0
+        return self._scalar(sql.TICKETS_OF_USER, whose) or 0
 
     def ticket_count(self, key: SessionKey) -> tuple[int, int]:
-        count, number = self._connection.execute(sql.TICKET_COUNT, _params(key)).one()
+        ((count, number),) = self._connection.rows(sql.TICKET_COUNT, _params(key))
         return count, number
 
     def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
         values = {**key._asdict(), **_columns(ticket), "message": message}
-        self._connection.execute(self._insert.ticket, values)
+        self._connection.change(self._insert.ticket, values)
 
     def message(self, key: SessionKey, invocation_id: str) -> str | None:
-        return self._connection.scalar(sql.MESSAGE_OF, {**_params(key), "id": invocation_id})
+        return self._scalar(sql.MESSAGE_OF, {**_params(key), "id": invocation_id})
 
     def remove_ticket(self, key: SessionKey, invocation_id: str, expired_at: float) -> None:
         which = {"id": invocation_id, "now": expired_at}
-        self._connection.execute(sql.REMOVE_TICKET, {**_params(key), **which})
+        self._connection.change(sql.REMOVE_TICKET, {**_params(key), **which})
+
+
+def _limit(limit: int | None) -> int:
+    return sql.NO_LIMIT if limit is None else limit
+
+
+def _head(row: Sequence[Any]) -> Head:
+    return Head(**dict(zip(sql.HEAD, row, strict=True)))
+
+
+def _fields(head: Head) -> dict[str, Any]:
+    return {name: getattr(head, name) for name in sql.HEAD}
 
 
 def _columns(row: InvocationRecord | Ticket) -> dict[str, Any]:
@@ -304,11 +315,11 @@ def _state_row(key: SessionKey, name: str, value: str, *, initial: bool) -> dict
     return {**row, "initial": value if own == key else None} if initial else row
 
 
-def _keyed(row: RowMapping) -> tuple[SessionKey, InvocationRecord]:
-    return SessionKey(*(row[name] for name in sql.KEY)), _record(row)
+def _keyed(row: Any) -> tuple[SessionKey, InvocationRecord]:
+    return SessionKey(*(getattr(row, name) for name in sql.KEY)), _record(row)
 
 
-def _record(row: RowMapping) -> InvocationRecord:
-    fields = {column.name: row[column.name] for column in sql.INVOCATION_COLUMNS}
+def _record(row: Any) -> InvocationRecord:
+    fields = {column.name: getattr(row, column.name) for column in sql.INVOCATION_COLUMNS}
     error = fields["error"] and json.loads(fields["error"])
     return InvocationRecord.read({**fields, "error": error})

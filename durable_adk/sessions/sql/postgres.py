@@ -14,6 +14,7 @@ from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.log.watches import Changes, Watch, topic
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.connections import AlchemyConnection
 from durable_adk.sql.database import PostgresDatabase
 from durable_adk.sql.migrate import SchemaVersion
 from durable_adk.sql.notifications import Listener
@@ -50,14 +51,16 @@ class PostgresStore:
 
     async def read(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.read`."""
-        return await self.database.read(lambda inner: work(SqlTables(inner, lock=False)))
+        return await self.database.read(
+            lambda inner: work(SqlTables(AlchemyConnection(inner), lock=False))
+        )
 
     async def write(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.write`."""
         changed: set[SessionKey] = set()
 
         def transaction(connection: Connection) -> T:
-            tables = SqlTables(connection, lock=True)
+            tables = SqlTables(AlchemyConnection(connection), lock=True)
             result = work(tables)
             changed.update(tables.changed)
             return result

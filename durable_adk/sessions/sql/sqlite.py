@@ -4,19 +4,23 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from sqlalchemy import URL, Connection, create_engine, event
+from sqlalchemy import Connection, StaticPool, create_engine
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.retrying import Deadline
 from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.connections import SqliteConnection
 from durable_adk.sql import migrate
 from durable_adk.sql.forks import FirstUse
 from durable_adk.sql.migrate import SchemaVersion
@@ -28,6 +32,8 @@ BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process's write or in this process's queue."""
 
 _READERS = 4
+_TOGETHER = 32
+"""Maximum writes per commit."""
 
 
 class SqliteStore:
@@ -35,30 +41,18 @@ class SqliteStore:
 
     An asyncio driver would switch threads for every call; measured, one switch per transaction
     takes a fifth of its CPU time per commit. All writes of the process run in one thread, because
-    SQLite permits one writer at a time and waits for others by sleeping and retrying.
+    SQLite permits one writer at a time and waits for others by sleeping and retrying. Those that
+    wait for the thread share a transaction, because each commit waits for the disk.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._engine = create_engine(
-            URL.create("sqlite", database=str(path)),
-            # Without an isolation level the driver begins no transactions; `_begin` does.
-            connect_args={
-                "timeout": BUSY_TIMEOUT,
-                "isolation_level": None,
-                "check_same_thread": False,
-            },
-            hide_parameters=True,  # an error message must not quote a user's event
-            pool_size=_READERS + 1,
-            pool_timeout=BUSY_TIMEOUT,
-        )
-        event.listen(self._engine, "connect", _set_up)
-        event.listen(self._engine, "begin", _begin)
-        # Take the write lock first: a transaction that reads first and then finds the lock taken
-        # can only fail.
-        self._writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
         self._writes = ThreadPoolExecutor(1, "session-writer")
         self._reads = ThreadPoolExecutor(_READERS, "session-reader")
+        self._queue = deque[_QueuedWrite]()
+        self._lock = Lock()
+        self._idle = list[sqlite3.Connection]()
+        """Open connections that no thread uses; another list once the file was closed."""
         self._opened: _OpenedFile | None = None
         self._use = FirstUse()
 
@@ -72,11 +66,7 @@ class SqliteStore:
         if not self.path.is_file():
             return SchemaVersion(None, migrate.HEAD)
 
-        def look() -> SchemaVersion:
-            with self._engine.begin() as connection:
-                return migrate.schema(connection)
-
-        return await self._in(self._reads, look)
+        return await self._in(self._reads, lambda: _schema(self.path))
 
     async def upgrade(self) -> None:
         """Same as `prepare`: a file belongs to one machine, so its first use upgrades it."""
@@ -84,26 +74,26 @@ class SqliteStore:
 
     async def read(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.read`."""
-
-        def transaction() -> T:
-            with self._engine.begin() as connection:
-                return work(SqlTables(connection, lock=False))
-
         await self.prepare()
-        return await self._in(self._reads, transaction)
+
+        def reading(connection: sqlite3.Connection) -> T:
+            return work(SqlTables(SqliteConnection(connection), lock=False))
+
+        return await self._in(self._reads, lambda: self._transaction("BEGIN", reading))
 
     async def write(self, work: Callable[[SqlTables], T]) -> T:
-        """See `Store.write`."""
+        """See `Store.write`.
+
+        Transactions that wait for the thread at the same time share one commit and its disk write.
+        """
         await self.prepare()  # before the deadline starts, which must not include migrations
-        deadline = Deadline(BUSY_TIMEOUT)
-
-        def transaction() -> T:
-            if deadline.left() < 0:
-                raise unavailable("others have been waiting for too long")
-            with self._writer.begin() as connection:
-                return work(SqlTables(connection, lock=True))
-
-        return await self._in(self._writes, transaction)
+        self._use.check(str(self.path))
+        queued = _QueuedWrite(work, Deadline(BUSY_TIMEOUT))
+        self._queue.append(queued)
+        self._writes.submit(self._write_queued)
+        with translated(f"session store {self.path}"):
+            # If the caller is cancelled, a transaction that has begun is still committed.
+            return await asyncio.wrap_future(queued.done)
 
     async def scrub(self) -> None:
         """Rewrite the file without deleted data, which free pages and the log still contain."""
@@ -113,9 +103,16 @@ class SqliteStore:
     async def close(self) -> None:
         """Close the file; the next call opens it again."""
         opened, self._opened = self._opened, None
-        await asyncio.to_thread(self._engine.dispose)
-        if opened is not None:
-            opened.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+
+        def close() -> None:
+            for connection in idle:
+                connection.close()
+            if opened is not None:
+                opened.close()
+
+        await asyncio.to_thread(close)
 
     def version(self) -> "DataVersion":
         """Open a reader of the file's change counter."""
@@ -137,16 +134,103 @@ class SqliteStore:
             opened.files.check()
         return result
 
+    def _write_queued(self) -> None:
+        """Run all queued transactions in one; nothing if an earlier call has run them."""
+        waiting = [self._queue.popleft() for _ in range(min(len(self._queue), _TOGETHER))]
+        writes = [one for one in waiting if one.begin()]
+        if not writes:
+            return
+        try:
+            self._at_path(lambda: self._transaction("BEGIN IMMEDIATE", _running(writes)))
+        except BaseException as error:  # noqa: BLE001 - raised in the tasks that wait
+            for one in writes:
+                one.done.set_exception(error)
+        else:
+            for one in writes:
+                one.finish()
+
+    def _transaction(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a transaction on an idle connection, or on a new one."""
+        with self._lock:
+            idle = self._idle
+            connection = idle.pop() if idle else None
+        connection = connection or _connect(self.path)
+        try:
+            # Take the write lock first: a transaction that reads first and then finds the lock
+            # taken can only fail.
+            connection.execute(begin)
+            result = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        finally:
+            with self._lock:
+                is_open = idle is self._idle
+                if is_open:
+                    idle.append(connection)
+            if not is_open:
+                connection.close()
+        return result
+
     def _prepare(self) -> None:
         if self._opened is not None:
             return
         _create(self.path)
-        with self._engine.begin() as connection:
-            found = migrate.schema(connection)
-        if not found.current:
-            with self._writer.begin() as connection:
+        if not _schema(self.path).current:
+            with _alchemy(self.path) as (raw, connection):
+                raw.execute("BEGIN IMMEDIATE")
                 migrate.migrate(connection)
+                raw.execute("COMMIT")
         self._opened = _OpenedFile(self.path)
+
+
+@dataclass
+class _QueuedWrite:
+    """A transaction that waits for the writer's thread."""
+
+    work: Callable[[SqlTables], Any]
+    deadline: Deadline
+    done: Future[Any] = field(default_factory=Future[Any])
+    result: Any = None
+    error: Exception | None = None
+
+    def begin(self) -> bool:
+        """Return whether to run it: its caller waits for it, and has not waited for too long."""
+        if not self.done.set_running_or_notify_cancel():
+            return False
+        if self.deadline.left() < 0:
+            self.done.set_exception(unavailable("others have been waiting for too long"))
+            return False
+        return True
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Run it in a transaction that runs others, too: an error undoes only its own changes."""
+        connection.execute("SAVEPOINT queued")
+        try:
+            self.result = self.work(SqlTables(SqliteConnection(connection), lock=True))
+        except Exception as error:
+            if not connection.in_transaction:
+                raise  # for example because the disk is full: SQLite has undone the others, too
+            connection.execute("ROLLBACK TO queued")
+            self.error = error
+        connection.execute("RELEASE queued")
+
+    def finish(self) -> None:
+        """Hand the outcome to the caller, after the commit."""
+        if self.error is None:
+            self.done.set_result(self.result)
+        else:
+            self.done.set_exception(self.error)
+
+
+def _running(writes: Sequence[_QueuedWrite]) -> Callable[[sqlite3.Connection], None]:
+    def run(connection: sqlite3.Connection) -> None:
+        for one in writes:
+            one.run(connection)
+
+    return run
 
 
 class FilesAtPaths:
@@ -182,9 +266,7 @@ class _OpenedFile:
     """A connection that keeps SQLite from deleting and recreating the log's files."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(
-            path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
-        )
+        self._connection = _connect(path)
         self._connection.execute("PRAGMA schema_version").fetchone()  # reading opens the log
         real = os.path.realpath(path)  # the log's files are named after it
         self.files = FilesAtPaths(path, Path(f"{real}-wal"), Path(f"{real}-shm"))
@@ -261,9 +343,24 @@ def scrub(path: Path) -> None:
             raise sqlite3.OperationalError(f"database is locked: the log of {path} is in use")
 
 
-def _set_up(connection: sqlite3.Connection, _record: Any) -> None:
+def _connect(path: Path) -> sqlite3.Connection:
+    # Without an isolation level the driver begins no transactions.
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+    )
     connection.execute("PRAGMA synchronous=FULL")  # an acknowledged commit survives power loss
+    return connection
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))
+@contextmanager
+def _alchemy(path: Path) -> Generator[tuple[sqlite3.Connection, Connection]]:
+    """Open the file for migrations: as a connection of the driver's and of SQLAlchemy's in one."""
+    with closing(_connect(path)) as raw:
+        engine = create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
+        with engine.connect() as connection:
+            yield raw, connection
+
+
+def _schema(path: Path) -> SchemaVersion:
+    with _alchemy(path) as (_, connection):
+        return migrate.schema(connection)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     BindParameter,
     ColumnElement,
     CompoundSelect,
@@ -71,8 +72,11 @@ REMOVE = [
     delete(table).where(_is(table))
     for table in (NOTES, TICKETS, STATE, INVOCATIONS, EVENTS, SESSIONS)
 ]
-EVENTS_OF = select(EVENTS.c.seq, EVENTS.c.digest, EVENTS.c.body).where(_is(EVENTS))
-EVENT_OF = EVENTS_OF.where(EVENTS.c.event_id == bindparam("id"))
+_EVENTS_OF = select(EVENTS.c.seq, EVENTS.c.digest, EVENTS.c.body).where(_is(EVENTS))
+EVENT_OF = _EVENTS_OF.where(EVENTS.c.event_id == bindparam("id"))
+NO_LIMIT = 2**62
+"""More rows than any table has, and more than any sequence number."""
+_LIMIT: BindParameter[int] = bindparam("limit", type_=BigInteger)
 INVOCATION_OF = select(*INVOCATION_COLUMNS).where(
     _is(INVOCATIONS), INVOCATIONS.c.invocation_id == bindparam("id")
 )
@@ -100,8 +104,12 @@ NOTES_OF = (
     .order_by(NOTES.c.name)
 )
 NOTE_OF = NOTES_OF.where(NOTES.c.name == bindparam("name"))
+FIRST_NOTES_OF = NOTES_OF.limit(_LIMIT)
+NEXT_NOTES_OF = NOTES_OF.where(NOTES.c.name > bindparam("after")).limit(_LIMIT)
 REMOVE_NOTES = delete(NOTES).where(
-    _is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind.not_in(sorted(KEPT))
+    _is(NOTES),
+    NOTES.c.invocation_id == bindparam("id"),
+    *(NOTES.c.kind != kind for kind in sorted(KEPT)),
 )
 REMOVE_NOTE = delete(NOTES).where(
     _is(NOTES),
@@ -118,7 +126,8 @@ TICKETS_OF = (
     .order_by(TICKETS.c.position, TICKETS.c.number)
 )
 _LIVE = or_(TICKETS.c.expires_at.is_(None), TICKETS.c.expires_at > bindparam("now"))
-LIVE_TICKETS_OF = TICKETS_OF.where(_LIVE)
+FIRST_TICKETS_OF = TICKETS_OF.limit(_LIMIT)
+LIVE_TICKETS_OF = TICKETS_OF.where(_LIVE).limit(_LIMIT)
 TICKET_OF = TICKETS_OF.where(TICKETS.c.invocation_id == bindparam("id"))
 _POSITION, _NUMBER = TICKETS.c.position, TICKETS.c.number
 TICKETS_BEFORE = select(func.count()).where(
@@ -167,6 +176,21 @@ INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
     _is(STATE), STATE.c.initial.is_not(None)
 )
 _STATES = select(*(column for column in STATE.c if column.name != "initial"))
+
+
+@cache
+def events_of(*, since: bool, last: bool) -> Select[int, str, str]:
+    """Build the query for a window of a session's events.
+
+    Args:
+        since: Whether it has an earliest time.
+        last: Whether it selects the last events instead of the first, in descending order.
+    """
+    seq = EVENTS.c.seq
+    query = _EVENTS_OF.where(seq > bindparam("after"), seq <= bindparam("upto"))
+    if since:
+        query = query.where(EVENTS.c.timestamp >= bindparam("since"))
+    return query.order_by(seq.desc() if last else seq).limit(_LIMIT)
 
 
 def states_of(owners: Sequence[SessionKey]) -> Select[Any]:
@@ -266,8 +290,6 @@ def _sessions_with(table: Table) -> Select[Any]:
 
 
 SESSIONS_WITH = union(_sessions_with(INVOCATIONS), _sessions_with(TICKETS))
-LAST_SEQ = 2**62
-"""More than any sequence number."""
 COUNT_EVENTS = select(func.count()).where(
     _is(EVENTS),
     EVENTS.c.invocation_id == bindparam("id"),

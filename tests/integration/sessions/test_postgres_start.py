@@ -72,7 +72,7 @@ async def test_what_passes_is_tried_again_with_the_same_id(
     def broken(tables: SqlTables, *arguments: object) -> None:
         save(tables, *arguments)  # pyright: ignore[reportArgumentType]
         for statement in statements:
-            tables._connection.exec_driver_sql(statement)
+            tables._connection._connection.exec_driver_sql(statement)
 
     async with connection.transaction():
         await connection.execute("LOCK TABLE held")

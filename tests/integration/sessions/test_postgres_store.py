@@ -64,7 +64,7 @@ async def test_nothing_is_under_way_any_more_when_it_is_closed(postgres_url: str
 
 
 def _slowly(tables: Any) -> None:
-    tables._connection.execute(text("select pg_sleep(0.6)"))
+    tables._connection._connection.execute(text("select pg_sleep(0.6)"))
 
 
 # ----- locks
@@ -198,7 +198,7 @@ class _Gate:
             result = method(tables, key)
             self.reached.append(1)
             wait = "WITH gate AS (SELECT pg_advisory_xact_lock_shared(:number)) SELECT 1 FROM gate"
-            tables._connection.execute(text(wait), {"number": self.number})
+            tables._connection._connection.execute(text(wait), {"number": self.number})
             return result
 
         return both

@@ -13,7 +13,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, event as sqlalchemy_event, make_url
+from sqlalchemy import create_engine, make_url
 from sqlalchemy.dialects import sqlite
 
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
@@ -249,9 +249,10 @@ async def test_closed_service_opens_again(service):
 async def test_commits_survive_power_loss(service, path):
     """The file has a write-ahead log, and each commit waits for the disk."""
     await opened(service)
-    with service._sql._engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    for connection in service._sql._idle:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert service._sql._idle
 
 
 async def test_migrations_make_the_schema(service, path):
@@ -374,8 +375,8 @@ async def test_pages_of_sessions_are_found_by_an_index(service, path, user, inde
     """However many sessions there are, a page reads no others, and sorts none."""
     await opened(service)
     statements = []
-    engine = service._sql._engine
-    sqlalchemy_event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2:4]))
+    for connection in service._sql._idle:
+        connection.set_trace_callback(statements.append)
     listing = Listing(app_name="app", user_id=user, limit=1, after=None, since=None)
     token = listing._token(Position(1.0, "user", "a"))
     for page_token in (None, token):
@@ -383,14 +384,15 @@ async def test_pages_of_sessions_are_found_by_an_index(service, path, user, inde
             app_name="app", user_id=user, limit=1, page_token=page_token
         )
         assert len(found.sessions) == 1
+    statements = [one for one in statements if one not in {"BEGIN", "COMMIT"}]
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        for statement, values in statements:
-            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
+        for statement in statements:
+            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall())
             if "FROM sessions" in statement:
                 assert f"sessions_{index}" in plan
                 assert "TEMP B-TREE" not in plan
             assert "SCAN state" not in plan
-    assert [one[0].split()[0] for one in statements] == ["BEGIN", "SELECT", "WITH"] * 2
+    assert [one.split()[0] for one in statements] == ["SELECT", "WITH"] * 2
 
 
 async def test_newer_file_is_refused(service, path):

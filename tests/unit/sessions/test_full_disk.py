@@ -1,6 +1,7 @@
 """The SQLite session store when there is no more room for it (F18)."""
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,20 +47,21 @@ async def test_a_full_file_is_unavailable_until_there_is_room(
 ) -> None:
     """F18, I5: SQLite's own word for it is retried; nothing is half stored meanwhile."""
     connections: list[sqlite3.Connection] = []
-    set_up = sqlite._set_up
+    connect = sqlite._connect
 
-    def listed(connection: sqlite3.Connection, record: Any) -> None:
-        set_up(connection, record)
-        connections.append(connection)
+    def listed(path: Path) -> sqlite3.Connection:
+        connections.append(connect(path))
+        return connections[-1]
 
     def room(pages: int) -> None:
         for connection in connections:
-            connection.execute(f"PRAGMA max_page_count={pages}")
+            with suppress(sqlite3.ProgrammingError):  # closed: of the first look at the tables
+                connection.execute(f"PRAGMA max_page_count={pages}")
 
-    monkeypatch.setattr(sqlite, "_set_up", listed)
+    monkeypatch.setattr(sqlite, "_connect", listed)
     service = SqliteSessionService(tmp_path / "s.db")
     await opened(service)
-    room(connections[0].execute("PRAGMA page_count").fetchone()[0] + HALF // PAGE)
+    room(connections[-1].execute("PRAGMA page_count").fetchone()[0] + HALF // PAGE)
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="full"):
             await commit(service, "large", text=LARGE)

@@ -1,10 +1,8 @@
 """Waiting for a change of a session, over two objects of each store that stand for processes."""
 
 import asyncio
-import contextlib
 
 import pytest
-from sqlalchemy import Engine, event as sqlalchemy_event
 
 from durable_adk.errors import SessionBusyError
 from durable_adk.sessions import (
@@ -15,6 +13,7 @@ from durable_adk.sessions import (
     Status,
 )
 from durable_adk.sessions.sql import statements
+from tests.support.statements import counted
 from tests.support.waiting import PATIENCE
 from tests.unit.sessions.contract import (
     NEVER,
@@ -155,21 +154,6 @@ async def test_a_wait_survives_the_closing_of_its_store(stores, key, monkeypatch
         await opened(writer, key)
         async with asyncio.timeout(PATIENCE):
             await waiting
-
-
-@contextlib.contextmanager
-def counted():
-    """The statements that run meanwhile."""
-    found = []
-
-    def executed(_connection, _cursor, statement, *_):
-        found.append(statement)
-
-    sqlalchemy_event.listen(Engine, "before_cursor_execute", executed)
-    try:
-        yield found
-    finally:
-        sqlalchemy_event.remove(Engine, "before_cursor_execute", executed)
 
 
 async def test_the_rows_of_many_sessions_are_read_together(sql_stores, key, monkeypatch):
