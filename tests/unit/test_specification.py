@@ -1,4 +1,7 @@
-"""docs/know/specification.md: each cited id has a row, and each row is cited."""
+"""docs/know/specification.md: each cited id has a row, and each row is cited.
+
+The rows of threats (S1 and so on) are those of SECURITY.md.
+"""
 
 import re
 from collections import Counter
@@ -9,11 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "know" / "specification.md"
+SECURITY = ROOT / "SECURITY.md"
 FOLDERS = ("durable_adk", "tests", "campaign", "simulation", "benchmarks", "examples")
 CODE = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.py"))
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md")])
 SELF = (Path(__file__), DOCUMENT)
 ROW = re.compile(r'^\| <a id="(\S+)"></a>(\S+) \| (.+) \|$', re.MULTILINE)
+THREAT = re.compile(r"^\| (S\d+) \|", re.MULTILINE)
 ANCHOR = re.compile(r'<a id="(\S+?)">')
 ID = re.compile(
     r"(?<![\w./-])(?P<family>[A-Z]{2,4}-|[DFIS])(?P<first>\d{1,2})"
@@ -38,9 +43,14 @@ def rows() -> list[tuple[str, str, str]]:
     return ROW.findall(DOCUMENT.read_text())
 
 
+def citable() -> list[str]:
+    """All ids that may be cited."""
+    return [name for _, name, _ in rows()] + THREAT.findall(SECURITY.read_text())
+
+
 def test_every_cited_id_has_a_row() -> None:
     """Who meets an id in code, tests or documents can look it up."""
-    known = {name for _, name, _ in rows()}
+    known = set(citable())
     unknown = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in [*CODE, *PROSE]
@@ -54,7 +64,7 @@ def test_every_cited_id_has_a_row() -> None:
 def test_every_row_is_cited() -> None:
     """Code or tests name each requirement; one that nothing names is deleted."""
     used = {name for path in CODE if path not in SELF for name in cited(path.read_text())}
-    assert [name for _, name, _ in rows() if name not in used] == []
+    assert [name for name in citable() if name not in used] == []
 
 
 def test_every_row_has_an_anchor_of_its_own() -> None:
