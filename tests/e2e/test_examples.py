@@ -196,7 +196,7 @@ async def test_the_loop_ends_when_the_critic_is_content(play):
 
 
 async def test_the_desk_routes_each_message_to_who_has_the_conversation(play):
-    """A follow-up needs no hand-over, another matter makes one, to a neighbour (AGT-44, AGT-51)."""
+    """A follow-up needs no hand-over, another matter makes one, to a neighbour (AGT-41, AGT-51)."""
     turns = [await play(command) for command in commands("help_desk")]
     handed = [
         event.actions.transfer_to_agent

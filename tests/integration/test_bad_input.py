@@ -532,7 +532,7 @@ async def test_a_model_that_refuses_ends_the_run(make_runner: MakeRunner) -> Non
 
 
 async def test_a_blocked_answer_is_an_event_and_no_failure(make_runner: MakeRunner) -> None:
-    """EVT-21, FLW-62, TRAP-40: a safety block is stored, final, and not retried."""
+    """EVT-21, TRAP-40: a safety block is stored, final, and not retried."""
     blocked = LlmResponse(error_code="SAFETY", error_message="blocked")
     model = ScriptedModel(replies=[blocked])
     events = await send(await make_runner(LlmAgent(name="a", model=model)))

@@ -42,7 +42,7 @@ def noting(key: str, *, is_async: bool = False) -> Any:
 async def test_changes_ride_on_the_event_of_their_step(
     make_runner: MakeRunner, *, is_async: bool
 ) -> None:
-    """FLW-7, TRAP-10: six hooks, sync and async, and the event that carries each one's change."""
+    """STA-16: six hooks, sync and async, and the event that carries each one's change."""
     hooks = ["before_agent", "after_agent", "before_model", "after_model", "before_tool"]
     fields = {f"{hook}_callback": noting(hook, is_async=is_async) for hook in hooks}
     model = ScriptedModel(replies=[call("echo", word="hi"), "done"])
@@ -190,7 +190,7 @@ async def test_a_model_error_can_be_answered(make_runner: MakeRunner) -> None:
 
 
 async def test_what_a_callback_answers_is_not_counted(make_runner: MakeRunner) -> None:
-    """CB-7, FLW-60: one call is allowed; the first turn's answer is a callback's."""
+    """CB-7, TRAP-36: one call is allowed; the first turn's answer is a callback's."""
 
     def first(callback_context: Any, llm_request: LlmRequest) -> LlmResponse | None:
         asked = any(content.role == "model" for content in llm_request.contents)
@@ -319,7 +319,7 @@ class Chooser(BaseAgent):
 
 
 async def test_a_custom_agent_drives_its_sub_agents(make_runner: MakeRunner) -> None:
-    """AGT-35, RUN-4: it branches on state that a sub-agent committed a moment before."""
+    """AGT-35, STA-13: it branches on state that a sub-agent committed a moment before."""
     first = LlmAgent(name="first", model=ScriptedModel(replies=["left"]), output_key="answer")
     second = LlmAgent(name="second", model=ScriptedModel(replies=["and right"] * 2))
     runner = await make_runner(Chooser(name="chooser", sub_agents=[first, second]))
@@ -331,7 +331,7 @@ async def test_a_custom_agent_drives_its_sub_agents(make_runner: MakeRunner) -> 
 
 
 async def test_end_invocation_ends_only_its_own_agent(make_runner: MakeRunner) -> None:
-    """CTX-11, TRAP-30: the agent's body is not run; the parent continues."""
+    """CTX-11, CTX-4: the agent's body is not run; the parent continues."""
 
     def stop(callback_context: Any) -> None:
         callback_context.state["answer"] = "left"

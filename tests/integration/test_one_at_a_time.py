@@ -107,7 +107,7 @@ async def test_sessions_do_not_wait_for_each_other(make_runner: MakeRunner) -> N
 async def test_leaving_cancels_nothing_and_attaching_misses_nothing(
     make_runner: MakeRunner,
 ) -> None:
-    """DUR-13, TRAP-44, TRAP-45, I17: leave after one event, come back for all of them."""
+    """DUR-13, TRAP-45, I17: leave after one event, come back for all of them."""
     gate = asyncio.Event()
     runner = await make_runner(slow_agent(gate))
     await ensure_session(runner)

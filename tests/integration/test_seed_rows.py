@@ -362,7 +362,7 @@ async def test_what_an_event_lacks_is_filled_in_when_it_is_committed(
 
 
 async def test_blocking_tools_do_not_wait_for_each_other(make_runner: MakeRunner) -> None:
-    """Row 122, RUN-35, OPEN-7: two sync tools of one turn meet, so neither holds up the other."""
+    """Row 122, OPEN-7: two sync tools of one turn meet, so neither holds up the other."""
     meeting = threading.Barrier(2, timeout=PATIENCE)
 
     def meet(tool_context: ToolContext) -> str:
@@ -456,7 +456,7 @@ async def test_the_users_event_is_yielded_if_asked_for(make_runner: MakeRunner) 
 
 
 async def test_live_runs_are_refused() -> None:
-    """RUN-30, FLW-78: what is not supported says so, and names what is."""
+    """RUN-30, RCF-1: what is not supported says so, and names what is."""
     with pytest.raises(ValueError, match="use SSE"):
         RunConfig(streaming_mode=StreamingMode.BIDI)
     async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["hi"]))) as runner:

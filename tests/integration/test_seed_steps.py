@@ -53,7 +53,7 @@ async def test_three_events_are_yielded_and_four_stored(make_runner: MakeRunner)
 
 
 async def test_an_event_handed_over_is_already_stored(make_runner: MakeRunner) -> None:
-    """Rows 19, 75, 83, 88, TRAP-1: a fresh read at each yield holds the event and its changes."""
+    """Rows 19, 75, 83, 88, DUR-7: a fresh read at each yield holds the event and its changes."""
     runner = await make_runner(capital_agent())
     await ensure_session(runner)
     async for event in runner.run_async(**USER, new_message=QUESTION):

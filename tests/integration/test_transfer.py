@@ -44,7 +44,7 @@ async def test_an_unknown_agent_fails_the_run_with_those_there_are(make_runner: 
 
 
 async def test_the_next_message_goes_to_who_was_handed_over_to(make_runner: MakeRunner) -> None:
-    """AGT-50, AGT-41, AGT-44, TRAP-18: the transferee answers now and the next time."""
+    """AGT-50, AGT-41, TRAP-18: the transferee answers now and the next time."""
     billing = agent("billing", "your invoice", "and paid")
     runner = await make_runner(agent("desk", to("billing"), sub_agents=[billing]))
     events = await send(runner)
@@ -96,7 +96,7 @@ async def test_many_transfers_need_no_stack() -> None:
 
 
 async def test_peers_and_parents_are_targets_unless_that_is_disallowed() -> None:
-    """AGT-51, AGT-56, AGT-52."""
+    """AGT-51, AGT-52."""
     peer, closed = agent("peer"), agent("closed", disallow_transfer_to_parent=True)
     alone = agent("alone", disallow_transfer_to_parent=True, disallow_transfer_to_peers=True)
     agent("root", sub_agents=[peer, closed, alone])

@@ -323,7 +323,7 @@ class Adding(BaseAgent):
 
 
 async def test_a_body_sees_what_others_changed_while_it_waited(make_runner: MakeRunner) -> None:
-    """D9, RUN-4: the state after the answer is the session's, not the opening's."""
+    """D9, STA-13: the state after the answer is the session's, not the opening's."""
     runner = await make_runner(Adding(name="adding", inner=waiter()))
     await send(runner)
     await send(runner, "by hand")

@@ -66,7 +66,7 @@ _HOOKS = (
 
 
 @scenario(
-    "PLG-1 PLG-2 PLG-3 CB-14",
+    "PLG-1 PLG-2 PLG-3",
     says("go", "a delta", "a call look", "a response look", "a text done", "a delta"),
     state={"hooks": [f"{name}.{hook}" for hook in _HOOKS for name in ("one", "two")]},
 )
@@ -143,7 +143,7 @@ def _never(**_: Any) -> Any:
 
 
 @scenario(
-    "PLG-3 CB-14 TOL-18",
+    "PLG-3 TOL-18",
     says("cached", "a text cached"),
     says("answered", "a call fail", "a response fail", "a text fail=>{'stood': 'in'}"),
     says("failing", "a call fail", "a response fail", "a text fail=>{'recovered': 'failing'}"),

@@ -30,7 +30,7 @@ async def read(file: str, tool_context: ToolContext) -> str:
 
 
 @scenario(
-    "CTX-9 ART-3 ART-6 ART-9 TRAP-41",
+    "CTX-9 ART-3 ART-6 TRAP-41",
     says(
         "go",
         *("a call save", "a response save") * 2,

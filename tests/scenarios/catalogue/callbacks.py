@@ -57,13 +57,13 @@ _NOTED = {
 _NOTES = ("a delta", "a call echo", "a response echo", "a text done", "a delta")
 
 
-@scenario("FLW-7 TRAP-10 STA-16 CB-3", says("go", *_NOTES), state=_NOTED)
+@scenario("STA-16 CB-3", says("go", *_NOTES), state=_NOTED)
 def all_hooks_note() -> BaseAgent:
     hooks = {f"{hook}_callback": _noting(hook) for hook in HOOKS}
     return speaker("a", call("echo", word="hi"), "done", tools=[echo], output_key="answer", **hooks)
 
 
-@scenario("FLW-7 CB-3", says("go", *_NOTES), state=_NOTED)
+@scenario("STA-16 CB-3", says("go", *_NOTES), state=_NOTED)
 def all_hooks_note_asynchronously() -> BaseAgent:
     hooks = {f"{hook}_callback": [_async(_noting(hook))] for hook in HOOKS}
     return speaker("a", call("echo", word="hi"), "done", tools=[echo], output_key="answer", **hooks)

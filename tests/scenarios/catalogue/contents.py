@@ -20,7 +20,7 @@ def look() -> str:
 
 
 @scenario(
-    "FLW-80 FLW-30 EVT-12",
+    "FLW-80 FLW-30 EVT-10",
     says("go", "a call look", "a response look", "a text done"),
     says("on", "a text b'sign' True"),
 )

@@ -48,7 +48,7 @@ class Steps(BaseAgent):
 
 
 @scenario(
-    "RUN-4 STA-13 STA-6",
+    "STA-13 STA-6",
     says(
         "go",
         *("steps text field_1", "steps text seen"),
@@ -79,7 +79,7 @@ class Router(BaseAgent):
 
 
 @scenario(
-    "AGT-35 RUN-4",
+    "AGT-35 STA-13",
     says("left", "guide text left", "left text to the left", "router text took left"),
     says("right", "guide text right", "right text to the right", "router text took right"),
     state={"way": "right"},
@@ -272,7 +272,7 @@ class Stopper(BaseAgent):
 
 
 @scenario(
-    "CTX-11 CTX-4 TRAP-30",
+    "CTX-11 CTX-4",
     says("go", "stopper text enough", "seq text after", "router delta"),
     state={"way": "seq"},
 )
@@ -349,7 +349,7 @@ class Careless(BaseAgent):
 
 
 @scenario(
-    "RUN-8 OPEN-8 DUR-2 TRAP-21",
+    "RUN-8 DUR-2 TRAP-21",
     *(
         says(word, "careless text still fine", f"careless error {error}", raises=error)
         for word, error in (

@@ -14,7 +14,7 @@ from tests.support.scripts import call
 
 
 @scenario(
-    "RUN-8 OPEN-8 FLW-61 TRAP-40",
+    "RUN-8 FLW-61 TRAP-40",
     says("refused", "a error ModelError", raises="ModelError"),
     says("builtin", "a error TypeError", raises="TypeError"),
     says("fine", "a text user:refused user:builtin user:fine"),
@@ -28,7 +28,7 @@ def a_model_fails_and_the_conversation_goes_on() -> BaseAgent:
 
 
 @scenario(
-    "EVT-20 EVT-21 FLW-62 TRAP-40",
+    "EVT-20 EVT-21 TRAP-40",
     says("unsafe", "a error SAFETY", "after text after"),
     says("long", "a error MAX_TOKENS", "after text after"),
     says("fine", "a text said: unsafe long fine", "after text after"),
@@ -66,7 +66,7 @@ _COUNTED = ("a call count", "a response count")
 
 
 @scenario(
-    "CTX-3 FLW-60 TRAP-36",
+    "CTX-3 TRAP-36",
     says(
         "go",
         *(*_COUNTED, *_COUNTED, "a error LlmCallsLimitExceededError"),
@@ -85,7 +85,7 @@ def the_limit_of_model_calls() -> BaseAgent:
 
 
 @scenario(
-    "CTX-3 TRAP-30 TRAP-36",
+    "CTX-3 CTX-4 TRAP-36",
     says(
         "go",
         *("a text a", "b text b", "a text a", "rounds error LlmCallsLimitExceededError"),

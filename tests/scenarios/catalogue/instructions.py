@@ -159,7 +159,7 @@ def an_answer_fits_a_schema() -> BaseAgent:
 
 
 @scenario(
-    "AGT-19 FLW-8",
+    "AGT-19 FLW-2",
     says("go", "a call look", "a response look", 'a text {"name": "Paris"}'),
     state={"city": {"name": "Paris"}},
 )
@@ -208,7 +208,7 @@ def an_answer_is_kept_whole_and_without_thoughts() -> BaseAgent:
 
 
 @scenario(
-    "AGT-11 AGT-18 FLW-8",
+    "AGT-11 AGT-18 FLW-2",
     says("go", "root call transfer_to_agent", "root response transfer_to_agent", "child text 1.5"),
     says("on", "child text 1.5"),
 )

@@ -206,7 +206,7 @@ def other_messages_run_while_one_waits() -> BaseAgent:
 
 
 @scenario(
-    "AGT-40 TRAP-18 AGT-44",
+    "AGT-40 TRAP-18 AGT-41",
     says(
         "book", "desk call transfer_to_agent", "desk response transfer_to_agent", "buyer call order"
     ),

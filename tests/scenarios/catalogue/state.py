@@ -175,7 +175,7 @@ def the_last_writer_of_a_key_wins() -> BaseAgent:
 
 
 @scenario(
-    "STA-10 TRAP-22",
+    "STA-10",
     says("go", *("a call push", "a response push") * 3, "a text pushed"),
     initial={"stack": ["zero"], "deep": {"er": {"count": 0}}},
     state={"stack": ["zero", "a", "b", "c"], "deep": {"er": {"count": 3}}},
@@ -223,7 +223,7 @@ def what_was_not_committed_is_lost_with_the_run() -> BaseAgent:
 
 
 @scenario(
-    "STA-3 TRAP-34",
+    "STA-3 STA-19",
     says(
         "go",
         *("a call add", "a response add", "a text added"),

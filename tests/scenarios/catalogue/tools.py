@@ -31,7 +31,7 @@ async def _is_last_step() -> bool:
 
 
 @scenario(
-    "FLW-6 RUN-18",
+    "FLW-1 RUN-18",
     says(
         "find capital of France",
         *("geographer call get_capital", "geographer response get_capital"),
@@ -207,7 +207,7 @@ class Place(BaseModel):
 
 
 @scenario(
-    "FLW-49 TOL-16 TRAP-24",
+    "FLW-49 TRAP-24",
     says(
         "go",
         *("a call give,give,give,give,give,give", "a response give,give,give,give,give,give"),
@@ -249,7 +249,7 @@ async def times(by: int, tool_context: ToolContext) -> int:
 
 
 @scenario(
-    "TOL-10 TOL-11 TOL-17 CTX-7",
+    "TOL-10 TOL-11 OPEN-7 CTX-7",
     says(
         "go",
         *("a call Adder", "a response Adder"),

@@ -23,7 +23,7 @@ def over(name: str) -> tuple[str, str]:
 
 
 @scenario(
-    "AGT-50 AGT-41 AGT-44 TRAP-18",
+    "AGT-50 AGT-41 TRAP-18",
     says("my bill?", *over("desk"), "billing text your invoice"),
     says("paid?", "billing text and paid"),
     says("thanks", "billing text bye"),
@@ -80,7 +80,7 @@ def peers_hand_over_to_each_other() -> BaseAgent:
 
 
 @scenario(
-    "AGT-42 AGT-56",
+    "AGT-42 AGT-52",
     says("go", *over("root"), "child text mine"),
     says("on", "root text root again"),
 )
@@ -159,7 +159,7 @@ def a_hand_over_beside_another_call_takes_the_state_along() -> BaseAgent:
 
 
 @scenario(
-    "AGT-40 AGT-41 AGT-44",
+    "AGT-40 AGT-41",
     says("sales", *over("desk"), "sales text sales: sales"),
     says("tea", "sales text sales: tea"),
     says("support", *over("sales"), *over("desk"), "support text support: support"),

@@ -93,7 +93,7 @@ def test_the_rule_decides_what_is_final(entry: Entry) -> None:
 
 
 def test_the_catalogue_differs_for_events_without_an_answer_only() -> None:
-    """Rows 151, 174 to 176, EVT-11, TRAP-3: where they disagree there is no text to be shown."""
+    """Rows 151, 174 to 176, EVT-11: where they disagree there is no text to be shown."""
     differing = {
         name: entry
         for name, entry in CATALOGUE.items()

@@ -252,7 +252,7 @@ async def test_appended_event_gets_id_and_time(service, key):
 
 
 async def test_partial_event_changes_nothing(service, key):
-    """A partial event comes back untouched: no state, no event, no revision (STA-18, SSN-10)."""
+    """A partial event comes back untouched: no state, no event, no revision (FLW-71, SSN-10)."""
     session = await service.create_session(**names(key))
     before = session.model_copy(deep=True)
     partial = event("e", delta={"a": 1}, partial=True)
@@ -261,7 +261,7 @@ async def test_partial_event_changes_nothing(service, key):
 
 
 async def test_appends_chain(service, key):
-    """One copy takes any number of appends: it takes over each revision (TRAP-13)."""
+    """One copy takes any number of appends: it takes over each revision (SSN-10)."""
     session = await service.create_session(**names(key))
     for number in range(5):
         await service.append_event(session, event(f"e{number}", timestamp=100.0 - number))

@@ -112,7 +112,7 @@ def test_collected_delta_is_independent():
 
 
 def test_write_of_others_is_not_repeated():
-    """A key that only someone else replaced in the value is not in our delta (TRAP-34)."""
+    """A key that only someone else replaced in the value is not in our delta (STA-19)."""
     value = {"l": [1]}
     state = State(value, {})
     assert state["l"] == [1]
