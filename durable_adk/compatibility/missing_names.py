@@ -1,6 +1,6 @@
 """Errors for importing missing names of ADK, which give the reason or the replacement.
 
-``python -m tests.support.missing`` makes `missing_names.json` of docs/use/adk-compatibility.md.
+`missing_names.json` has the reasons.
 """
 
 import importlib

@@ -7,7 +7,7 @@ import pytest
 
 from tests.adk.google_adk import GoogleAdk
 from tests.adk.names import Names, packages, public_names
-from tests.support.compatibility import cells, quoted
+from tests.support.compatibility import cells, missing_names, quoted
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def both(adks: Names, ours: Names) -> Iterator[tuple[str, Any, Any]]:
 
 def test_every_module_is_here_or_declared(adks: Names, ours: Names) -> None:
     """Each that google-adk has is here, or is listed as missing with its package or by itself."""
-    missing = {name for modules, _ in cells("Missing modules") for name in quoted(modules)}
+    missing = missing_names().modules
     lost = {
         module
         for module in adks.keys() - ours.keys()
@@ -103,16 +103,16 @@ def test_every_module_is_here_or_declared(adks: Names, ours: Names) -> None:
 
 def test_every_package_is_here_or_declared(google_adk: GoogleAdk) -> None:
     """Also of those whose names are not compared."""
-    missing = {name for modules, _ in cells("Missing modules") for name in quoted(modules)}
+    missing = missing_names().modules.keys()
     assert {*google_adk.ask(packages=True)} - {*packages("durable_adk")} <= missing
 
 
 def test_every_name_is_here_or_declared(adks: Names, ours: Names) -> None:
-    """Each that google-adk has, and the document's lists have no other."""
+    """Each that google-adk has is here, or is listed as missing."""
     names = {(module, name) for module in ours for name in adks[module]}
     here = {(module, name) for module, found in ours.items() for name in found}
-    assert names - here == listed("Missing names") & names
-    assert listed("Same name, same place") >= names & here
+    table = missing_names().names
+    assert names - here == {(module, name) for module in table for name in table[module]} & names
 
 
 def test_what_a_class_lacks_is_declared(adks: Names, ours: Names) -> None:

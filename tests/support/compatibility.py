@@ -1,7 +1,9 @@
-"""What docs/use/adk-compatibility.md says, by its headings and tables."""
+"""What docs/use/adk-compatibility.md says, by its headings and tables, and the missing names."""
 
+import json
 import re
 from functools import cache
+from typing import NamedTuple
 
 from tests.support.required import ROOT
 
@@ -29,3 +31,16 @@ def cells(title: str) -> list[list[str]]:
 def quoted(cell: str) -> list[str]:
     """What is in backticks."""
     return re.findall(r"`([^`]+)`", cell)
+
+
+class MissingNames(NamedTuple):
+    """Modules and names of ADK that are not here, with the reasons."""
+
+    modules: dict[str, str]
+    names: dict[str, dict[str, str]]
+
+
+def missing_names() -> MissingNames:
+    """The package's table."""
+    table = ROOT / "durable_adk" / "compatibility" / "missing_names.json"
+    return MissingNames(**json.loads(table.read_text()))

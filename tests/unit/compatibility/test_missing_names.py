@@ -1,7 +1,6 @@
 """What imports of ADK's names say that are not here."""
 
 import importlib
-import json
 import sys
 from types import SimpleNamespace
 
@@ -11,12 +10,6 @@ import durable_adk
 import durable_adk.models
 import durable_adk.tools
 from durable_adk.compatibility import missing_names
-from tests.support.missing import TABLE, table
-
-
-def test_the_table_is_the_documents() -> None:
-    """Run `python -m tests.support.missing` after a change of docs/use/adk-compatibility.md."""
-    assert json.loads(TABLE.read_text()) == table()
 
 
 def test_the_root_has_what_adks_has() -> None:
