@@ -1,4 +1,4 @@
-"""docs/use/adk-compatibility.md against google-adk itself: every public name, and its signature."""
+"""What is called missing against google-adk itself: every public name, and its signature."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from tests.adk.google_adk import GoogleAdk
 from tests.adk.names import Names, packages, public_names
-from tests.support.compatibility import cells, missing_names, quoted
+from tests.support.compatibility import members, missing_names
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def _within(ours: str, adks: str) -> bool:
     return not ours or not adks or here <= there or there == {"Any"} or here == {"Self"}
 
 
-def listed(title: str) -> set[tuple[str, str]]:
-    """The owners and names of a table of the document."""
-    return {(quoted(owner)[0], name) for owner, names, *_ in cells(title) for name in quoted(names)}
+def listed(kind: str) -> set[tuple[str, str]]:
+    """The owners and names of a kind in members.json."""
+    return {(owner, name) for owner, names in members()[kind].items() for name in names}
 
 
 def both(adks: Names, ours: Names) -> Iterator[tuple[str, Any, Any]]:
@@ -117,7 +117,7 @@ def test_every_name_is_here_or_declared(adks: Names, ours: Names) -> None:
 
 def test_what_a_class_lacks_is_declared(adks: Names, ours: Names) -> None:
     """Fields, parameters and methods, by the class or one that it is derived from."""
-    rows = listed("Missing fields, methods and parameters")
+    rows = listed("missing")
     declared = {(owner.rpartition(".")[2], name) for owner, name in rows}
     lost = {
         f"{name}: {lack}"
@@ -138,4 +138,4 @@ def test_a_signature_is_adks_or_declared(adks: Names, ours: Names) -> None:
         if owner in here
         for what in unlike(signature, here[owner])
     }
-    assert found <= listed("Other signatures")
+    assert found <= listed("signatures")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.compatibility import cells, document, missing_names, quoted, section
+from tests.support.compatibility import cells, document, members, missing_names, section
 from tests.support.required import ROOT
 
 ROWS = range(1, 197)
@@ -120,23 +120,18 @@ MISSING = missing_names()
 """The names of ADK that are not here, with their reasons."""
 
 
-@pytest.mark.parametrize(
-    ("owner", "names", "why"),
-    cells("Missing fields, methods and parameters"),
-    ids=lambda cell: cell.strip("`")[:40],
-)
-def test_what_is_called_missing_is_missing(owner: str, names: str, why: str) -> None:
-    """The document does not lag behind the package."""
-    found = look_up(here(quoted(owner)[0]))
+@pytest.mark.parametrize("owner", members()["missing"])
+def test_what_is_called_missing_is_missing(owner: str) -> None:
+    """Fields, methods and parameters, each with its reason."""
+    found, missing = look_up(here(owner)), members()["missing"][owner]
     assert found is not ABSENT
-    assert why
-    assert quoted(names)
-    assert [name for name in quoted(names) if has(found, name)] == []
+    assert all(missing.values())
+    assert [name for name in missing if has(found, name)] == []
 
 
 @pytest.mark.parametrize("module", MISSING.names)
 def test_a_name_called_missing_is_missing(module: str) -> None:
-    """Nor does the table of missing names."""
+    """The same for the names of modules."""
     found = look_up(here(module))
     assert found is not ABSENT
     assert [

@@ -28,16 +28,18 @@ def cells(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
 
 
-def quoted(cell: str) -> list[str]:
-    """What is in backticks."""
-    return re.findall(r"`([^`]+)`", cell)
-
-
 class MissingNames(NamedTuple):
     """Modules and names of ADK that are not here, with the reasons."""
 
     modules: dict[str, str]
     names: dict[str, dict[str, str]]
+
+
+def members() -> dict[str, dict[str, dict[str, str]]]:
+    """What classes and functions lack, and which signatures differ, by owner and name."""
+    table: dict[str, dict[str, dict[str, str]]]
+    table = json.loads((ROOT / "tests" / "adk" / "members.json").read_text())
+    return table
 
 
 def missing_names() -> MissingNames:
