@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 import durable_adk
-import durable_adk.models
 import durable_adk.tools
 from durable_adk.compatibility import missing_names
 
