@@ -148,7 +148,7 @@ lock: ## Choose the newest versions within the ranges for deploy/requirements.lo
 pins: $(STAMP) ## Renew what later releases have to understand: shapes, names and histories
 	$(BIN)/python -m tests.replay.record
 
-mutants: $(STAMP) ## Show that seeded bugs are noticed
+mutants: $(STAMP) ## Show that the simulation notices seeded bugs
 	DURABLE_ADK_TESTS_SAMPLE=all $(BIN)/python -m pytest tests/mutants -q
 
 clean: ## Remove .venv, dist and what the demo left

@@ -56,24 +56,14 @@ def wraps(owner: Any, name: str, broken: Callable[..., Any]) -> Breaks:
     return breaks
 
 
-def both(*breaks: Breaks) -> Breaks:
-    """Several places broken at once, where one alone is caught by another line of defence."""
+def mutant(name: str, check: str, *breaks: Breaks) -> Mutant:
+    """A mutant that breaks all of these at once."""
 
     def broken(patch: pytest.MonkeyPatch) -> None:
         for one in breaks:
             one(patch)
 
-    return broken
-
-
-def mutant(name: str, check: str, *breaks: Breaks) -> Mutant:
-    """A mutant that is made of these."""
-    return Mutant(name=name, check=check, breaks=both(*breaks))
-
-
-def ignored(*_args: Any, **_options: Any) -> None:
-    """In the place of a function."""
-    return
+    return Mutant(name=name, check=check, breaks=broken)
 
 
 async def does_nothing(*_args: Any, **_options: Any) -> None:

@@ -2,13 +2,9 @@
 
 import pytest
 
-from tests.mutants import rules
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.checks import CHECKS, WHOLE
+from tests.mutants.checks import CHECKS
 from tests.mutants.mutant import Mutant
-
-SOON = 20.0
-"""Seconds after which a check has noticed a bug by which something never comes."""
 
 
 def test_every_seeded_bug_can_be_planted() -> None:
@@ -30,17 +26,14 @@ def test_a_seeded_bug_is_noticed_by_its_check(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A check that cannot fail checks nothing: with the bug in, it finds something wrong."""
-    monkeypatch.setattr(rules, "PATIENCE", SOON)
     mutant.breaks(monkeypatch)
     assert CHECKS[mutant.check]()
 
 
 @pytest.mark.thorough
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", [name for name, check in CHECKS.items() if check not in WHOLE])
-def test_the_code_as_it_is_passes_the_check(name: str) -> None:
-    """What notices a bug is silent without it; tests/simulation holds that for the others."""
-    assert not CHECKS[name]()
+def test_the_code_as_it_is_passes_the_check() -> None:
+    """What notices a bug is silent without it; tests/simulation holds that for the other checks."""
+    assert not CHECKS["refused"]()
 
 
 def test_every_check_is_named_by_a_mutant() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from durable_adk.settings import Limits
 from simulation.audit import audit
 from simulation.catalogue import BUDGETS, CUSTOM_ROLLS, LEFT_TO_LOOP, SCENARIOS, TOOL_TURN
 from simulation.explore import Explorer, Share, Verdict, little_garbage
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[2]
 SEEDS = 4
 KINDS = ("die", "dropack")
+TOO_LARGE = {"PayloadsTooLarge", "PayloadSizeError"}
+"""As releases of the SDK have called it."""
 EVERY = 1 if sampling.ALL else 36
 """Of how many single faults one is tried; `make simulate` tries them all."""
 
@@ -110,6 +113,22 @@ def test_an_attempt_that_is_alive_does_not_come_between_a_result_and_its_commit(
     assert labels.count(plan.LATE) == 2
     assert labels[labels.index(plan.LOOP) - 1] == plan.LATE
     assert audit(result, Simulation(LEFT_TO_LOOP, Listed()).run()) == []
+
+
+def test_the_engine_is_asked_for_what_it_can_bear() -> None:
+    """D4, F31: a result that is too large is not asked for again; local activities are short."""
+    result = Simulation(TOOL_TURN, Listed()).run()
+    commands = [command for run in result.runs for task in run.history for command in task.commands]
+    remote = [one.schedule_activity for one in commands if one.HasField("schedule_activity")]
+    local = [c.schedule_local_activity for c in commands if c.HasField("schedule_local_activity")]
+    assert remote
+    assert local
+    for one in remote:
+        assert set(one.retry_policy.non_retryable_error_types) >= TOO_LARGE
+    for one in local:
+        seconds = one.schedule_to_close_timeout.ToMicroseconds() / 1e6
+        assert 0 < seconds <= Limits().local_commit_timeout
+        assert one.retry_policy.maximum_attempts == 1
 
 
 def test_the_command_begins_anywhere_and_says_where() -> None:

@@ -72,6 +72,13 @@ def test_control_answer_beside_an_ordinary_one_leaves_the_ordinary_one():
     assert shown(HI, slow("a"), mixed)[-1] == "user: answer(a)=1"
 
 
+def test_a_models_call_by_the_name_of_a_request_is_shown():
+    """FLW-20: only the runtime's own requests to the client are left out, not what is called so."""
+    name = "adk_request_confirmation"
+    events = [HI, event("me", call("c", name)), event("me", answer("c", 1, name=name))]
+    assert shown(*events)[1:] == ["model: call(c)", "user: answer(c)=1"]
+
+
 def test_thoughts_and_signatures_of_own_parts_are_kept():
     """What the provider signed goes back to it untouched (FLW-30)."""
     signed = types.Part(

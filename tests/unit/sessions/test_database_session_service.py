@@ -16,9 +16,15 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.dialects import sqlite
 
-from durable_adk.errors import InvalidRequestError, StoreUnavailableError
+from durable_adk.errors import InvalidRequestError, SessionBusyError, StoreUnavailableError
 from durable_adk.events import Event, EventActions
-from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessionService, Status
+from durable_adk.sessions import (
+    DatabaseSessionService,
+    QueuePosition,
+    SessionKey,
+    SqliteSessionService,
+    Status,
+)
 from durable_adk.sessions.log.listing import Listing
 from durable_adk.sessions.log.storage import (
     InvocationPage,
@@ -33,6 +39,7 @@ from durable_adk.sessions.sql.statements import by_time_query, page_query
 from durable_adk.sql import migrate, schema
 from tests.support import made_tables
 from tests.support.later_tables import later_tables
+from tests.unit.sessions import contract
 from tests.unit.sessions.contract import ended, only_changes_wake, waiter
 
 KEY = SessionKey("app", "user", "session")
@@ -505,3 +512,30 @@ async def test_what_was_deleted_is_in_no_file_after_scrubbing(tmp_path):
     await service.scrub()
     assert not has()
     await service.close()
+
+
+async def test_a_look_at_its_turn_costs_no_more_where_many_wait(path, monkeypatch):
+    """I22: who came last reads its own ticket and the first, while nobody has the lease."""
+    service, reads, tickets = SqliteSessionService(path), [], SqlTables.tickets
+
+    def counted(*args, **options):
+        found = tickets(*args, **options)
+        reads.append(len(found))
+        return found
+
+    async def asks(name):
+        with contextlib.suppress(SessionBusyError):
+            await contract.opened(service, KEY, name, lease_owner=name, position=QueuePosition.LAST)
+
+    active = await contract.opened(service, KEY, "active", lease_owner="active")
+    for number in range(21):
+        await asks(f"{number}")
+    ending = {"invocation_id": "active", "epoch": active.epoch, "status": Status.COMPLETED}
+    await service.close_invocation(KEY, **ending)
+    monkeypatch.setattr(SqlTables, "tickets", counted)
+    own = {"invocation_id": "20", "lease_owner": "20", "position": QueuePosition.LAST}
+    with pytest.raises(SessionBusyError):
+        await service.check_turn(KEY, **own)
+    await asks("20")
+    await service.close()
+    assert sum(reads) <= 2

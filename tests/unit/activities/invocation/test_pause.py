@@ -137,6 +137,14 @@ async def test_a_pause_is_repeated_after_the_answer(waiting: Waiting) -> None:
 READS = ("get_invocation", "find_event", "read_events", "read_state", "read_notes")
 
 
+async def test_a_senders_answer_has_no_name_of_the_loops(waiting: Waiting) -> None:
+    """I16: it is refused before anything of it is stored."""
+    step = waiting.answers("one", epoch=1)
+    step.answer.answer_id, step.named = "one.expired", True
+    taken = await take_answer(waiting.deps, step)
+    assert "reserved" in (taken.refused or "")
+
+
 @pytest.mark.parametrize("name", READS)
 async def test_an_attempt_that_was_given_up_may_store_the_answer_in_between(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch, name: str
