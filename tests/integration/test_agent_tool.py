@@ -26,7 +26,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
 from tests.support.gates import until_set
-from tests.support.scripts import USER, call, calls, gist, send, state, stored
+from tests.support.scripts import USER, call, calls, gist, send, state
 from tests.support.waiting import forever, until
 
 KEY = SessionKey("app", "u", "s")
@@ -98,28 +98,6 @@ async def test_the_child_runs_under_the_caller_s_invocation_id(make_runner: Make
     assert set(seen) == {events[0].invocation_id}
 
 
-async def test_state_goes_in_without_temp_and_comes_back(make_runner: MakeRunner) -> None:
-    """TOL-21, 17.1: `user:` and plain keys; a tool of the child reads what the caller had."""
-
-    def work(tool_context: ToolContext) -> str:
-        state = tool_context.state
-        assert "temp:t" not in state
-        state["found"] = state["given"] + 1
-        state["user:liked"] = True
-        return "ok"
-
-    def prepare(callback_context: Any) -> None:
-        callback_context.state["given"] = 1
-        callback_context.state["temp:t"] = 1
-
-    child = expert(call("work"), "did it", tools=[work])
-    runner = await make_runner(asking(AgentTool(child), before_agent_callback=prepare))
-    events = await send(runner)
-    assert await state(runner) == {"given": 1, "found": 2, "user:liked": True}
-    response = next(event for event in events if event.get_function_responses())
-    assert response.actions.state_delta == {"found": 2, "user:liked": True}
-
-
 async def test_several_agents_are_asked_side_by_side(make_runner: MakeRunner) -> None:
     """TOL-21, FLW-43: their responses are one event, in the order of the calls."""
     ended = asyncio.Event()
@@ -133,73 +111,6 @@ async def test_several_agents_are_asked_side_by_side(make_runner: MakeRunner) ->
     events = await send(await make_runner(asking(AgentTool(slow), AgentTool(quick))))
     results = [item.response for item in events[1].get_function_responses()]
     assert results == [{"result": "late"}, {"result": "forty-two"}]
-
-
-async def test_a_whole_tree_can_be_a_tool(make_runner: MakeRunner) -> None:
-    """TOL-21, TRAP-43: a sequence, one of whose agents asks another agent; the last text counts."""
-    inner = expert("deep", name="inner")
-    first = LlmAgent(
-        name="first",
-        model=ScriptedModel(replies=[call("inner", request="q"), "first"]),
-        tools=[AgentTool(inner)],
-    )
-    tree = SequentialAgent(name="tree", sub_agents=[first, expert("second", name="second")])
-    runner = await make_runner(asking(AgentTool(tree)))
-    events = await send(runner)
-    assert events[1].get_function_responses()[0].response == {"result": "second"}
-
-
-async def test_the_callbacks_of_the_call_run_once_each(make_runner: MakeRunner) -> None:
-    """CB-10, STA-16: before and after; what both wrote is on the response."""
-    seen: list[str] = []
-
-    def before(tool: Any, args: Any, tool_context: ToolContext) -> None:
-        seen.append("before")
-        args["request"] = "changed"
-        tool_context.state["before"] = 1
-
-    def after(tool: Any, args: Any, tool_context: ToolContext, tool_response: Any) -> Any:
-        seen.append(f"after {tool_context.state['before']}")
-        tool_context.state["after"] = 1
-        return {"result": f"<{tool_response}>"}
-
-    child = expert()
-    root = asking(AgentTool(child), before_tool_callback=before, after_tool_callback=after)
-    events = await send(await make_runner(root))
-    assert seen == ["before", "after 1"]
-    assert events[1].actions.state_delta == {"before": 1, "after": 1}
-    assert events[1].get_function_responses()[0].response == {"result": "<forty-two>"}
-    assert isinstance(child.model, ScriptedModel)
-    assert "changed" in str(child.model.requests[0].contents)
-
-
-class Question(BaseModel):
-    """What the expert wants to be asked."""
-
-    topic: str
-    depth: int
-
-
-class Reply(BaseModel):
-    """What it says."""
-
-    verdict: str
-
-
-async def test_schemas_shape_the_question_and_the_answer(make_runner: MakeRunner) -> None:
-    """AGT-20, TOL-21: arguments that do not fit go back to the model, the agent is not asked."""
-    child = expert('{"verdict": "yes"}', input_schema=Question, output_schema=Reply, name="expert")
-    root = LlmAgent(
-        name="root",
-        model=ScriptedModel(
-            replies=[call("expert", topic="x"), call("expert", topic="x", depth=2), "done"]
-        ),
-        tools=[AgentTool(child)],
-    )
-    events = await send(await make_runner(root))
-    first, second = (event.get_function_responses()[0].response for event in (events[1], events[3]))
-    assert "depth" in (first or {})["error"]
-    assert second == {"verdict": "yes"}
 
 
 async def test_skip_summarization_ends_the_turn_with_the_agent_s_words(
@@ -227,33 +138,6 @@ async def test_skip_summarization_shows_structured_output_as_text(make_runner: M
     assert events[-1].get_function_responses()[0].response == {"verdict": "yes"}
     assert events[-1].text == '{"verdict": "yes"}'
     assert await state(runner) == {"out": '{"verdict": "yes"}'}
-
-
-async def test_what_the_child_fails_with_is_the_tool_s_error(make_runner: MakeRunner) -> None:
-    """TOL-21, TOL-18: on_tool_error may answer for it; otherwise the run fails."""
-
-    def broken() -> None:
-        raise ValueError("no")
-
-    def failing() -> AgentTool:
-        return AgentTool(expert(call("broken"), tools=[broken]))
-
-    runner = await make_runner(asking(failing()))
-    with pytest.raises(ValueError, match="no"):
-        await send(runner)
-    events = await stored(runner)
-    assert [gist(event) for event in events][1:] == [
-        "root call expert",
-        "root response expert",
-        "root error ValueError",
-    ]
-
-    def recover(tool: Any, args: Any, tool_context: Any, error: Exception) -> dict[str, str]:
-        return {"recovered": str(error)}
-
-    runner = await make_runner(asking(failing(), on_tool_error_callback=recover))
-    events = await send(runner)
-    assert gist(events[-1]) == "root text so it is"
 
 
 async def test_calls_of_different_agents_have_different_keys(make_runner: MakeRunner) -> None:

@@ -22,8 +22,6 @@ from durable_adk.errors import (
     InvalidRequestError,
     InvocationNotFoundError,
     InvocationTerminatedError,
-    LlmCallsLimitExceededError,
-    ModelError,
     NoWorkerError,
     OutputSchemaError,
     PayloadTooLargeError,
@@ -439,23 +437,6 @@ async def test_a_missing_template_variable_is_named(make_runner: MakeRunner) -> 
     assert await fails(runner, InstructionError) == said
 
 
-async def test_an_unknown_tool_is_told_to_the_model(make_runner: MakeRunner) -> None:
-    """FLW-47: the model can correct itself."""
-
-    def real() -> str:
-        """Exist."""
-        return "ok"
-
-    model = ScriptedModel(replies=[call("imagined"), "sorry"])
-    events = await send(await make_runner(LlmAgent(name="a", model=model, tools=[real])))
-    assert [gist(event) for event in events][-1] == "a text sorry"
-    response = events[1].get_function_responses()[0]
-    assert response.name == "imagined"
-    assert response.response is not None
-    assert "'imagined' not found" in response.response["error"]
-    assert "real" in response.response["error"]
-
-
 @pytest.mark.parametrize("args", [{}, {"count": "many"}, {"count": 2, "extra": True}])
 async def test_wrong_arguments_are_told_to_the_model(
     make_runner: MakeRunner, args: dict[str, Any]
@@ -479,38 +460,6 @@ async def test_wrong_arguments_are_told_to_the_model(
         assert seen == []
 
 
-async def test_one_model_call_too_many_ends_the_run(make_runner: MakeRunner) -> None:
-    """CTX-3, TRAP-36: two of two calls succeed, the third is not made."""
-
-    def again() -> str:
-        """Ask for another turn."""
-        return "more"
-
-    model = ScriptedModel(replies=[call("again")] * 5)
-    runner = await make_runner(LlmAgent(name="a", model=model, tools=[again]))
-    with pytest.raises(LlmCallsLimitExceededError, match="limit of `2` exceeded"):
-        await send(runner, run_config=RunConfig(max_llm_calls=2))
-    assert [gist(event) for event in await stored(runner)] == [
-        "user text hello",
-        *["a call again", "a response again"] * 2,
-        "a error LlmCallsLimitExceededError",
-    ]
-
-
-async def test_a_callback_that_raises_ends_the_run(make_runner: MakeRunner) -> None:
-    """CB-12, TRAP-49: once, with what it raised."""
-    runs: list[int] = []
-
-    def careless(callback_context: Any) -> None:
-        runs.append(1)
-        raise KeyError("oops")
-
-    model = ScriptedModel(replies=["never"])
-    runner = await make_runner(LlmAgent(name="a", model=model, before_agent_callback=careless))
-    assert await fails(runner, KeyError) == "'oops'"
-    assert runs == [1]
-
-
 async def test_an_answer_that_does_not_fit_the_schema_ends_the_run(
     make_runner: MakeRunner,
 ) -> None:
@@ -522,13 +471,6 @@ async def test_an_answer_that_does_not_fit_the_schema_ends_the_run(
     model = ScriptedModel(replies=['{"count": "x"}'])
     agent = LlmAgent(name="a", model=model, output_schema=Answer, output_key="out")
     assert "count" in await fails(await make_runner(agent), OutputSchemaError)
-
-
-async def test_a_model_that_refuses_ends_the_run(make_runner: MakeRunner) -> None:
-    """D11: a 4xx of the provider is not asked again."""
-    model = ScriptedModel(replies=[ModelError("400 INVALID_ARGUMENT", error_type="ClientError")])
-    runner = await make_runner(LlmAgent(name="a", model=model))
-    assert await fails(runner, ModelError) == "400 INVALID_ARGUMENT"
 
 
 async def test_a_blocked_answer_is_an_event_and_no_failure(make_runner: MakeRunner) -> None:

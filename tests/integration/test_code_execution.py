@@ -9,20 +9,16 @@ from google.genai import types
 from pydantic import BaseModel, Field
 
 from durable_adk.agents import LlmAgent, SequentialAgent
-from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.code_executors import (
     BaseCodeExecutor,
-    BuiltInCodeExecutor,
     CodeExecutorError,
     SubprocessCodeExecutor,
 )
 from durable_adk.code_executors.code_execution_utils import (
     CodeExecutionInput,
     CodeExecutionResult,
-    File,
 )
 from durable_adk.models import LlmRequest, ScriptedModel
-from durable_adk.planners import PlanReActPlanner
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send, state, stored
@@ -146,60 +142,6 @@ async def test_code_as_a_part_is_not_run_for_ever(make_runner: MakeRunner) -> No
     assert len(events) == 3
 
 
-async def test_a_success_forgets_the_failures_before_it(make_runner: MakeRunner) -> None:
-    """FLW-90: only failures in a row count, and only this invocation's."""
-    failing = CodeExecutionResult(stderr="no", exit_code=1)
-    executor = Recording(results=[failing, "ok", failing, "ok"], error_retry_attempts=2)
-    agent = coding(*[code("x")] * 4, "done", code_executor=executor)
-    events = await send(await make_runner(agent))
-    assert len(executor.seen) == 4
-    assert events[-1].text == "done"
-
-
-async def test_output_files_are_artifacts(make_runner: MakeRunner) -> None:
-    """FLW-92, ART-3: stored before their event, which names their versions."""
-    artifacts = InMemoryArtifactService()
-    agent = coding(
-        code("open('sum.txt', 'w').write('42')"),
-        "Saved.",
-        code_executor=SubprocessCodeExecutor(allow_unsafe=True),
-    )
-    runner = await make_runner(agent, artifact_service=artifacts)
-    events = await send(runner)
-    assert events[1].actions.artifact_delta == {"sum.txt": 0}
-    where = {"app_name": "app", "user_id": "u", "session_id": "s"}
-    saved = await artifacts.load_artifact(**where, filename="sum.txt")
-    assert saved is not None
-    assert saved.inline_data is not None
-    assert saved.inline_data.data == b"42"
-
-
-async def test_without_a_place_for_them_files_are_not_promised(make_runner: MakeRunner) -> None:
-    """FLW-92: the model is told that its file was not kept."""
-    result = CodeExecutionResult(stdout="ok", output_files=[File("a.txt", b"x")])
-    agent = coding(code("x"), "done", code_executor=Recording(results=[result]))
-    events = await send(await make_runner(agent))
-    assert events[1].actions.artifact_delta == {}
-    told = shown(requests(agent)[1])[-1][1]
-    assert "not kept" in told
-    assert "Saved artifacts" not in told
-
-
-async def test_data_files_reach_the_code_and_not_the_model(make_runner: MakeRunner) -> None:
-    """FLW-90: with optimize_data_file a message's CSV is a file for code, a name for the model."""
-    agent = coding(code("x"), "done", code_executor=Recording(optimize_data_file=True))
-    runner = await make_runner(agent)
-    message = types.UserContent([
-        types.Part(text="sum up"),
-        types.Part.from_bytes(data=b"n\n1\n", mime_type="text/csv"),
-    ])  # fmt: skip
-    await send(runner, message)  # pyright: ignore[reportArgumentType]: a content is a message too
-    (work,) = seen(agent)
-    assert [file.data for file in work.input_files] == [b"n\n1\n"]
-    assert work.input_files[0].name in str(requests(agent)[0].contents)
-    assert not any(part.inline_data for c in requests(agent)[0].contents for part in c.parts or [])
-
-
 async def test_an_executor_that_cannot_run_ends_the_run(make_runner: MakeRunner) -> None:
     """RUN-8: an error event, and the exception by its own name; the next turn works again."""
     executor = Recording(results=[OSError("no sandbox"), "42"])
@@ -260,38 +202,11 @@ async def test_other_agents_see_code_as_a_quotation(make_runner: MakeRunner) -> 
     assert "[a] code returned result:" in text
 
 
-async def test_the_provider_s_code_is_the_provider_s(make_runner: MakeRunner) -> None:
-    """FLW-91: its tool is in the request; what it ran is stored as it came, and ends the run."""
-    answer = types.Content(
-        role="model",
-        parts=[
-            types.Part.from_executable_code(code="x", language=types.Language.PYTHON),
-            types.Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_OK, output="42"),
-            types.Part(text=code("not to be run")),
-        ],
-    )
-    agent = coding(answer, code_executor=BuiltInCodeExecutor())
-    events = await send(await make_runner(agent))
-    assert len(events) == 1
-    assert events[0].parts == answer.parts
-    assert requests(agent)[0].config.tools == [types.Tool(code_execution=types.ToolCodeExecution())]
-
-
 async def test_without_an_executor_no_code_is_run(make_runner: MakeRunner) -> None:
     """S20: code stays text."""
     agent = coding(code("print(1)"), code_executor=None)
     (event,) = await send(await make_runner(agent))
     assert event.text == code("print(1)")
-
-
-async def test_code_in_a_plan_is_run(make_runner: MakeRunner) -> None:
-    """FLW-90, FLW-95: the code is taken out first; the planner makes a thought of what is left."""
-    planned = code("print(42)", before="/*PLANNING*/ Compute. ") + " /*FINAL_ANSWER*/ 17"
-    agent = coding(planned, "/*FINAL_ANSWER*/42", planner=PlanReActPlanner())
-    events = await send(await make_runner(agent))
-    assert [work.code for work in seen(agent)] == ["print(42)"]
-    assert [part.thought for part in events[0].parts] == [True, None]
-    assert [event.text for event in events] == ["", "", "42"]
 
 
 async def test_an_execution_can_end_the_run(make_runner: MakeRunner) -> None:

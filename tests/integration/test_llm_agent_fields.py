@@ -8,7 +8,6 @@ from pydantic import BaseModel
 
 from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.apps import ResumabilityConfig
-from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.errors import OutputSchemaError
 from durable_adk.events import Event
 from durable_adk.examples import Example
@@ -333,34 +332,6 @@ async def test_files_of_a_static_instruction_come_first(make_runner: MakeRunner)
     assert shown(request)[1:] == ["user hello"]
 
 
-async def test_what_providers_say_is_taken_as_it_is(make_runner: MakeRunner) -> None:
-    """AGT-12, AGT-14: sync or async, without templating; the root's global one comes first."""
-
-    async def everywhere(ctx: Any) -> str:
-        return f"G {{x}} {ctx.agent_name}"
-
-    below = agent("done", name="b", instruction=lambda ctx: "I {x}", global_instruction="never")
-    root = agent(
-        call("transfer_to_agent", agent_name="b"), global_instruction=everywhere, sub_agents=[below]
-    )
-    await send(await make_runner(root))
-    assert instruction(requests(root)[0]).startswith("G {x} a\n\nYou are")
-    assert instruction(requests(below)[0]).startswith("G {x} b\n\nI {x}\n\nYou are")
-
-
-async def test_an_instruction_holds_an_artifact(make_runner: MakeRunner) -> None:
-    """AGT-13: the text of the latest version."""
-    artifacts = InMemoryArtifactService()
-    a = agent("ok", instruction="Rules: {artifact.rules.txt} {artifact.none.txt?}.")
-    runner = await make_runner(a, artifact_service=artifacts)
-    where = {"app_name": "app", "user_id": "u", "session_id": "s"}
-    for text in ("be long", "be brief"):
-        part = types.Part(text=text)
-        await artifacts.save_artifact(**where, filename="rules.txt", artifact=part)
-    await send(runner)
-    assert instruction(requests(a)[0]).startswith("Rules: be brief .\n\n")
-
-
 # ----- what may not be set, and what may
 
 
@@ -425,14 +396,6 @@ async def test_every_tool_waits_for_the_yes_it_needs(
     rejected = {"error": "This tool call is rejected."}
     assert response == ({"result": "open"} if confirmed else rejected)
     assert safe.runs == int(confirmed)
-
-
-async def test_a_call_that_needs_no_yes_runs_at_once(make_runner: MakeRunner) -> None:
-    """TOL-60: it depends on the arguments."""
-    safe = Safe()
-    events = await send(await make_runner(agent(call("open_safe", amount=1), "ok", tools=[safe])))
-    assert gist(events[-1]) == "a text ok"
-    assert safe.runs == 1
 
 
 class Guarded(AgentTool):

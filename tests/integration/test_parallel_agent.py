@@ -12,7 +12,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
 from tests.support.bounds import bounded, within
-from tests.support.scripts import call, gist, send, state, stored
+from tests.support.scripts import call, gist, send, stored
 from tests.support.waiting import PATIENCE, forever, until
 
 
@@ -25,45 +25,6 @@ def researcher(name: str, **fields: Any) -> LlmAgent:
 
     model = ScriptedModel(replies=[call("look"), f"report of {name}"])
     return LlmAgent(name=name, model=model, tools=[look], **fields)
-
-
-async def test_children_run_side_by_side_each_in_its_own_order(make_runner: MakeRunner) -> None:
-    """AGT-33, RUN-3: every child's events are in order, on its branch; all state is kept."""
-    agent = ParallelAgent(name="par", sub_agents=[researcher("a"), researcher("b")])
-    runner = await make_runner(agent)
-    events = await send(runner)
-    for name in ("a", "b"):
-        own = [event for event in events if event.author == name]
-        assert [gist(event) for event in own] == [
-            f"{name} call look",
-            f"{name} response look",
-            f"{name} text report of {name}",
-        ]
-        assert {event.branch for event in own} == {f"par.{name}"}
-    assert await state(runner) == {"seen_a": True, "seen_b": True}
-    assert [event.id for event in await stored(runner)][1:] == [event.id for event in events]
-
-
-async def test_a_child_does_not_see_its_siblings_but_who_comes_after_sees_all(
-    make_runner: MakeRunner,
-) -> None:
-    """AGT-34, TRAP-33: `par.a` is not visible to `par.ab`, and both are to the synthesis."""
-    last = LlmAgent(name="last", model=ScriptedModel(replies=lambda _: "sum"))
-    second = researcher("ab")
-    agent = SequentialAgent(
-        name="s", sub_agents=[ParallelAgent(name="par", sub_agents=[researcher("a"), second]), last]
-    )
-    await send(await make_runner(agent))
-    assert isinstance(second.model, ScriptedModel)
-    assert isinstance(last.model, ScriptedModel)
-    prompts = [str(request.contents) for request in second.model.requests]
-    assert prompts
-    seen = "".join(prompts).replace("report of ab", "").replace("facts of ab", "")
-    assert "report of a" not in seen
-    assert "facts of a" not in seen
-    (synthesis,) = [str(request.contents) for request in last.model.requests][-1:]
-    assert "report of a" in synthesis
-    assert "report of ab" in synthesis
 
 
 @bounded

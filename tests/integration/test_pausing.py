@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from durable_adk.agents import LlmAgent
 from durable_adk.artifacts import FileArtifactService
 from durable_adk.cli.terminal import gist as shown_as
 from durable_adk.client import temporal_backend
@@ -113,98 +113,6 @@ async def test_a_call_without_a_result_pauses_and_its_answer_resumes_the_same_in
     assert last[0].function_response.response == {"delivered": True}
 
 
-async def test_an_interim_result_lets_the_model_speak_before_the_pause(
-    make_runner: MakeRunner,
-) -> None:
-    """FLW-50, FLW-25: the comment on the interim result is not in the prompt after the last one."""
-    agent = buyer(LongRunningFunctionTool(ticket), "I opened one", "it is closed")
-    runner = await make_runner(agent)
-    events = await send(runner)
-    assert [gist(event) for event in events] == [
-        "buyer call ticket",
-        "buyer response ticket",
-        "buyer text I opened one",
-    ]
-    (pending,) = await runner.pending(**USER)
-    assert isinstance(agent.model, ScriptedModel)
-    agent.model.replies = ["never", "it is closed"]
-    after = await reply(runner, answer(pending, status="closed"))
-    assert [gist(event) for event in after] == ["buyer text it is closed"]
-    assert "I opened one" not in str(agent.model.requests[-1].contents)
-
-
-async def test_the_rest_of_a_sequence_runs_after_the_answer(make_runner: MakeRunner) -> None:
-    """17.1 TOL-40: the pause is inside the sequence, which then continues."""
-    last = LlmAgent(name="last", model=ScriptedModel(replies=lambda _: "and the rest"))
-    first = buyer(LongRunningFunctionTool(order), "it came")
-    runner = await make_runner(SequentialAgent(name="s", sub_agents=[first, last]))
-    assert len(await send(runner)) == 1
-    (pending,) = await runner.pending(**USER)
-    after = await reply(runner, answer(pending, ok=True))
-    assert [gist(event) for event in after] == ["buyer text it came", "last text and the rest"]
-
-
-async def test_other_messages_run_while_an_invocation_waits(make_runner: MakeRunner) -> None:
-    """D7, D9: a paused invocation holds no lease; the answer takes it again later."""
-    agent = buyer(LongRunningFunctionTool(order), "it came", "hello to you", "x", "y")
-    assert isinstance(agent.model, ScriptedModel)
-    replies = {"hello": call("order", item="book"), "hi": "hello to you"}
-
-    def reply_to(request: Any) -> Any:
-        last = request.contents[-1].parts[0]
-        return "it came" if last.function_response else replies[last.text]
-
-    agent.model.replies = reply_to
-    runner = await make_runner(agent)
-    await send(runner)
-    assert [gist(event) for event in await send(runner, "hi")] == ["buyer text hello to you"]
-    (pending,) = await runner.pending(**USER)
-    after = await reply(runner, answer(pending, ok=True))
-    assert [gist(event) for event in after] == ["buyer text it came"]
-    seqs = [event.id for event in await stored(runner)]
-    assert len(seqs) == len(set(seqs)) == 6
-
-
-async def test_branches_run_on_while_one_waits(make_runner: MakeRunner) -> None:
-    """AGT-33, D9: the invocation pauses when every branch waits; each answer wakes its own."""
-    both_wait = asyncio.Event()
-
-    async def last(**_: Any) -> None:
-        await until(both_wait.is_set)
-
-    model = ScriptedModel(replies=lambda _: "c is done")
-    agent = ParallelAgent(
-        name="par",
-        sub_agents=[
-            buyer(LongRunningFunctionTool(order), "a came", name="a"),
-            buyer(LongRunningFunctionTool(order), "b came", name="b"),
-            LlmAgent(name="c", model=model, before_model_callback=last),
-        ],
-    )
-    runner = await make_runner(agent)
-
-    async def are_asked() -> bool:
-        return len(await stored(runner)) == 3
-
-    sending = asyncio.create_task(send(runner))
-    await until(are_asked)
-    both_wait.set()
-    events = await sending
-    assert sorted(gist(event) for event in events) == [
-        "a call order",
-        "b call order",
-        "c text c is done",
-    ]
-    invocation = events[0].invocation_id
-    pending = {item.author: item for item in await runner.pending(**USER)}
-    after = await reply(runner, answer(pending["b"], ok=True))
-    assert [gist(event) for event in after] == ["b text b came"]
-    assert await status(runner, invocation) is Status.PAUSED
-    after = await reply(runner, answer(pending["a"], ok=True))
-    assert [gist(event) for event in after] == ["a text a came"]
-    assert await status(runner, invocation) is Status.COMPLETED
-
-
 class Refunds:
     """Counts the refunds it has made."""
 
@@ -222,28 +130,6 @@ def refunder(refunds: Refunds, **options: Any) -> LlmAgent:
     tool = FunctionTool(refunds.refund, require_confirmation=True, **options)
     model = ScriptedModel(replies=[call("refund", amount=5), "that was it"])
     return LlmAgent(name="desk", model=model, tools=[tool])
-
-
-@pytest.mark.parametrize("confirmed", [True, False])
-async def test_a_tool_runs_only_after_a_yes(make_runner: MakeRunner, *, confirmed: bool) -> None:
-    """TOL-61..63, 17.1 FLW-51: request before response; the model gets a rejection."""
-    refunds = Refunds()
-    runner = await make_runner(refunder(refunds))
-    events = await send(runner)
-    assert [gist(event) for event in events] == [
-        "desk call refund",
-        "desk call adk_request_confirmation",
-        "desk response refund",
-    ]
-    assert refunds.made == []
-    (pending,) = await runner.pending(**USER)
-    assert pending.kind == "confirmation"
-    after = await reply(runner, answer(pending, confirmed=confirmed))
-    assert [gist(event) for event in after] == ["desk response refund", "desk text that was it"]
-    assert refunds.made == ([5] if confirmed else [])
-    response = after[0].get_function_responses()[0].response or {}
-    assert ("refunded" in response) is confirmed
-    assert after[0].invocation_id == events[0].invocation_id
 
 
 async def test_answers_that_fit_nothing_are_refused_and_change_nothing(
@@ -284,30 +170,6 @@ async def test_of_two_answers_at_once_one_counts(make_runner: MakeRunner) -> Non
     assert [r.name for r in responses].count("adk_request_confirmation") == 1
 
 
-async def test_settled_and_waiting_calls_of_one_turn(make_runner: MakeRunner) -> None:
-    """17.1 FLW-51, TRAP-27: the response first, then the request; the model is asked once more."""
-
-    def look() -> str:
-        return "seen"
-
-    refunds = Refunds()
-    agent = refunder(refunds)
-    agent.tools.append(look)
-    assert isinstance(agent.model, ScriptedModel)
-    agent.model.replies = [calls(("refund", {"amount": 1}), ("look", {})), "done"]
-    runner = await make_runner(agent)
-    events = await send(runner)
-    assert [gist(event) for event in events] == [
-        "desk call refund,look",
-        "desk response refund,look",
-        "desk call adk_request_confirmation",
-    ]
-    assert not events[1].actions.skip_summarization
-    (pending,) = await runner.pending(**USER)
-    after = await reply(runner, answer(pending, confirmed=True))
-    assert [gist(event) for event in after] == ["desk response refund", "desk text done"]
-
-
 def refund(amount: int) -> str:
     """Pay something back."""
     return f"refunded {amount}"
@@ -326,39 +188,6 @@ def in_order(*replies: Any) -> ScriptedModel:
     return ScriptedModel(replies=lambda _: left.pop(0))
 
 
-async def test_after_one_of_two_answers_the_model_speaks(make_runner: MakeRunner) -> None:
-    """TOL-42: as in ADK; the other call is still pending, and its answer gets an answer too."""
-    runner = await make_runner(desk("one is paid", "the other is not"))
-    await send(runner)
-    first, second = await runner.pending(**USER)
-    after = await reply(runner, answer(second, confirmed=True))
-    assert [gist(event) for event in after] == ["desk response refund", "desk text one is paid"]
-    assert [call.call_id for call in await runner.pending(**USER)] == [first.call_id]
-    after = await reply(runner, answer(first, confirmed=False))
-    assert [gist(event) for event in after] == [
-        "desk response refund",
-        "desk text the other is not",
-    ]
-    given = [r.response for event in await stored(runner) for r in event.get_function_responses()]
-    assert given[-1] != {"result": "refunded 1"}
-    assert {"result": "refunded 2"} in given
-    await closed(runner, after[0].invocation_id)
-
-
-async def test_two_answers_in_one_message_are_one_event(make_runner: MakeRunner) -> None:
-    """FLW-43: both calls run, their responses are one event, and the model speaks once."""
-    runner = await make_runner(desk("both are paid"))
-    await send(runner)
-    parts = [(answer(one, confirmed=True).parts or [])[0] for one in await runner.pending(**USER)]
-    after = await reply(runner, types.Content(role="user", parts=parts))
-    assert [gist(event) for event in after] == [
-        "desk response refund,refund",
-        "desk text both are paid",
-    ]
-    results = [one.response for one in after[0].get_function_responses()]
-    assert results == [{"result": "refunded 1"}, {"result": "refunded 2"}]
-
-
 async def test_an_answered_call_without_a_tool_result_is_spoken_of_at_once(
     make_runner: MakeRunner,
 ) -> None:
@@ -374,24 +203,6 @@ async def test_an_answered_call_without_a_tool_result_is_spoken_of_at_once(
     after = await reply(runner, answer(book, status="delivered"))
     assert [gist(event) for event in after] == ["buyer text both are here"]
     await closed(runner, after[0].invocation_id)
-
-
-async def test_a_tool_that_asks_for_itself_pauses_too(make_runner: MakeRunner) -> None:
-    """17.1 FLW-51: with a hint and a payload; it runs again with the decision."""
-
-    def book(tool_context: ToolContext) -> dict[str, Any]:
-        decision = tool_context.tool_confirmation
-        if decision is None:
-            tool_context.request_confirmation(hint="how many?", payload={"seats": 0})
-            return {"status": "asked"}
-        return {"seats": decision.payload["seats"]}
-
-    agent = LlmAgent(name="a", model=ScriptedModel(replies=[call("book"), "booked"]), tools=[book])
-    runner = await make_runner(agent)
-    await send(runner)
-    (pending,) = await runner.pending(**USER)
-    after = await reply(runner, answer(pending, confirmed=True, payload={"seats": 3}))
-    assert after[0].get_function_responses()[0].response == {"seats": 3}
 
 
 @pytest.mark.parametrize(("policy", "made"), [("reject", []), ("approve", [5])])

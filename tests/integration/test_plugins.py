@@ -29,11 +29,6 @@ from durable_adk.events import Event
 from durable_adk.models import LlmResponse, ScriptedModel
 from durable_adk.plugins import (
     BasePlugin,
-    ContextFilterPlugin,
-    GlobalInstructionPlugin,
-    LoggingPlugin,
-    ReflectAndRetryToolPlugin,
-    SaveFilesAsArtifactsPlugin,
 )
 from durable_adk.plugins.base_plugin import HOOKS
 from durable_adk.runners import InMemoryRunner, Runner
@@ -1013,72 +1008,6 @@ async def test_plugins_cost_nothing_where_they_run_inside_a_step(
 
 
 # ----- the stock plugins, end to end
-
-
-async def test_logging_logs_a_run(
-    make_runner: MakeRunner, caplog: pytest.LogCaptureFixture
-) -> None:
-    """PLG-7: every hook of a run, without what was said."""
-    caplog.set_level("INFO", logger="durable_adk.plugins.logging_plugin")
-    runner = await make_runner(echoing(), plugins=[LoggingPlugin()])
-    await send(runner, "my secret")
-    logged = [str(record.__dict__) for record in caplog.records]
-    logged = [line for line in logged if "logging_plugin" in line]
-    for word in ("run.message", "run.started", "model.asked", "tool.called", "run.finished"):
-        assert any(word in line for line in logged), word
-    assert "my secret" not in "".join(logged)
-
-
-async def test_a_global_instruction_stands_before_the_agents(make_runner: MakeRunner) -> None:
-    """AGT-14: filled from the state, for every model call."""
-    agent = echoing(instruction="Own.")
-    plugin = GlobalInstructionPlugin("For {name}.")
-    runner = await make_runner(agent, plugins=[plugin])
-    await send(runner, state_delta={"name": "Ada"})
-    instructions = [str(request.config.system_instruction) for request in requests(agent)]
-    assert [text.startswith("For Ada.\n\nOwn.") for text in instructions] == [True, True]
-
-
-async def test_a_context_filter_shows_the_latest_messages(make_runner: MakeRunner) -> None:
-    """PLG-7: the session keeps what the model is not shown."""
-    agent = LlmAgent(name="a", model=ScriptedModel(replies=["one", "two"]))
-    plugin = ContextFilterPlugin(num_invocations_to_keep=1)
-    runner = await make_runner(agent, plugins=[plugin])
-    await send(runner, "first")
-    await send(runner, "second")
-    assert "first" not in str(requests(agent)[1].contents)
-    assert gist((await stored(runner))[0]) == "user text first"
-
-
-async def test_files_of_a_message_are_kept_as_artifacts(make_runner: MakeRunner) -> None:
-    """RUN-22: the bytes are in no event; the artifact belongs to the user's event."""
-    artifacts = InMemoryArtifactService()
-    plugin = SaveFilesAsArtifactsPlugin()
-    runner = await make_runner(echoing(), plugins=[plugin], artifact_service=artifacts)
-    blob = types.Blob(data=b"bytes of a file", mime_type="image/png")
-    message = types.Content(parts=[types.Part(text="see"), types.Part(inline_data=blob)])
-    await send(runner, message)
-    (user, *_) = await stored(runner)
-    ((name, version),) = user.actions.artifact_delta.items()
-    assert (version, [part.inline_data for part in user.parts]) == (0, [None, None])
-    part = await artifacts.load_artifact(app_name="app", **USER, filename=name)
-    assert part is not None
-    assert part.inline_data == blob
-
-
-async def test_a_failing_tool_is_given_back_to_the_model(make_runner: MakeRunner) -> None:
-    """PLG-7: counted over the steps, in the state, until there were too many."""
-    model = ScriptedModel(replies=[call("broken")] * 2 + ["gave up"])
-    agent = LlmAgent(name="a", model=model, tools=[broken])
-    runner = await make_runner(agent, plugins=[ReflectAndRetryToolPlugin(max_retries=2)])
-    events = await send(runner)
-    responses = [r.response for event in events for r in event.get_function_responses()]
-    assert [response["retry_count"] for response in responses] == [1, 2]
-    model = ScriptedModel(replies=[call("broken")] * 2)
-    agent = LlmAgent(name="a", model=model, tools=[broken])
-    runner = await make_runner(agent, plugins=[ReflectAndRetryToolPlugin(max_retries=1)])
-    error, _ = await failed(runner)
-    assert isinstance(error.__cause__, ValueError)
 
 
 async def test_plugins_are_closed_with_what_serves_them(make_runner: MakeRunner) -> None:

@@ -22,7 +22,6 @@ from durable_adk.models import BaseLlm, LlmResponse, ScriptedModel
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionLog
 from durable_adk.tools import BaseTool, FunctionTool
-from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, ensure_session, gist, send, state, stored
@@ -160,46 +159,6 @@ async def test_a_change_is_stored_with_its_event_and_not_before(make_runner: Mak
     assert await state(runner) == {"status": "processing"}
 
 
-async def test_a_change_without_an_event_is_lost_with_the_run(make_runner: MakeRunner) -> None:
-    """Row 101, DUR-5, TRAP-8: what a failing tool had written reaches no store."""
-
-    def broken(tool_context: ToolContext) -> None:
-        """Write, then raise."""
-        tool_context.state["k"] = "lost"
-        raise ValueError("no")
-
-    model = ScriptedModel(replies=[call("broken")])
-    runner = await make_runner(LlmAgent(name="a", model=model, tools=[broken]))
-    with pytest.raises(ValueError, match="no"):
-        await send(runner)
-    assert await state(runner) == {}
-    assert all(not event.actions.state_delta for event in await stored(runner))
-
-
-async def test_temp_keys_end_with_their_invocation(make_runner: MakeRunner) -> None:
-    """Rows 66, 186: seen by a later step of the same message, not by the next message."""
-
-    def put(tool_context: ToolContext) -> None:
-        """Write one key of each kind."""
-        tool_context.state.update({"temp:k": 1, "k": 1})
-
-    def look(tool_context: ToolContext) -> list[int | None]:
-        """Read both."""
-        return [tool_context.state.get("temp:k"), tool_context.state.get("k")]
-
-    replies = [call("put"), call("look"), "done", call("look"), "done"]
-    model = ScriptedModel(replies=replies)
-    runner = await make_runner(LlmAgent(name="a", model=model, tools=[put, look]))
-    results = [
-        response.response
-        for _ in range(2)
-        for event in await send(runner)
-        for response in event.get_function_responses()
-        if response.name == "look"
-    ]
-    assert results == [{"result": [1, 1]}, {"result": [None, 1]}]
-
-
 async def test_an_artifact_is_stored_at_once_and_confirmed_by_its_event(
     make_runner: MakeRunner,
 ) -> None:
@@ -254,45 +213,9 @@ def _asked(request: Any) -> bool:
     return bool(request.contents[-1].parts[-1].text)
 
 
-class Shout(BaseTool):
-    """A tool of its own class."""
-
-    def _get_declaration(self) -> types.FunctionDeclaration:
-        return types.FunctionDeclaration(name=self.name, description=self.description)
-
-    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> str:
-        return "HEY"
-
-
 def whisper() -> str:
     """Say it softly."""
     return "psst"
-
-
-async def murmur() -> str:
-    """Say it softly, later."""
-    return "mm"
-
-
-async def test_tools_of_every_kind_answer_in_events(make_runner: MakeRunner) -> None:
-    """Rows 43, 44, 120, 159: BaseTool, FunctionTool sync and async, AgentTool; one event each."""
-    helper = LlmAgent(name="helper", model=ScriptedModel(replies=["at your service"]))
-    tools = [
-        Shout(name="shout", description="Shout."),
-        FunctionTool(whisper),
-        murmur,
-        AgentTool(agent=helper),
-    ]
-    names = ["shout", "whisper", "murmur"]
-    replies = [*[call(name) for name in names], call("helper", request="help"), "done"]
-    model = ScriptedModel(replies=replies)
-    runner = await make_runner(LlmAgent(name="a", model=model, tools=tools))
-    responses = [event for event in await send(runner) if event.get_function_responses()]
-    results = [event.get_function_responses()[0].response for event in responses]
-    assert results == [{"result": text} for text in ("HEY", "psst", "mm", "at your service")]
-    assert {(event.author, event.content.role) for event in responses if event.content} == {
-        ("a", "user")
-    }
 
 
 async def test_each_call_knows_its_id(make_runner: MakeRunner) -> None:
@@ -462,22 +385,3 @@ async def test_live_runs_are_refused() -> None:
     async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["hi"]))) as runner:
         with pytest.raises(InvalidRequestError, match="use run_async"):
             runner.run_live(**USER)
-
-
-async def test_files_of_a_message_become_artifacts_if_asked_for(make_runner: MakeRunner) -> None:
-    """RUN-22, 17.1: saved once, and named in their place in the stored message."""
-    service = InMemoryArtifactService()
-    agent = LlmAgent(name="a", model=ScriptedModel(replies=["seen"]))
-    runner = await make_runner(agent, artifact_service=service)
-    await ensure_session(runner)
-    picture = types.Part.from_bytes(data=b"pixels", mime_type="image/png")
-    message = types.Content(role="user", parts=[types.Part(text="look"), picture])
-    config = RunConfig(save_input_blobs_as_artifacts=True)
-    async for _ in runner.run_async(**USER, new_message=message, run_config=config):
-        pass
-    first = (await stored(runner))[0]
-    (name,) = await service.list_artifact_keys(app_name="app", **USER)
-    assert name == f"artifact_{first.invocation_id}_1"
-    assert name in first.text
-    assert all(part.inline_data is None for part in first.parts)
-    assert await service.list_versions(app_name="app", **USER, filename=name) == [0]

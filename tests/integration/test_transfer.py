@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from durable_adk.agents import LlmAgent, SequentialAgent
-from durable_adk.errors import AgentError, ModelError
+from durable_adk.agents import LlmAgent
+from durable_adk.errors import ModelError
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
 from tests.conftest import MakeRunner
-from tests.support.scripts import call, gist, send, state, stored
+from tests.support.scripts import call, gist, send, stored
 
 
 def agent(name: str, *replies: Any, **fields: Any) -> LlmAgent:
@@ -41,43 +41,6 @@ async def test_an_unknown_agent_fails_the_run_with_those_there_are(make_runner: 
         one.response for event in await stored(runner) for one in event.get_function_responses()
     ]
     assert "agent_name" in (responses[0] or {})["error"]
-
-
-async def test_the_next_message_goes_to_who_was_handed_over_to(make_runner: MakeRunner) -> None:
-    """AGT-50, AGT-41, TRAP-18: the transferee answers now and the next time."""
-    billing = agent("billing", "your invoice", "and paid")
-    runner = await make_runner(agent("desk", to("billing"), sub_agents=[billing]))
-    events = await send(runner)
-    assert [gist(event) for event in events] == [
-        "desk call transfer_to_agent",
-        "desk response transfer_to_agent",
-        "billing text your invoice",
-    ]
-    assert events[1].actions.transfer_to_agent == "billing"
-    assert len({event.invocation_id for event in events}) == 1
-    assert [gist(event) for event in await send(runner)] == ["billing text and paid"]
-
-
-async def test_transfers_go_there_and_back_and_after_callbacks_last_first(
-    make_runner: MakeRunner,
-) -> None:
-    """TRAP-29, 17.1: A to B to A in one invocation; the after callbacks come after the events."""
-
-    def after(callback_context: Any) -> None:
-        seen = callback_context.state.get("after", [])
-        callback_context.state["after"] = [*seen, callback_context.agent_name]
-
-    child = agent("child", to("desk"), after_agent_callback=after)
-    desk = agent("desk", to("child"), "done", sub_agents=[child], after_agent_callback=after)
-    runner = await make_runner(desk)
-    events = await send(runner)
-    assert [gist(event) for event in events][-4:] == [
-        "desk text done",
-        "desk delta",
-        "child delta",
-        "desk delta",
-    ]
-    assert await state(runner) == {"after": ["desk", "child", "desk"]}
 
 
 @pytest.mark.thorough
@@ -113,46 +76,6 @@ async def test_the_model_is_told_whom_it_may_hand_over_to(make_runner: MakeRunne
     (request,) = root.model.requests
     assert "Agent name: a\nAgent description: does a" in str(request.config.system_instruction)
     assert '"enum":["a","b"]' in request.config.model_dump_json(include={"tools"})
-
-
-async def test_handing_over_to_nobody_fails_the_run_after_the_response(
-    make_runner: MakeRunner,
-) -> None:
-    """AGT-53, 17.1, RUN-8."""
-    runner = await make_runner(agent("root", to("grandchild"), sub_agents=[agent("a")]))
-    with pytest.raises(AgentError, match="grandchild") as raised:
-        await send(runner)
-    assert isinstance(raised.value, ValueError)
-    assert [gist(event) for event in await stored(runner)][1:] == [
-        "root call transfer_to_agent",
-        "root response transfer_to_agent",
-        "root error ValueError",
-    ]
-
-
-async def test_agents_below_a_workflow_agent_get_no_messages_of_their_own(
-    make_runner: MakeRunner,
-) -> None:
-    """AGT-42: the second message goes through the whole sequence again."""
-    steps = [
-        LlmAgent(name=name, model=ScriptedModel(replies=lambda _, name=name: name))
-        for name in ("one", "two")
-    ]
-    runner = await make_runner(SequentialAgent(name="s", sub_agents=steps))
-    first = [gist(event) for event in await send(runner)]
-    assert (
-        [gist(event) for event in await send(runner)] == first == ["one text one", "two text two"]
-    )
-
-
-async def test_an_agent_that_may_not_go_back_keeps_no_conversation(
-    make_runner: MakeRunner,
-) -> None:
-    """AGT-42: with disallow_transfer_to_parent the root gets the next message."""
-    child = agent("child", "mine", disallow_transfer_to_parent=True)
-    runner = await make_runner(agent("root", to("child"), "root again", sub_agents=[child]))
-    await send(runner)
-    assert [gist(event) for event in await send(runner)] == ["root text root again"]
 
 
 async def test_a_long_history_is_searched_from_its_end(make_runner: MakeRunner) -> None:
