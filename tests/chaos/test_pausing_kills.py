@@ -38,14 +38,10 @@ async def status(place: Workplace) -> Status | None:
 
 
 CASES = {
-    "pause.before:kill@1": 1,
-    "pause.after:kill@1": 1,
-    "answer.before:kill@1": 1,
-    "answer.after:kill@1": 1,
     "tool.halfway:kill@1": 1,
     "pause.after:kill@1;answer.after:kill@1;tool.after_run:kill@2": 3,
 }
-"""Where workers die, and how many of them."""
+"""Where workers die, and how many of them; for the other places see the matrix of failpoints."""
 CONCURRENT = 3
 
 
