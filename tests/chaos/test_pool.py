@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL's wheel")
 
-POOL, RUNS = 2, 50
+POOL, RUNS = 2, 16
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_a_pool_that_is_exhausted_delays_runs_and_ends_none(
     client: Client,
     tmp_path: Path,
 ) -> None:
-    """F20, I22: a worker's connections are all taken for a while; then 50 runs share the two."""
+    """F20, I22: a worker's connections are all taken for a while; then many runs share the two."""
     app, queue = chaos_apps(tmp_path)["charge"], f"pool-{uuid.uuid4().hex}"
 
     async def run(session: str) -> list[str]:

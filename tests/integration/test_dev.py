@@ -207,17 +207,18 @@ def test_ports_are_kept_unless_they_are_taken(dev):
 
     Its UI runs only at a port that is asked for.
     """
-    dev.serve()
-    first = dev.state.port
-    assert "http://" not in "".join(dev.end())
-    dev.serve("--no-reload", "--port", str(first + 1), "--ui-port", str(first + 2))
-    assert dev.state.port == first + 1
-    assert f"http://127.0.0.1:{first + 2}" in "".join(dev.end())
-    with socket.create_server(("127.0.0.1", first + 1)):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    dev.serve("--no-reload", "--port", str(port), "--ui-port", str(port + 1))
+    assert dev.state.port == port
+    assert f"http://127.0.0.1:{port + 1}" in "".join(dev.end())
+    with socket.create_server(("127.0.0.1", port)):
         dev.serve()
-        assert dev.state.port != first + 1
-        _, log = dev.stop(dev.dev)
+        assert dev.state.port != port
+        shown, log = dev.stop(dev.dev)
     assert "port.in_use" in log
+    assert str(port) in log
+    assert "http://" not in shown
 
 
 def test_two_apps_of_one_name_are_refused(dev):

@@ -50,7 +50,7 @@ async def test_the_model_gets_what_was_said():
 async def test_the_result_fits_into_an_event():
     """Ten memories of any length are JSON and smaller than one event may be."""
     memory = InMemoryMemoryService()
-    long = [entry(f"tea {n} " + "漢" * 500_000) for n in range(10)]
+    long = [entry(f"tea {n} " + "漢" * 40_000) for n in range(10)]
     await memory.add_memory(app_name="app", user_id="user", memories=long)
     result, _ = result_and_media(await search(memory, "tea"))
     check_json(result)
