@@ -1,15 +1,12 @@
 """Which share of a matrix a run of the tests takes, and what is drawn in it."""
 
-import ast
 import datetime as dt
 import importlib.util
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterable
-from inspect import getsource
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,49 +16,6 @@ from simulation.catalogue import SCENARIOS
 from tests.scenarios.catalogue import BY_NAME
 from tests.support import matrix_cases, replay, sampling, seeds
 from tests.support.required import ROOT
-
-
-@pytest.mark.parametrize("of", [2, 3, 9])
-def test_equal_numbers_take_the_same_and_all_numbers_take_all(
-    of: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each is taken by one number in `of`, whatever it is called."""
-    for name in ("a", "b", "test[c-1]"):
-        turns: list[int] = []
-        for number in range(17, 17 + of):
-            monkeypatch.setattr(sampling, "SAMPLE", str(number))
-            monkeypatch.setattr(sampling, "ALL", False)
-            turns.append(sampling.turn(name, of))
-            assert sampling.is_taken(name, of) == (turns[-1] == 0)
-        assert sorted(turns) == list(range(of))
-
-
-def test_all_takes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what no number would take."""
-    monkeypatch.setattr(sampling, "ALL", True)
-    assert all(sampling.is_taken(str(name), 9) for name in range(20))
-
-
-@pytest.mark.parametrize("module", [sampling, seeds], ids=["sampling", "seeds"])
-def test_nothing_but_two_variables_is_read(module: ModuleType) -> None:
-    """No commit, clock or chance: every checkout takes the same sample, and draws the same."""
-    nodes = list(ast.walk(ast.parse(getsource(module))))
-    imported = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
-    imported |= {f"{node.module}" for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert imported <= {"os", "zlib", "random", "tests.support.seeds"}
-    reads = {ast.unparse(node) for node in nodes if isinstance(node, ast.Call)}
-    outside = [call for call in reads if re.match(r"os\.|open\(|random\.|Path", call)]
-    assert all(call.startswith("os.environ.get(VARIABLE") for call in outside)
-    assert not [node for node in nodes if isinstance(node, ast.Name) and node.id == "__file__"]
-
-
-def test_the_gate_takes_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a variable the sample is the one that is written down."""
-    monkeypatch.delenv(sampling.VARIABLE, raising=False)
-    found: dict[str, object] = {}
-    exec(getsource(sampling), found)  # noqa: S102  # imported again, it would be another for all
-    assert found["SAMPLE"] == seeds.SAMPLE == os.environ[sampling.VARIABLE]
-    assert found["ALL"] is False
 
 
 def test_the_gates_campaigns_have_seeds() -> None:
