@@ -1,12 +1,10 @@
 """The auditor passes what is right and catches each wrong that it is for."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from campaign.auditor import CHECKS, judge
-from campaign.checks.clients import UNKNOWN
 from campaign.checks.restored import FORK, GONE
 from campaign.evidence import Evidence, Key
 from campaign.leaks import SECRETS, SPOKEN
@@ -309,14 +307,6 @@ def test_what_is_right_passes_every_check() -> None:
     assert {name: some for name, some in judge(good()).violations.items() if some} == {}
 
 
-def test_a_payment_of_which_nobody_knows_is_no_violation() -> None:
-    """I8: what the product says of a lost run may stand in the place of its result."""
-    found = good()
-    told(**UNKNOWN)(found)
-    drop("ledger", key="x7.1:c6", phase="done")(found)
-    assert not any(judge(found).violations.values())
-
-
 def test_a_tool_that_was_given_up_is_no_violation() -> None:
     """F12: if that many of its runs were lost; with fewer, nobody said that it might fail."""
     found = good()
@@ -336,14 +326,6 @@ def ask_again(found: Evidence, *, taken: float, ended: float | None = None, pid:
     found.tasks.append({**task, "phase": "taken", "at": taken})
     if ended is not None:
         found.tasks.append({**task, "phase": "ended", "at": ended, "decided": ""})
-
-
-@pytest.mark.parametrize("ended", [None, 30.0, 61.0])
-def test_a_question_that_was_on_its_way_is_no_violation(ended: float | None) -> None:
-    """I10: its attempt began before the answer was stored, by whoever took over."""
-    found = good()
-    ask_again(found, taken=9.0, ended=ended)
-    assert not judge(found).violations["no_re_asking"]
 
 
 @pytest.mark.parametrize(("attempt", "is_wrong"), [(2, False), (0, True)])
@@ -418,31 +400,6 @@ def test_a_worker_that_nobody_waits_for_knows_of_no_end() -> None:
     assert judge(found).violations["cancel"]
 
 
-def test_the_worker_of_a_terminated_workflow_knows_of_no_end() -> None:
-    """I15: nobody waits for what it does."""
-    found = good()
-    late_tool(found, taken=9.0)
-    found.faults.append(fault("terminating", invocation="z.1"))
-    assert not judge(found).violations["cancel"]
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        fault("cut", link="worker-model"),
-        fault("freeze_server"),
-        fault("stop_worker", began=-5.0, at=-5.0, pid=1),
-    ],
-)
-def test_a_question_repeated_for_a_reason_is_no_violation(reason: dict) -> None:
-    """I10: also the one that a stopped worker could not bring to an end before its own."""
-    found = good()
-    repeat("asked", nonce="~00000002", other={"nonce": "~00000009"})(found)
-    assert judge(found).violations["repeats"]
-    found.faults.append(reason)
-    assert not judge(found).violations["repeats"]
-
-
 def hear(found: Evidence, *, by: str = "z.1", session: str = "s5") -> None:
     """A message that was delivered to the sleeper's run; messages of session `s5` ask for that."""
     turn = Turn("slow", "u", session, 2)
@@ -488,49 +445,6 @@ def test_every_check_has_been_seen_to_catch_something() -> None:
     assert CASES.keys() == {check.name for check in CHECKS}
 
 
-def test_a_session_in_which_nothing_happened_is_in_no_history() -> None:
-    """I21: so nobody can put it back; of one with events that is asked."""
-    for revision, is_missed in ((0, False), (1, True)):
-        found = good()
-        empty = {**found.rows["sessions"][0], "session_id": "empty", "revision": revision}
-        found.rows["sessions"].append(empty)
-        assert bool(judge(found).violations["divergence"]) is is_missed
-
-
-def test_a_message_may_be_in_the_middle_of_its_run_when_the_doctor_looks() -> None:
-    """I21: the one that waited for the repair; an open call of others is left unmended."""
-    for name, is_missed in (("p.1000", False), ("p.1", True)):
-        found = good()
-        finding = json.loads(FINDING) | {"kind": "open_call", "invocationId": name}
-        stores(found)["left"].append(json.dumps(finding))
-        assert bool(judge(found).violations["divergence"]) is is_missed
-
-
-def test_the_time_of_an_event_may_be_that_of_a_later_attempt() -> None:
-    """I21: a history has no other; all else of it has to be the same."""
-    found = good()
-    times = iter(('{"timestamp":1.5,"id":"p.1.3"}', '{"timestamp":1e9,"id":"p.1.3"}'))
-    for rows in (found.rows, stores(found)["mended"]):
-        (row,) = [one for one in rows["events"] if one["event_id"] == "p.1.3"]
-        row["body"] = next(times)
-    assert not judge(found).violations["divergence"]
-    row["body"] = row["body"].replace("p.1.3", "p.1.4")
-    assert judge(found).violations["divergence"]
-
-
-def test_what_was_committed_last_before_an_end_from_outside_is_in_no_history() -> None:
-    """I21: its call is sealed instead; in other invocations that would be a loss."""
-    sealed = {"event_id": "p.1.1.sealed", "body": "{}"}
-    for status, is_missed in (("abandoned", False), ("cancelled", False), ("completed", True)):
-        found = good()
-        for rows in (found.rows, stores(found)["mended"]):
-            next(row for row in rows["invocations"] if row["invocation_id"] == "p.1").update(
-                status=status
-            )
-        in_store("mended", "events", "p.1.2", **sealed)(found)
-        assert bool(judge(found).violations["divergence"]) is is_missed
-
-
 def test_a_run_before_anybody_asked_is_no_violation() -> None:
     """I16: one release asks nobody; its worker was lost, and the other release has asked."""
     found = good()
@@ -539,70 +453,3 @@ def test_a_run_before_anybody_asked_is_no_violation() -> None:
     for line in found.starts:
         line["release"] = 1
     assert judge(found).violations["denied"]
-
-
-@pytest.mark.parametrize(("times", "is_wrong"), [(11, False), (12, True)])
-def test_a_neighbour_may_be_overtaken_but_not_by_a_queue(times: int, is_wrong: bool) -> None:
-    """I22: a turn takes as long as some of the crowd's; it does not wait for all of them."""
-    found = good()
-    overtaken(times)(found)
-    assert bool(judge(found).violations["noisy neighbour"]) is is_wrong
-
-
-@pytest.mark.parametrize(("ended", "is_wrong"), [(59.0, False), (61.0, True)])
-def test_a_task_that_was_ended_before_its_worker_was_idle_did_not_hang(
-    ended: float, is_wrong: bool
-) -> None:
-    """I22: how long it took says nothing; a worker that was killed has nothing to end."""
-    found = good()
-    hung(found, ended=ended)
-    assert bool(judge(found).violations["tasks_ended"]) is is_wrong
-
-
-def test_a_worker_that_was_killed_has_not_hung() -> None:
-    """I22: it was not there any more when all had to be idle."""
-    found = good()
-    hung(found)
-    lines(found, "tasks", phase="idle")[0]["pids"] = [2]
-    assert not judge(found).violations["tasks_ended"]
-
-
-def test_of_what_crossed_a_deletion_nothing_is_known() -> None:
-    """I15: nobody can say in which of the two sessions an invocation was opened."""
-    found = good()
-    left_over(found)
-    change("clears", type="deleting", generation=1)(at=1.8)(found)
-    change("clears", type="deleted", generation=1)(at=2.2)(found)
-    assert not judge(found).violations["recreated"]
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (-9, None),
-        (0, fault("stop_worker", pid=7)),
-        (70, {"tool": "poison", "phase": "exit", "pid": 7, "key": "k4.1:c11"}),
-    ],
-)
-def test_a_worker_may_end_by_a_signal_or_a_tool_that_ends_its_process(
-    code: int, reason: dict | None
-) -> None:
-    """I22: the tool does so once; that is looked at elsewhere."""
-    found = good()
-    ends(code)(found)
-    if reason is not None and "kind" in reason:
-        found.faults.append(reason)
-    elif reason is not None:
-        found.ledger.append({**reason, "nonce": "", "at": 5.0, "invocation": "k4.1"})
-    assert not judge(found).violations["workers_end"]
-
-
-@pytest.mark.parametrize(
-    ("user", "answer"),
-    [(WEB, {"status": 503}), (WEB, {"status": 0}), ("web-open", {"status": 429})],
-)
-def test_what_faults_or_one_s_own_doing_may_answer_is_no_refusal(user: str, answer: dict) -> None:
-    """S16: something is away, or the server is frozen; a user at a limit gets an error."""
-    found = good()
-    answered(user, **answer)(found)
-    assert not judge(found).violations["served"]

@@ -5,12 +5,12 @@ import pytest
 from campaign.access_probe import WAYS
 from campaign.auditor import judge, unchecked
 from campaign.evidence import Evidence
-from campaign.guards import guards, measured
+from campaign.guards import guards
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
 from campaign.schedule import MINIMUM, Kind
 from campaign.workload import CLEARED, KINDS
-from tests.campaign.harms import Harm, change, drop, leave_alone, store
+from tests.campaign.harms import Harm, drop, leave_alone, store
 from tests.campaign.made import FILES, PLAIN, SIGN_IN, busy, good
 
 OF_LINKS = "faults of link: "
@@ -115,21 +115,6 @@ def test_every_guard_has_been_seen_to_say_so() -> None:
     assert deleting - restoring == OF_DELETIONS
 
 
-@pytest.mark.parametrize("type", ["unknown", "given"])
-def test_a_try_that_came_to_nothing_known_is_not_counted(type: str) -> None:  # noqa: A002 # the line's own word
-    """I18: who could not be asked has not refused."""
-    found = busy()
-    change("tries", way="attach")(type=type)(found)
-    assert "tried in vain: attach" in too_little(found)
-
-
-def test_a_try_at_what_is_not_there_is_not_counted() -> None:
-    """I18: what does not exist also yields nothing."""
-    found = busy()
-    change("tries", way="attach")(session="nowhere")(found)
-    assert "tried in vain: attach" in too_little(found)
-
-
 def test_a_run_in_which_nothing_happened_does_not_pass() -> None:
     """Jepsen's lesson: without faults, refusals and takeovers a run proves nothing."""
     verdict = judge(good())
@@ -137,43 +122,6 @@ def test_a_run_in_which_nothing_happened_does_not_pass() -> None:
     failed = {guard.name for guard in verdict.guards if not guard.passed}
     assert {"zombies refused", "lost acknowledgements absorbed"} <= failed
     assert {name for name in failed if name.startswith("faults: ")}
-
-
-def test_a_link_counts_when_something_was_really_done_to_it() -> None:
-    """F23: each link of a run's store has to be broken; a fault that found nothing breaks none."""
-    found = good()
-    links = links_of(found.meta["store"])
-    fault = {"kind": "cut", "began": 1.0, "at": 1.0}
-    found.faults += [{**fault, "link": link, "done": True} for link in links[1:]]
-    found.faults.append({**fault, "link": links[0], "done": False})
-    asked = {name: guard for guard in guards(found) if (name := guard.name).startswith(OF_LINKS)}
-    assert [guard.passed for guard in asked.values()] == [False, True, True]
-    assert list(asked) == [f"{OF_LINKS}{link}" for link in links]
-
-
-def test_only_what_was_cancelled_after_the_faults_counts_for_its_guard() -> None:
-    """I15: of the cancellations under faults most are not judged, so they prove nothing."""
-    found = good()
-    assert measured(found)["cancelled_after_faults"] == 1
-    change("journal", invocation="k.1", operation="cancel", type="ok")(reached=False)(found)
-    assert measured(found)["cancelled_after_faults"] == 0
-
-
-def test_what_is_done_in_the_calm_does_not_count_as_done_under_faults() -> None:
-    """A run whose clients got nowhere has no messages answered."""
-    found = good()
-    calm = [turn for turn in found.turns.values() if turn.user.startswith("calm")]
-    assert calm
-    assert measured(found)["turns"] == len(found.turns) - len(calm)
-
-
-def test_the_verdict_says_how_long_the_last_message_took_after_the_faults() -> None:
-    """I11: and which it was; what came in the calm is none of them."""
-    found = good()
-    change("journal", invocation="k.1", type="fail")(at=40.0)(found)
-    change("journal", invocation="p.1", type="ok")(at=12.25)(found)
-    settled = measured(found)["settled_in"]
-    assert settled == {"outcomes": 3.2, "last": "p.1", "workflows": 2.5}
 
 
 def test_a_run_without_a_restore_says_so() -> None:
@@ -185,11 +133,3 @@ def test_a_run_without_a_restore_says_so() -> None:
     assert judge(found).passed
     assert "I21" in unchecked(found.meta)
     assert "I21" not in unchecked(busy().meta)
-
-
-def test_a_restore_that_lost_nothing_proves_nothing() -> None:
-    """I21: of a copy that lacks no event nobody has to notice that it is older."""
-    found = good()
-    assert measured(found)["lost_by_restore"] == 3
-    found.restored = None
-    assert measured(found)["lost_by_restore"] == 0
