@@ -31,6 +31,7 @@ def test_a_seeded_bug_is_noticed_by_its_check(
 
 
 @pytest.mark.thorough
+@pytest.mark.sampled(6)
 def test_the_code_as_it_is_passes_the_check() -> None:
     """What notices a bug is silent without it; tests/simulation holds that for the other checks."""
     assert not CHECKS["refused"]()
