@@ -2,31 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.required import REQUIRE, has_modules, has_program, module
+from tests.support.required import REQUIRE
 
 ROOT = Path(__file__).parents[2]
-MISSING = "no_such_thing"
-
-
-def test_what_is_missing_fails_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module and a program; what is there is found either way."""
-    monkeypatch.setenv(REQUIRE, "all")
-    for asked in (has_modules, has_program, module):
-        with pytest.raises(RuntimeError, match=MISSING):
-            asked(MISSING)
-    assert has_modules("json", "asyncio")
-    assert has_program("sh")
-
-
-def test_elsewhere_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with Python alone runs all other tests."""
-    monkeypatch.delenv(REQUIRE, raising=False)
-    assert not has_modules("json", MISSING)
-    assert not has_program(MISSING)
-    with pytest.raises(pytest.skip.Exception):
-        module(MISSING)
 
 
 def test_ci_requires_all() -> None:
