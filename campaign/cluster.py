@@ -236,12 +236,8 @@ async def with_workers(cluster: Cluster) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def with_clients(cluster: Cluster) -> AsyncGenerator[None]:
-    """Workers, clients and an HTTP server, kept alive until the end of the block."""
-    address, store = cluster.temporal.address, cluster.url(Link.CLIENT_STORE)
-    web = _program(cluster, "web", "web", address, store, ready="ready\n")
-    async with with_workers(cluster), AsyncExitStack() as stack, kept([web]):
-        if not await until(lambda: web.alive):
-            raise DurableAdkError(f"The HTTP server has not started; see {web.log}.")
+    """Workers and clients, kept alive until the end of the block."""
+    async with with_workers(cluster), AsyncExitStack() as stack:
         slots = range(cluster.scale.clients)
         cluster.clients = [await _client(stack, cluster, slot) for slot in slots]
         async with kept(cluster.clients):

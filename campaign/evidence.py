@@ -89,8 +89,6 @@ class Evidence:
     """To reach what is another user's."""
     starts: list[Line] = field(default_factory=list[Line])
     """Of workers, with their release and how far their clocks are off."""
-    answers: list[Line] = field(default_factory=list[Line])
-    """Of the HTTP server, to each of its users."""
     ends: list[Line] = field(default_factory=list[Line])
     """Of workers that were ready, with their exit codes."""
     clears: list[Line] = field(default_factory=list[Line])
@@ -200,7 +198,6 @@ def load(folder: RunFolder) -> Evidence:
         memories=rows.get("memories", []),
         tries=[line for path in folder.all_tries for line in notes(path)],
         starts=[line for line in notes(folder.starts) if line["release"] is not None],
-        answers=notes(folder.answers),
         ends=notes(folder.ends),
         clears=[line for path in folder.all_clears for line in notes(path)],
         tasks=_until(meta["ended"], folder.tasks),

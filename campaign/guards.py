@@ -8,7 +8,6 @@ from campaign.access_probe import OWED, WAYS
 from campaign.checks import after_faults
 from campaign.checks.clients import FULL, REFUSED, undisturbed
 from campaign.checks.containment import beside_poison, places, poisons, served_by_both
-from campaign.checks.limits import reached
 from campaign.checks.model_calls import question_of
 from campaign.checks.operators import cleared_under_way, denials, denied_after_deploy
 from campaign.checks.privacy import signed_in, trespasses
@@ -18,7 +17,7 @@ from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
 from campaign.scale import SCALES, Scale, Size
 from campaign.schedule import Kind, least, least_links
-from campaign.workload import CLEARED, FREE, KINDS, WEB, Limit, Place, Poison
+from campaign.workload import CLEARED, FREE, KINDS, Place, Poison
 from durable_adk.wire.messages import WhenBusy
 
 PUT_BACK = 0.8
@@ -35,10 +34,6 @@ REPEATED = 6
 """Least number of messages that are sent several times at once."""
 BESIDE = 10
 """Least number of a neighbour's turns beside a crowd."""
-
-
-BESIDE_LIMITS = 3
-"""Least number of messages over HTTP: those of a session."""
 
 
 class Guard(NamedTuple):
@@ -125,9 +120,6 @@ def _widths(found: Evidence, scale: Scale) -> Iterator[Guard]:
     newer = [line for line in found.commits if line["phase"] == "newer" and line["pid"] in older]
     yield Guard("places of a newer release that an older one went on from", len(newer), 1)
     yield Guard("kinds of poison", len(poisons(found)), len(Poison))
-    yield Guard("limits that users were at", len(reached(found)), len(Limit))
-    web = sum(turns[name].user == WEB for name, outcome in outcomes.items() if outcome)
-    yield Guard("messages answered beside users at limits", web, BESIDE_LIMITS)
     yield Guard("places where code has raised", len(places(found)), len(Place))
     yield Guard("invocations beside a poison", len(beside_poison(found)), 1)
     yield Guard("invocations that two releases ran", len(served_by_both(found)), 1)

@@ -20,7 +20,6 @@ from campaign.run_folder import RunFolder
 from campaign.scale import SCALES, Scale, Size
 from campaign.schedule import GAP, Kind, schedule
 from campaign.stores import converter
-from campaign.web_users import act
 from campaign.worker_main import QUEUE
 from durable_adk.client import connect
 
@@ -84,7 +83,6 @@ async def run(plan: Plan, path: Path) -> RunFolder:
             injector = FaultInjector(cluster)
             links = links_of(plan.store)
             faults = schedule(plan.seed, plan.seconds, plan.gap, plan.faults, links)
-            acting = asyncio.create_task(act(folder, plan.scale))
             async with asyncio.TaskGroup() as group:
                 if plan.restores:
                     group.create_task(back_up(cluster, plan.seconds / 2))
@@ -92,7 +90,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
             healed = time.time()
             client = await _connected(cluster)
             patience = Patience(folder, plan.quiet)
-            await _settle(cluster, client, patience, acting)
+            await _settle(cluster, client, patience)
             settled = time.time()
             await until_idle(folder, _living(cluster), plan.quiet)
             await act_after_faults(cluster, client, healed)
@@ -137,20 +135,15 @@ def _made(path: Path) -> RunFolder:
     return RunFolder(path)
 
 
-async def _settle(
-    cluster: Cluster, client: Client, patience: Patience, acting: asyncio.Task[None]
-) -> None:
+async def _settle(cluster: Cluster, client: Client, patience: Patience) -> None:
     """Wait until all clients have their outcomes and all workflows have closed."""
     if cluster.scale.messages is None:
         cluster.folder.stop.touch()
 
     async def clients_ended() -> bool:
-        return acting.done() and all(one.ended for one in cluster.clients)
+        return all(one.ended for one in cluster.clients)
 
     await patience.until(clients_ended)
-    if acting.done():
-        acting.result()
-    acting.cancel()
     await _ended(client, patience)
 
 

@@ -77,16 +77,6 @@ class RunFolder:
         return self.path / "starts.jsonl"
 
     @property
-    def web(self) -> Path:
-        """Where the HTTP server listens."""
-        return self.path / "web.url"
-
-    @property
-    def answers(self) -> Path:
-        """What each user of the HTTP server was answered."""
-        return self.path / "answers.jsonl"
-
-    @property
     def ends(self) -> Path:
         """How each worker or server that was ready has ended."""
         return self.path / "ends.jsonl"

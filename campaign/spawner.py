@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from campaign import client_main, model_stub, web_main, worker_main
+from campaign import client_main, model_stub, worker_main
 
 PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "client": client_main.start,
     "model": model_stub.start,
-    "web": web_main.start,
     "worker": worker_main.start,
 }
 GRACE = 3.0

@@ -78,32 +78,6 @@ RIVALS = (
 """What messages want that come while their session is busy."""
 
 
-WEB = "web"
-"""Who plays over HTTP, beside users who are at the server's limits."""
-
-
-class Limit(StrEnum):
-    """Of the server, which a user of its own is at during the faults (S16)."""
-
-    OPEN = "open"
-    """Streams."""
-    UNREAD = "unread"
-    """Answers that nobody reads."""
-    OFTEN = "often"
-    """Requests."""
-    STRANGER = "stranger"
-    """Requests with invented tokens."""
-    LARGE = "large"
-    """Bodies."""
-    QUEUED = "queued"
-    """Messages that wait for a session."""
-
-    @property
-    def user(self) -> str:
-        """Who is at it."""
-        return f"{WEB}-{self}"
-
-
 class Poison(StrEnum):
     """What the tool of ``poison`` does to its worker, a turn each (F12, F13)."""
 

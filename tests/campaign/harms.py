@@ -180,9 +180,3 @@ def ends(code: int) -> Harm:
     """A worker ends amid the faults."""
     line = {"name": "worker-1", "ended": 7, "code": code, "at": 5.0}
     return lambda found: found.ends.append(line)
-
-
-def answered(user: str, status: int, **fields: object) -> Harm:
-    """The server answers a user so."""
-    line = {"user": user, "asked": "/run_sse", "status": status, "at": 11.0, **fields}
-    return lambda found: found.answers.append(line)

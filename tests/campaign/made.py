@@ -8,13 +8,12 @@ from typing import Any
 
 from campaign.access_probe import WAYS
 from campaign.checks.containment import SURVIVED
-from campaign.checks.limits import REFUSED
 from campaign.checks.restored import EXPECTED, FORK, FORKED
 from campaign.controls import normalized
 from campaign.evidence import Evidence, Key, Row, Rows
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.schedule import Kind
-from campaign.workload import KINDS, RAISING, WEB, Limit, Poison, Turn
+from campaign.workload import KINDS, RAISING, Poison, Turn
 from harness.journal import Line
 from tests.campaign.made_outside import add_outside, workflow_of
 from tests.campaign.parts import added, call, response, row
@@ -225,13 +224,6 @@ def busy() -> Evidence:
         added(found, key, found.events[key])
     for number in range(10):
         _talk(found, f"plenty-{number}")
-    for number in range(3):
-        _talk(found, f"web-{number}", user=WEB)
-    found.answers += [
-        {"user": limit.user, "asked": "/", "status": status, "at": 11.0}
-        for limit in Limit
-        for status in REFUSED[limit]
-    ]
     _poison(found)
     found.tasks += [
         {"pid": 2, "at": 9.0, "phase": phase, "task": f"run/plenty-{number}/1", "decided": ""}
@@ -255,9 +247,9 @@ def busy() -> Evidence:
     return found
 
 
-def _talk(found: Evidence, session: str, *, user: str = "u9") -> None:
+def _talk(found: Evidence, session: str) -> None:
     """A message and an answer, of an app that may end in any way."""
-    key = Key("slow", user, session)
+    key = Key("slow", "u9", session)
     rows = [row(1, f"{session}.1.0", "user", {"text": Turn(*key, 1).message})]
     added(found, key, [*rows, row(2, f"{session}.1.1", "talker", {"text": "Heard."})])
 

@@ -4,7 +4,7 @@ from itertools import count
 
 from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR
 from campaign.evidence import Evidence, Key, Row
-from campaign.workload import RAISING, WEB, Place, Turn
+from campaign.workload import RAISING, Place, Turn
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
 from harness.journal import Line
@@ -37,9 +37,6 @@ def add_outside(found: Evidence, *, quiet: int = 1) -> None:
     _talk(found, Turn(*CROWD, 1), 20.0)
     for place in Place:
         _raise(found, place)
-    found.answers = [
-        {"user": WEB, "asked": "/run_sse", "status": 200, "at": at} for at in (10.0, 12.0)
-    ]
     full = Turn(*CROWD, 2)
     found.journal += [
         {**_names(full), "type": "invoke", "at": 30.0},

@@ -8,10 +8,9 @@ from campaign.auditor import CHECKS, judge
 from campaign.checks.restored import FORK, GONE
 from campaign.evidence import Evidence, Key
 from campaign.leaks import SECRETS, SPOKEN
-from campaign.workload import WEB, Place, Turn
+from campaign.workload import Place, Turn
 from tests.campaign.harms import (
     Harm,
-    answered,
     cancel_late,
     change,
     deploy,
@@ -266,7 +265,6 @@ CASES: dict[str, list[Harm]] = {
     ],
     "workers_end": [ends(1), ends(0), ends(-11)],
     "tools_repeated": [repeat("ledger", key="k4.1:c11", phase="begun")],
-    "served": [answered(WEB, 429), answered("web-large", 500)],
     "noisy neighbour": [overtaken(12)],
     "tasks_ended": [hung],
     "stream": [

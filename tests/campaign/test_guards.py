@@ -56,8 +56,6 @@ GUARDED: dict[str, Harm] = {
     "places of a newer release that an older one went on from": drop("commits", phase="newer"),
     "kinds of poison": unplayed("poison"),
     "places where code has raised": unplayed("raising"),
-    "limits that users were at": drop("answers", user="web-open"),
-    "messages answered beside users at limits": drop("journal", user="web"),
     "invocations beside a poison": drop("ledger", tool="poison"),
     "invocations that two releases ran": lambda found: found.starts.pop(),
     **{f"tried in vain: {way}": drop("tries", way=way) for way in WAYS},
