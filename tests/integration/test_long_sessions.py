@@ -60,7 +60,7 @@ class Reading(SqliteSessionService):
         return found
 
 
-async def test_a_session_of_thousands_of_events_keeps_answering(tmp_path: Path) -> None:
+async def test_a_session_of_5000_events_keeps_answering(tmp_path: Path) -> None:
     """D10: the model is shown all of it, or what it wants; the turns are stored behind.
 
     The first turn of a process reads the session, the next ones only its tail.
