@@ -1,10 +1,10 @@
 """The settings of the request checks, and the middlewares that perform them, in order."""
 
 import re
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -25,14 +25,7 @@ from durable_adk.server.authentication import (
 )
 from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys, discovery_url
 from durable_adk.server.requests import ANSWERS
-from durable_adk.server.requests.limits import (
-    BodyLimit,
-    BodySize,
-    ByteRate,
-    OpenLimit,
-    RateLimit,
-    Rates,
-)
+from durable_adk.server.requests.limits import BodySize, Rates, SenderLimits
 from durable_adk.settings import AnswerKey
 from durable_adk.wire.messages import MAX_BYTES
 
@@ -172,24 +165,20 @@ def _bound(
     app: FastAPI, settings: AccessSettings, is_free: Callable[[str], bool], *, several: bool
 ) -> None:
     """Limit each sender's requests; without authentication there is one sender, the developer."""
-    key = settings.answer_key.get_secret_value() if settings.answer_key else None
-    byte_rate = None
+    rates = dict[str, Any]()
     if several:
-        byte_rate = ByteRate(Rates(settings.bytes_per_second, settings.burst_bytes), answer_key=key)
-    app.add_middleware(BodyLimit, size_of=settings.body_size, byte_rate=byte_rate)
-    if several:
-        rates = Rates(settings.requests_per_second, settings.burst)
-        app.add_middleware(
-            RateLimit, rates=rates, is_free=is_free, byte_rate=byte_rate, answer_key=key
-        )
-    # Outside of the rate limit, so that requests held back there count as open.
+        rates |= {
+            "request_rates": Rates(settings.requests_per_second, settings.burst),
+            "byte_rates": Rates(settings.bytes_per_second, settings.burst_bytes),
+            "max_open": partial(_share, settings.max_open_requests),
+        }
     app.add_middleware(
-        OpenLimit,
-        max_open=partial(_share, settings.max_open_requests) if several else lambda: sys.maxsize,
+        SenderLimits,
+        size_of=settings.body_size,
         max_unread_bytes=settings.max_unread_bytes,
         is_free=is_free,
-        byte_rate=byte_rate,
-        answer_key=key,
+        answer_key=settings.answer_key.get_secret_value() if settings.answer_key else None,
+        **rates,
     )
 
 

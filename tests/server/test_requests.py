@@ -20,15 +20,7 @@ from durable_adk.http.checks import KnownHosts, KnownOrigins, OneLength, Securit
 from durable_adk.server.access import AccessSettings
 from durable_adk.server.authentication import Authentication, BearerTokens, Token
 from durable_adk.server.requests import shown_target
-from durable_adk.server.requests.limits import (
-    BodyLimit,
-    BodySize,
-    ByteRate,
-    OpenLimit,
-    RateLimit,
-    Rates,
-    weight,
-)
+from durable_adk.server.requests.limits import BodySize, Rates, SenderLimits, weight
 from durable_adk.wire.answer_token import AnswerToken
 from tests.support.waiting import PATIENCE, until
 
@@ -142,10 +134,18 @@ def limit(max_bytes: int, max_values: int = 100) -> Callable[[str], BodySize]:
     return lambda _: BodySize(max_bytes, max_values)
 
 
+def limited(
+    app: Any, max_bytes: int = 10**7, max_values: int = 100, **options: Any
+) -> SenderLimits:
+    """An application whose senders have limits."""
+    options = {"max_unread_bytes": 10**6, "max_held": 0, **options}
+    return SenderLimits(app, limit(max_bytes, max_values), **options)
+
+
 async def test_a_body_that_is_too_large_is_refused() -> None:
     """By its length where that is said, and else while it arrives."""
     served = Served()
-    app = BodyLimit(served.app(), limit(100))
+    app = limited(served.app(), 100)
     assert (await ask(app, {}, content=b"x" * 100)).text == "100"
     assert (await ask(app, {}, content=_chunks([b"x" * 60, b"x" * 40]))).text == "100"
     for content in (b"x" * 101, _chunks([b"x" * 60] * 3)):
@@ -173,7 +173,7 @@ async def test_a_body_with_too_many_values_is_refused_before_it_is_read(
 ) -> None:
     """However it is cut into chunks: reading JSON takes time by its values, not by its bytes."""
     served = Served()
-    app = BodyLimit(served.app(), limit(10_000))
+    app = limited(served.app(), 10_000)
     for count, status in ((most, 200), (most + 1, 413)):
         body = b"[" + b",".join([inside] * count) + b"]"
         chunks = [body[at : at + size] for at in range(0, len(body), size)]
@@ -189,13 +189,13 @@ async def test_what_is_refused_is_read_to_its_end() -> None:
         while left:
             yield left.pop()
 
-    refused = await ask(BodyLimit(Served().app(), limit(100)), {}, content=chunks())
+    refused = await ask(limited(Served().app(), 100), {}, content=chunks())
     assert (refused.status_code, left) == (413, [])
 
 
 async def test_a_long_text_is_one_value() -> None:
     """Whatever is in it."""
-    app = BodyLimit(Served().app(), limit(1_000_000, 10))
+    app = limited(Served().app(), 1_000_000, 10)
     body = json.dumps(['{[,\\"' * 10_000] * 3).encode()
     assert (await ask(app, {}, content=body)).status_code == 200
 
@@ -242,7 +242,7 @@ async def test_a_caller_who_sends_too_much_waits() -> None:
     """For as long as the response says; others do not, and little is kept of each."""
     clock = Clock()
     rates = Rates(per_second=0.5, burst=3, now=clock, max_senders=2)
-    app = RateLimit(Served().app(), rates, max_held=0)
+    app = limited(Served().app(), request_rates=rates)
     statuses = [(await ask(app, {})).status_code for _ in range(5)]
     assert statuses == [200, 200, 200, 429, 429]
     refused = await ask(app, {})
@@ -257,7 +257,8 @@ async def test_a_caller_who_sends_too_much_waits() -> None:
 
 async def test_a_refusal_is_held_back() -> None:
     """Whoever asks again at once takes less of the server."""
-    app = RateLimit(Served().app(), Rates(per_second=1e-6, burst=1), max_held=PATIENCE)
+    rates = Rates(per_second=1e-6, burst=1)
+    app = limited(Served().app(), request_rates=rates, max_held=PATIENCE)
     assert (await ask(app, {})).status_code == 200
     held = asyncio.create_task(ask(app, {}))
     for _ in range(100):  # more turns of the loop than an answer takes
@@ -286,16 +287,14 @@ async def test_bytes_and_values_of_a_user_are_counted(
 ) -> None:
     """What others wait for: a request is served while something is left, and later ones wait."""
     clock = Clock()
-    byte_rate = ByteRate(Rates(per_second=100_000, burst=1_000_000, now=clock))
+    rates = Rates(per_second=100_000, burst=1_000_000, now=clock)
 
     async def answering(request: Request) -> Response:
         await request.body()
         return Response(b"x" * answer)
 
-    size = limit(2_000_000, 100_000)
-    inner = BodyLimit(Starlette(routes=[Route("/x", answering, methods=METHODS)]), size, byte_rate)
-    rated = RateLimit(inner, Rates(1e9, burst=9), byte_rate=byte_rate, max_held=0)
-    app = OpenLimit(rated, max_open=lambda: 9, max_unread_bytes=10**6, byte_rate=byte_rate)
+    inner = Starlette(routes=[Route("/x", answering, methods=METHODS)])
+    app = limited(inner, 2_000_000, 100_000, byte_rates=rates)
     assert (await ask(app, {}, content=body)).status_code == 200
     status = 429 if owed else 200
     assert (await ask(app, {})).status_code == status
@@ -309,10 +308,8 @@ async def test_bytes_and_values_of_a_user_are_counted(
 async def test_of_bodies_at_once_one_is_served() -> None:
     """A sender with many under way gets no further than the largest one; each round ends one."""
     served, clock = Served(), Clock()
-    byte_rate = ByteRate(Rates(per_second=1_000, burst=100, now=clock))
-    app = RateLimit(
-        BodyLimit(served.app(), limit(1_000), byte_rate), Rates(1e9, 99), byte_rate=byte_rate
-    )
+    rates = Rates(per_second=1_000, burst=100, now=clock)
+    app = limited(served.app(), 1_000, byte_rates=rates, max_held=1)
 
     async def slow() -> AsyncIterator[bytes]:
         for _ in range(4):
@@ -332,17 +329,17 @@ async def test_of_bodies_at_once_one_is_served() -> None:
 
 async def test_what_is_refused_and_read_all_the_same_counts() -> None:
     """Else a sender could keep the server reading for nothing."""
-    byte_rate = ByteRate(Rates(per_second=1_000, burst=100, now=Clock()))
-    app = BodyLimit(Served().app(), limit(100), byte_rate)
+    rates = Rates(per_second=1_000, burst=100, now=Clock())
+    app = limited(Served().app(), 100, byte_rates=rates)
     assert (await ask(app, {}, content=b"x" * 4_400)).status_code == 413
-    assert byte_rate.wait("other at 127.0.0.1") == pytest.approx(1.0, abs=0.01)
+    assert rates.take("other at 127.0.0.1", 0) == pytest.approx(1.0, abs=0.2)
 
 
 async def test_the_page_and_answers_cost_others_nothing() -> None:
     """A page's files and probes are free; URLs that answer have a bucket of their own."""
     rates = Rates(per_second=0.5, burst=2, now=Clock())
     free: Callable[[str], bool] = "/health".__eq__
-    app = RateLimit(Served().app(), rates, is_free=free, answer_key=KEY, max_held=0)
+    app = limited(Served().app(), request_rates=rates, is_free=free, answer_key=KEY)
 
     async def statuses(path: str) -> list[int]:
         return [(await ask(app, {}, path=path)).status_code for _ in range(3)]
@@ -408,7 +405,7 @@ async def test_answers_that_nobody_reads_are_few() -> None:
     """Each waits to be read piece by piece, and all of one sender are bounded."""
     size = 200_000
     unread = Unread(size)
-    app = OpenLimit(unread, max_open=lambda: 9, max_unread_bytes=2 * size)
+    app = limited(unread, max_unread_bytes=2 * size)
     waiting = [asyncio.create_task(unread.ask(app)) for _ in range(2)]
     await until(lambda: len(unread.sent) == 4)  # a start and a piece of each
     assert await unread.ask(app) == 429

@@ -1,11 +1,9 @@
-"""Limits for each sender: sizes, rates, open requests and unread responses (S16).
-
-Each limit is an ASGI middleware, so it also protects mounted applications.
-"""
+"""Limits for each sender: sizes, rates, open requests and unread responses (S16)."""
 
 import asyncio
 import math
 import re
+import sys
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -31,129 +29,11 @@ class BodySize(NamedTuple):
     """Maximum number of texts, items and fields in its JSON; a tenth of it for objects."""
 
 
-@dataclass(frozen=True)
-class BodyLimit:
-    """Refuses a body that is too large, as early as possible.
-
-    The time for parsing JSON depends on its values more than on its bytes, and blocks all other
-    requests. So both are counted before the body is parsed.
-    """
-
-    app: ASGIApp
-    size_of: Callable[[str], BodySize]
-    """Returns the maximum size of request bodies for a path."""
-    byte_rate: "ByteRate | None" = None
-    """Limits the rate of bytes of each sender; None: no limit."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-        else:
-            size, byte_rate = self.size_of(path_of(scope)), self.byte_rate
-            sender = byte_rate.sender(scope) if byte_rate else ""
-            body = _LimitedBody(self.app, size, byte_rate, sender, receive, send)
-            try:
-                await body.serve(scope)
-            finally:
-                if byte_rate is not None:
-                    byte_rate.end(sender, body)
-
-
 _DRAINED, _DRAINING = 20_000_000, 5.0
 """Maximum bytes and seconds for reading the rest of a refused body: many clients read no response
 before they have sent it."""
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(")|(\\?)\Z)|[\[{,]', re.DOTALL)
 """Matches a JSON string, to its end or to the end of the chunk, or the start of another value."""
-
-
-@dataclass(eq=False)
-class _LimitedBody:
-    """A request whose body is counted while it arrives; its length may be unknown before."""
-
-    app: ASGIApp
-    size: BodySize
-    byte_rate: "ByteRate | None"
-    sender: str
-    receive: Receive
-    send: Send
-    received: int = 0
-    values: int = 0
-    objects: int = 0
-    text: bytes = b""
-    """The beginning of a string that continues in the next chunk."""
-    exceeded: bool = False
-    wait: float = 0.0
-    """Seconds until the sender may send this amount; 0 if it may send it now."""
-    more: bool = True
-    started: bool = False
-
-    async def serve(self, scope: Scope) -> None:
-        length = value_of(scope, "content-length") or "0"
-        self.exceeded = not length.isdigit() or int(length) > self.size.max_bytes
-        try:
-            if not self.exceeded:
-                await self.app(scope, self._receive, self._send)
-        except Exception:
-            if not self.exceeded:
-                raise
-        if self.exceeded and not self.started:
-            with suppress(TimeoutError):
-                await self._drain()
-            if self.wait > 0:
-                await refuse_for(self.send, self.wait, _TOO_MUCH)
-                return
-            problem = (
-                f"A request may have at most {self.size.max_bytes:,} bytes, "
-                f"{self.size.max_values:,} texts, items and fields, and a tenth of it objects."
-            )
-            await refuse(self.send, 413, PayloadTooLargeError(problem), CLOSE)
-
-    async def _drain(self) -> None:
-        """Read the rest of the body, or a reset would keep the client from reading the response."""
-        async with asyncio.timeout(_DRAINING):
-            while self.more and self.received <= _DRAINED:
-                message = await self.receive()
-                self.received += len(message.get("body", b""))
-                self.more = message.get("more_body", False)
-                if self.byte_rate is not None:
-                    self.byte_rate.count(self.sender, message.get("body", b""))
-
-    async def _receive(self) -> Message:
-        message = await self.receive()
-        self.more = message.get("more_body", False)
-        if message["type"] == "http.request":
-            chunk: bytes = message.get("body", b"")
-            self.received += len(chunk)
-            before = self.values
-            too_large = self.received > self.size.max_bytes or self._has_many(chunk)
-            if self.byte_rate is not None:
-                taken = weight(len(chunk), self.values - before)
-                self.wait = self.byte_rate.take(self.sender, taken, self)
-            if too_large or self.wait > 0:
-                self.exceeded = True
-                return {"type": "http.disconnect"}
-        return message
-
-    def _has_many(self, chunk: bytes) -> bool:
-        """Return whether there are too many values up to the end of a chunk."""
-        whole, self.text = self.text + chunk, b""
-        for found in _TOKEN.finditer(whole):
-            self.values += 1
-            self.objects += found[0] == b"{"
-            if self.values > self.size.max_values or self.objects * 10 > self.size.max_values:
-                return True
-            if found[2] is not None:
-                self.values -= 1
-                self.text = b'"' + found[2]
-        return False
-
-    async def _send(self, message: Message) -> None:
-        """Omit the application's response to a body that was cut off."""
-        if self.exceeded and not self.started:
-            return
-        self.started = True
-        await self.send(message)
 
 
 @dataclass
@@ -201,81 +81,10 @@ def weight(size: int, values: int) -> int:
     return size + 40 * values
 
 
-@dataclass(frozen=True)
-class ByteRate:
-    """Limits the rate of bytes in bodies and responses by sender: they occupy the process."""
-
-    rates: Rates
-    answer_key: str | None = None
-    """The key of the tokens in answer URLs."""
-    _overdrawing: dict[str, object] = field(
-        default_factory=dict[str, object], init=False, repr=False
-    )
-    """By sender, the one body that may overdraw the bucket. So the largest body is accepted, and of
-    several concurrent bodies that exceed it together, one is."""
-
-    def sender(self, scope: Scope) -> str:
-        """Return the sender of a request."""
-        return _sender(scope, self.answer_key)
-
-    def wait(self, sender: str) -> float:
-        """Return the seconds until a sender may send another request."""
-        return self.rates.take(sender, 0)
-
-    def take(self, sender: str, size: int, body: object) -> float:
-        """Count a piece of a body, or return the seconds until it may be sent."""
-        wait = self.rates.take(sender, size, overdraw=self._overdrawing.get(sender) is body)
-        if wait and self._overdrawing.setdefault(sender, body) is body:
-            wait = self.rates.take(sender, size, overdraw=True)
-        return wait
-
-    def end(self, sender: str, body: object) -> None:
-        """Let another body of a sender overdraw the bucket."""
-        if self._overdrawing.get(sender) is body:
-            del self._overdrawing[sender]
-
-    def count(self, sender: str, piece: bytes) -> None:
-        """Count bytes that are sent or read in any case; later requests are delayed for them."""
-        size = weight(len(piece), piece.count(b","))
-        self.rates.take(sender, size * _READ_SHARE, overdraw=True)
-
-
 async def refuse_for(send: Send, seconds: float, problem: str = "") -> None:
     """Send the response to a sender that must wait."""
     after = {"retry-after": str(math.ceil(seconds))}
     await refuse(send, 429, RateLimitError(problem) if problem else RateLimitError(), after)
-
-
-@dataclass
-class RateLimit:
-    """Refuses the requests of a sender above its rate."""
-
-    app: ASGIApp
-    rates: Rates
-    is_free: Callable[[str], bool] = lambda _: False
-    """Whether requests to a path are not limited, such as those of probes or for a page's files."""
-    byte_rate: ByteRate | None = None
-    """See `BodyLimit`."""
-    answer_key: str | None = None
-    """The key of the tokens in answer URLs."""
-    max_held: float = 1.0
-    """Maximum seconds for which a refusal is held back."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        wait, problem = 0.0, ""
-        if scope["type"] == "http" and not self.is_free(path_of(scope)):
-            sender = _sender(scope, self.answer_key)
-            if wait := self.byte_rate.wait(sender) if self.byte_rate else 0.0:
-                problem = _TOO_MUCH
-            else:
-                wait = self.rates.take(sender)
-        if wait > 0:
-            # Slows down a client that retries immediately.
-            await asyncio.sleep(min(wait, self.max_held))
-            await refuse_for(send, wait, problem)
-        else:
-            await self.app(scope, receive, send)
 
 
 def _sender(scope: Scope, answer_key: str | None) -> str:
@@ -295,25 +104,34 @@ def _sender(scope: Scope, answer_key: str | None) -> str:
 
 
 @dataclass
-class OpenLimit:
-    """Limits a sender's open requests, including streams, and its unread responses.
+class SenderLimits:
+    """ASGI middleware that limits what a sender sends, requests and leaves unread.
 
-    Large responses are sent in pieces, so that unread bytes wait here, where they are counted, and
-    not in the connection.
+    The bytes of bodies and responses count as requests do: both occupy the process.
     """
 
     app: ASGIApp
-    max_open: Callable[[], int]
-    """Maximum number of a sender's concurrent requests."""
+    size_of: Callable[[str], BodySize]
+    """Returns the maximum size of request bodies for a path."""
     max_unread_bytes: int
     """Maximum bytes of a sender's concurrent large responses; a single one may have more."""
-    byte_rate: ByteRate | None = None
-    """See `BodyLimit`."""
+    max_open: Callable[[], int] = lambda: sys.maxsize
+    """Returns the maximum number of a sender's concurrent requests, including streams."""
+    request_rates: Rates | None = None
+    byte_rates: Rates | None = None
     is_free: Callable[[str], bool] = lambda _: False
-    """See `RateLimit`."""
+    """Whether requests to a path are not limited, such as those of probes or for a page's files."""
     answer_key: str | None = None
+    """The key of the tokens in answer URLs."""
+    max_held: float = 1.0
+    """Maximum seconds for which a refusal is held back."""
     _open: Counter[str] = field(default_factory=Counter[str], init=False, repr=False)
     _unread: Counter[str] = field(default_factory=Counter[str], init=False, repr=False)
+    _overdrawing: dict[str, object] = field(
+        default_factory=dict[str, object], init=False, repr=False
+    )
+    """By sender, the one request that may overdraw the bucket of bytes. So the largest body is
+    accepted, and of several concurrent bodies that exceed it together, one is."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -326,12 +144,42 @@ class OpenLimit:
             await refuse_for(send, 1, problem)
             return
         self._open[sender] += 1
-        answer = _Answer(self, sender, send)
+        request = _LimitedRequest(self, sender, self.size_of(path_of(scope)), receive, send)
         try:
-            await self.app(scope, receive, answer.send_pieces)
+            wait, problem = self._wait(sender)
+            if wait > 0:
+                # Slows down a client that retries immediately.
+                await asyncio.sleep(min(wait, self.max_held))
+                await refuse_for(request.send_pieces, wait, problem)
+            else:
+                await request.serve(scope)
         finally:
             self._open[sender] -= 1
-            self.reserve(sender, -answer.length)
+            self.reserve(sender, -request.unread)
+            if self._overdrawing.get(sender) is request:
+                del self._overdrawing[sender]
+
+    def _wait(self, sender: str) -> tuple[float, str]:
+        """Count a request, or return the seconds until it may be sent, and why."""
+        if self.byte_rates and (wait := self.byte_rates.take(sender, 0)):
+            return wait, _TOO_MUCH
+        return self.request_rates.take(sender) if self.request_rates else 0.0, ""
+
+    def take(self, sender: str, size: int, request: object) -> float:
+        """Count a piece of a body, or return the seconds until it may be sent."""
+        if self.byte_rates is None:
+            return 0.0
+        overdraw = self._overdrawing.get(sender) is request
+        wait = self.byte_rates.take(sender, size, overdraw=overdraw)
+        if wait and self._overdrawing.setdefault(sender, request) is request:
+            wait = self.byte_rates.take(sender, size, overdraw=True)
+        return wait
+
+    def count(self, sender: str, piece: bytes) -> None:
+        """Count bytes that are sent or read in any case; later requests are delayed for them."""
+        if self.byte_rates is not None:
+            size = weight(len(piece), piece.count(b","))
+            self.byte_rates.take(sender, size * _READ_SHARE, overdraw=True)
 
     def reserve(self, sender: str, length: int) -> bool:
         """Count the bytes of a response, unless all responses together exceed the limit."""
@@ -349,32 +197,117 @@ _PIECE = 65_536
 """Bytes of a response that are passed to a connection at once; more when they have been read."""
 
 
-@dataclass
-class _Answer:
-    """The response to one request."""
+@dataclass(eq=False)
+class _LimitedRequest:
+    """A request whose body is counted while it arrives, and its response while it is sent.
 
-    limit: OpenLimit
+    The time for parsing JSON depends on its values more than on its bytes, and blocks all other
+    requests. So both are counted before the body is parsed; its length may be unknown until then.
+    A large response is sent in pieces, so that unread bytes wait here, where they are counted, and
+    not in the connection.
+    """
+
+    limits: SenderLimits
     sender: str
+    size: BodySize
+    receive: Receive
     send: Send
-    length: int = 0
-    """Its length in bytes, if it is large and known in advance."""
+    received: int = 0
+    values: int = 0
+    objects: int = 0
+    text: bytes = b""
+    """The beginning of a string that continues in the next chunk."""
+    exceeded: bool = False
+    wait: float = 0.0
+    """Seconds until the sender may send this amount; 0 if it may send it now."""
+    more: bool = True
+    started: bool = False
+    unread: int = 0
+    """The response's length in bytes, if it is large and known in advance."""
     refused: bool = False
+    """Whether the response is not sent, because others wait to be read."""
+
+    async def serve(self, scope: Scope) -> None:
+        """Have the application serve the request, unless its body is too large."""
+        length = value_of(scope, "content-length") or "0"
+        self.exceeded = not length.isdigit() or int(length) > self.size.max_bytes
+        try:
+            if not self.exceeded:
+                await self.limits.app(scope, self._receive, self._send)
+        except Exception:
+            if not self.exceeded:
+                raise
+        if self.exceeded and not self.started:
+            with suppress(TimeoutError):
+                await self._drain()
+            if self.wait > 0:
+                await refuse_for(self.send_pieces, self.wait, _TOO_MUCH)
+                return
+            problem = (
+                f"A request may have at most {self.size.max_bytes:,} bytes, "
+                f"{self.size.max_values:,} texts, items and fields, and a tenth of it objects."
+            )
+            await refuse(self.send_pieces, 413, PayloadTooLargeError(problem), CLOSE)
+
+    async def _drain(self) -> None:
+        """Read the rest of the body, or a reset would keep the client from reading the response."""
+        async with asyncio.timeout(_DRAINING):
+            while self.more and self.received <= _DRAINED:
+                message = await self.receive()
+                self.received += len(message.get("body", b""))
+                self.more = message.get("more_body", False)
+                self.limits.count(self.sender, message.get("body", b""))
+
+    async def _receive(self) -> Message:
+        message = await self.receive()
+        self.more = message.get("more_body", False)
+        if message["type"] == "http.request":
+            chunk: bytes = message.get("body", b"")
+            self.received += len(chunk)
+            before = self.values
+            too_large = self.received > self.size.max_bytes or self._has_many(chunk)
+            taken = weight(len(chunk), self.values - before)
+            self.wait = self.limits.take(self.sender, taken, self)
+            if too_large or self.wait > 0:
+                self.exceeded = True
+                return {"type": "http.disconnect"}
+        return message
+
+    def _has_many(self, chunk: bytes) -> bool:
+        """Return whether there are too many values up to the end of a chunk."""
+        whole, self.text = self.text + chunk, b""
+        for found in _TOKEN.finditer(whole):
+            self.values += 1
+            self.objects += found[0] == b"{"
+            if self.values > self.size.max_values or self.objects * 10 > self.size.max_values:
+                return True
+            if found[2] is not None:
+                self.values -= 1
+                self.text = b'"' + found[2]
+        return False
+
+    async def _send(self, message: Message) -> None:
+        """Omit the application's response to a body that was cut off."""
+        if self.exceeded and not self.started:
+            return
+        self.started = True
+        await self.send_pieces(message)
 
     async def send_pieces(self, message: Message) -> None:
+        """Send a part of a response; refuse a large one while others wait to be read."""
         if message["type"] == "http.response.start":
             length = value_of(message, "content-length") or ""
             large = int(length) if length.isdigit() and int(length) > _PIECE else 0
-            if large and not self.limit.reserve(self.sender, large):
+            if large and not self.limits.reserve(self.sender, large):
                 self.refused = True
                 problem = "Read the answers to your other requests first; they wait to be read."
                 await refuse_for(self.send, 1, problem)
                 return
-            self.length = large
+            self.unread = large
         if self.refused:
             return
         body, more = message.get("body", b""), message.get("more_body", False)
-        if self.limit.byte_rate is not None:
-            self.limit.byte_rate.count(self.sender, body)
+        self.limits.count(self.sender, body)
         for at in range(_PIECE, len(body), _PIECE):
             piece = body[at - _PIECE : at]
             await self.send({"type": message["type"], "body": piece, "more_body": True})
