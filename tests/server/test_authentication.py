@@ -19,7 +19,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from durable_adk.errors import InvalidRequestError, PermissionDeniedError
 from durable_adk.http.responses import error_body
-from durable_adk.server.access import AccessSettings, protect
+from durable_adk.server.access import protect
 from durable_adk.server.access_log import AccessLog
 from durable_adk.server.caller import CurrentCaller, caller_of
 from durable_adk.server.settings import ServerSettings
@@ -33,16 +33,16 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def settings_for(**more: Any) -> AccessSettings:
+def settings_for(**more: Any) -> ServerSettings:
     """Alice has a token, and Olga who operates the server."""
     tokens = [
         {"user": "alice", "sha256": digest(TOKEN)},
         {"user": "olga", "sha256": digest(OTHER)},
     ]
-    return AccessSettings.model_validate({"tokens": tokens, "operators": ["olga"], **more})
+    return ServerSettings.model_validate({"tokens": tokens, "operators": ["olga"], **more})
 
 
-def small_app(settings: AccessSettings, host: str = "0.0.0.0") -> FastAPI:  # noqa: S104 - not bound
+def small_app(settings: ServerSettings, host: str = "0.0.0.0") -> FastAPI:  # noqa: S104 - not bound
     """An application with a route of each kind that names a user."""
     app = FastAPI(dependencies=[Depends(caller_of)])
 
@@ -113,7 +113,7 @@ async def test_white_space_makes_nobody_another_user(user: str) -> None:
     """Ids in keys are stripped, so an id with white space would reach another user's sessions."""
     tokens = [{"user": user, "sha256": digest(TOKEN)}]
     refused = await ask(
-        small_app(AccessSettings.model_validate({"tokens": tokens})), "/who", bearer(TOKEN)
+        small_app(ServerSettings.model_validate({"tokens": tokens})), "/who", bearer(TOKEN)
     )
     assert refused.status_code == 401
     assert "white space" in refused.json()["error"]["message"]
@@ -131,7 +131,7 @@ async def test_white_space_makes_nobody_another_user(user: str) -> None:
 def test_an_error_of_a_setting_quotes_no_secret(given: dict[str, Any]) -> None:
     """It names the setting, and ends in logs."""
     with pytest.raises(ValidationError) as refused:
-        AccessSettings.model_validate(given)
+        ServerSettings.model_validate(given)
     assert "s3cret" not in str(refused.value)
 
 
@@ -141,7 +141,7 @@ def test_an_error_of_a_setting_quotes_no_secret(given: dict[str, Any]) -> None:
 def test_an_origin_that_no_browser_sends_is_refused(origin: str) -> None:
     """It would never be the one of a request, and nobody would know why."""
     with pytest.raises(ValidationError, match="browsers send origins such as"):
-        AccessSettings(origins=[origin])
+        ServerSettings(origins=[origin])
 
 
 async def test_probes_name_the_address_that_they_ask() -> None:
@@ -191,19 +191,19 @@ async def test_a_token_is_withdrawn_without_a_restart(tmp_path: Path) -> None:
     """The file is read again when it has changed; while it is broken nobody is let in."""
     file = tmp_path / "tokens.json"
     file.write_text(json.dumps([{"user": "alice", "sha256": digest(TOKEN)}]))
-    app = small_app(AccessSettings(tokens_file=file))
+    app = small_app(ServerSettings(tokens_file=file))
     assert (await ask(app, "/who", bearer(TOKEN))).status_code == 200
     file.write_text("[]")
     assert (await ask(app, "/who", bearer(TOKEN))).status_code == 401
     file.write_text('[{"user": "alice"}]')
     assert (await ask(app, "/who", bearer(TOKEN))).status_code == 503
     with pytest.raises(InvalidRequestError, match="cannot be read"):
-        small_app(AccessSettings(tokens_file=tmp_path / "none"))
+        small_app(ServerSettings(tokens_file=tmp_path / "none"))
 
 
 async def test_the_header_of_a_proxy_counts_from_the_proxy_only() -> None:
     """From any other address it says nothing, and two of them say nothing certain."""
-    settings = AccessSettings(proxy_header="X-User", trusted_proxies=["10.1.0.0/16", "::1"])
+    settings = ServerSettings(proxy_header="X-User", trusted_proxies=["10.1.0.0/16", "::1"])
     app = small_app(settings)
     header = {"X-User": "alice"}
     for peer in ("10.1.2.3", "::1", "::ffff:10.1.2.3"):
@@ -217,12 +217,12 @@ async def test_the_header_of_a_proxy_counts_from_the_proxy_only() -> None:
     assert (await ask(app, "/who", {"X-User": "x" * 129}, peer="10.1.2.3")).status_code == 401
     for bad in ({}, {"trusted_proxies": ["proxy"]}):
         with pytest.raises(InvalidRequestError, match=r"TRUSTED_PROXIES|address"):
-            small_app(AccessSettings.model_validate({"proxy_header": "X-User", **bad}))
+            small_app(ServerSettings.model_validate({"proxy_header": "X-User", **bad}))
 
 
 async def test_the_header_of_a_proxy_is_utf_8() -> None:
     """A user is the one that a path names in percent-encoding; other bytes name nobody."""
-    settings = AccessSettings(proxy_header="X-User", trusted_proxies=["10.1.2.3"])
+    settings = ServerSettings(proxy_header="X-User", trusted_proxies=["10.1.2.3"])
     app, peer = small_app(settings), {"peer": "10.1.2.3"}
     for user in ("j\u00fcrgen", "\u674e", "a@b"):
         header = {"X-User": user.encode()}
@@ -259,15 +259,15 @@ async def test_off_the_loopback_somebody_must_be_asked() -> None:
     """Without authentication a server is for this machine only, and the error says what to set."""
     for host in ("0.0.0.0", "::", "10.0.0.1", "agents.example.com"):  # noqa: S104 - refused
         with pytest.raises(InvalidRequestError, match="DURABLE_ADK_SERVER_TOKENS_FILE"):
-            small_app(AccessSettings(), host)
-    app = small_app(AccessSettings(), "127.0.0.1")
+            small_app(ServerSettings(), host)
+    app = small_app(ServerSettings(), "127.0.0.1")
     for peer in ("127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"):
         assert (await ask(app, "/who", peer=peer)).json() == {"user": None, "operator": True}
 
 
 async def test_without_authentication_nobody_else_is_served() -> None:
     """Wherever the application is mounted, and whatever name a request has; but for probes."""
-    app = small_app(AccessSettings(), "127.0.0.1")
+    app = small_app(ServerSettings(), "127.0.0.1")
     for peer in ("10.1.2.3", "::ffff:10.1.2.3", "fd00::1", "", "testclient"):
         refused = await ask(app, "/who", {"Host": "localhost"}, peer=peer)
         assert refused.status_code == 403, peer
@@ -280,7 +280,7 @@ async def test_without_authentication_nobody_else_is_served() -> None:
 )
 async def test_without_authentication_no_proxy_is_served(header: str) -> None:
     """Its peer may be anybody, also if the server takes the peer's address from the header."""
-    app = small_app(AccessSettings(), "127.0.0.1")
+    app = small_app(ServerSettings(), "127.0.0.1")
     believing: Any = ProxyHeadersMiddleware(app, trusted_hosts="*")  # as uvicorn is told to be
     name, _, text = header.partition(": ")
     for peer, asked in (("127.0.0.1", app), ("10.1.2.3", believing)):
@@ -297,7 +297,7 @@ async def test_the_environment_says_who_may(monkeypatch: pytest.MonkeyPatch) -> 
     tokens = [{"user": "alice", "sha256": digest(TOKEN)}]
     monkeypatch.setenv("DURABLE_ADK_SERVER_TOKENS", json.dumps(tokens))
     monkeypatch.setenv("DURABLE_ADK_SERVER_HOSTS", '["agents.example.com"]')
-    settings = AccessSettings()
+    settings = ServerSettings()
     assert settings.tokens[0].user == "alice"
     assert "agents.example.com" in settings.hosts_of("10.0.0.1")
     assert TOKEN not in repr(settings) + json.dumps(dict(os.environ))
@@ -307,6 +307,6 @@ def test_every_setting_of_access_is_described() -> None:
     """docs/use/server.md has each variable, and none that there is not."""
     text = (Path(__file__).parents[2] / "docs" / "use" / "server.md").read_text()
     described = {name.lower() for name in re.findall(r"DURABLE_ADK_SERVER_(\w+)", text)} - {""}
-    shared = {"answer_key"}  # with the workers, under their name
-    assert AccessSettings.model_fields.keys() - shared <= described
+    shared = {"answer_key", "push_hosts"}  # with the workers, under their names
+    assert ServerSettings.model_fields.keys() - shared <= described
     assert described <= ServerSettings.model_fields.keys()

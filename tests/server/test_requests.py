@@ -17,10 +17,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from durable_adk.http.checks import KnownHosts, KnownOrigins, OneLength, SecurityHeaders
-from durable_adk.server.access import AccessSettings
 from durable_adk.server.authentication import Authentication, BearerTokens, Token
 from durable_adk.server.requests import shown_target
 from durable_adk.server.requests.limits import BodySize, Rates, SenderLimits, weight
+from durable_adk.server.settings import ServerSettings
 from durable_adk.wire.answer_token import AnswerToken
 from tests.support.waiting import PATIENCE, until
 
@@ -55,7 +55,7 @@ async def ask(app: Any, headers: Mapping[str, str], **more: Any) -> httpx.Respon
 async def test_a_page_with_a_rebound_name_is_refused() -> None:
     """It has its own name in Host, which a server on the loopback does not have."""
     served = Served()
-    app = KnownHosts(served.app(), AccessSettings().hosts_of("127.0.0.1"))
+    app = KnownHosts(served.app(), ServerSettings().hosts_of("127.0.0.1"))
     for host in ("localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"):
         assert (await ask(app, {"Host": host})).status_code == 200
     for host in ("evil.example.com", "localhost.evil.com:8000", "", "127.0.0.1.nip.io", "[", "x@y"):
@@ -64,9 +64,9 @@ async def test_a_page_with_a_rebound_name_is_refused() -> None:
         assert refused.json()["error"]["type"] == "PermissionDeniedError"
         assert refused.json()["detail"] == refused.json()["error"]["message"]
     assert len(served.requests) == 5
-    any_host = KnownHosts(served.app(), AccessSettings().hosts_of("10.0.0.1"))
+    any_host = KnownHosts(served.app(), ServerSettings().hosts_of("10.0.0.1"))
     assert (await ask(any_host, {"Host": "agents.example.com"})).status_code == 200
-    listed = AccessSettings(hosts=["Agents.example.com", "[fd00::1]"]).hosts_of("10.0.0.1")
+    listed = ServerSettings(hosts=["Agents.example.com", "[fd00::1]"]).hosts_of("10.0.0.1")
     for host in ("agents.example.com", "[fd00::1]:8000"):
         assert (await ask(KnownHosts(served.app(), listed), {"Host": host})).status_code == 200
     assert (await ask(KnownHosts(served.app(), listed), {"Host": "10.0.0.1"})).status_code == 403
@@ -211,7 +211,7 @@ async def test_a_request_has_one_length() -> None:
 
 def test_each_path_has_its_size() -> None:
     """Files and conversations may be large; who answers by URL needs nothing else."""
-    size_of = AccessSettings().body_size
+    size_of = ServerSettings().body_size
     sizes = [
         size_of(path).max_bytes
         for path in (
@@ -225,7 +225,7 @@ def test_each_path_has_its_size() -> None:
     ]
     assert sizes == [20_000_000] * 3 + [3_000_000] * 2 + [2_000_000]
     assert size_of("/a2a/app").max_values * 5 == size_of("/run").max_values
-    assert AccessSettings(max_body_bytes=10).body_size("/run").max_bytes == 10
+    assert ServerSettings(max_body_bytes=10).body_size("/run").max_bytes == 10
 
 
 @dataclass
