@@ -37,8 +37,7 @@ from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.partials import PartialEvent, partials_of
 from durable_adk.runners import Runner
-from durable_adk.server.app import app as application
-from durable_adk.server.serving import serve
+from durable_adk.server.app import app as application, serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool

@@ -20,8 +20,7 @@ from typing import Any, cast
 
 import httpx
 
-from durable_adk.server.app import app
-from durable_adk.server.serving import serve
+from durable_adk.server.app import app, serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import DatabaseSessionService
 

@@ -17,6 +17,7 @@ from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.extras import installed
 from durable_adk.google_objects import require_own
+from durable_adk.http.serving import serve as serve_http
 from durable_adk.memory import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.server.access import PUBLIC, is_open, protect
@@ -221,3 +222,26 @@ async def lifespan(made: FastAPI) -> AsyncGenerator[None]:
         services: ServerServices = made.state.services
         services.draining.set()
         await services.close()
+
+
+async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> None:
+    """Serve until cancelled; then end streams, and give other responses some time to complete.
+
+    Args:
+        application: The result of `app`.
+        listening: Called with the address, such as ``http://127.0.0.1:8000``, once requests are
+            accepted.
+
+    Raises:
+        InvalidRequestError: The address cannot be used.
+    """
+    services: ServerServices = application.state.services
+    settings = services.settings
+    await serve_http(
+        application,
+        host=settings.host,
+        port=settings.port,
+        listening=listening,
+        grace=settings.drain_seconds,
+        ends=services.draining.set,
+    )

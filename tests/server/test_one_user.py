@@ -15,9 +15,8 @@ from google.genai import types
 
 from durable_adk.events import Event
 from durable_adk.http import serving
-from durable_adk.server.app import app
+from durable_adk.server.app import app, serve
 from durable_adk.server.routes.body import session_as_json
-from durable_adk.server.serving import serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService, session_log
 from tests.server.test_authentication import OTHER, TOKEN, bearer, digest

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from durable_adk.http import serving
-from durable_adk.server.app import app
-from durable_adk.server.serving import serve
+from durable_adk.server.app import app, serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import InMemorySessionService
 from tests.support.waiting import PATIENCE, until

@@ -16,8 +16,7 @@ from durable_adk.apps import App
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.auth.credential_service import InMemoryCredentialService
 from durable_adk.memory import InMemoryMemoryService
-from durable_adk.server.app import app as application
-from durable_adk.server.serving import serve
+from durable_adk.server.app import app as application, serve
 from durable_adk.server.settings import ServerSettings
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.settings import Webhooks

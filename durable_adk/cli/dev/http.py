@@ -21,7 +21,7 @@ from durable_adk.extras import require
 from durable_adk.settings import DEFAULT_TASK_QUEUE, read_settings
 
 _APP = "durable_adk.server.app"
-_SERVING = "durable_adk.server.serving"
+_SERVING = "durable_adk.server.app"
 
 
 class _Page:
