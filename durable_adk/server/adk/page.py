@@ -5,10 +5,9 @@ from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import RedirectResponse, Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
 from durable_adk.errors import InvalidRequestError
+from durable_adk.server.page import PageFiles
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; "
@@ -18,17 +17,8 @@ POLICY = (
     "frame-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
 )
 """Content security policy: the page has inline styles and scripts, and loads fonts from Google."""
+_HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
 _router = APIRouter(include_in_schema=False)
-
-
-class AdkPageFiles(StaticFiles):
-    """The files of ADK's page, each with its content security policy."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return a file, or raise a 404."""
-        response = await super().get_response(path, scope)
-        response.headers.update({"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"})
-        return response
 
 
 @_router.get("/dev-ui")
@@ -51,7 +41,7 @@ def add_adk_page(app: FastAPI, folder: Path | None) -> None:
         raise InvalidRequestError(f"There is no index.html of ADK's web page in {folder}.")
     if found is not None:
         app.include_router(_router)
-        app.mount("/dev-ui/", AdkPageFiles(directory=found, html=True))
+        app.mount("/dev-ui/", PageFiles(_HEADERS, directory=found, html=True))
 
 
 def _installed() -> Path | None:

@@ -17,12 +17,6 @@ _SECRET_NAMES = ("auth", "authorization", "credential", "credentials", "sig", "p
 HIDDEN = "***"
 _SHOWN = 2_000
 """Maximum characters of a path, and of a query, in the log."""
-PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    "media-src 'self' blob:; font-src 'self'; connect-src 'self'; frame-src blob:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""Content security policy of this package's page: only its own files, and no other server."""
 
 
 def shown_target(scope: Mapping[str, Any]) -> str:
