@@ -143,10 +143,10 @@ class _Application(FastAPI):
             found["components"]["securitySchemes"] = schemes
         for path, operations in found["paths"].items():
             guarded = bool(schemes) and not (is_open(path) or _is_public(services, path))
-            for method, operation in operations.items():
+            for operation in operations.values():
                 if guarded:
                     operation["security"] = [{name: []} for name in schemes]
-                describe_errors(method.upper(), path, operation, knows_users=guarded)
+                describe_errors(operation)
                 _summarize(operation)
         return found
 

@@ -1,7 +1,6 @@
 """HTTP responses for errors."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,7 +56,6 @@ _STATUSES: dict[type[DurableAdkError], int] = {
     TransientError: 503,
 }
 """The status for each error class; the first match counts."""
-_CONSTRAINTS = ("type", "$ref", "enum", "const", "pattern", "minLength", "maxLength")
 RETRY_AFTER = {"Retry-After": "1"}
 BAD_REQUEST, UNAVAILABLE = 400, 503
 """Statuses of responses after which a request may be sent again."""
@@ -86,65 +84,16 @@ class ErrorResponse(BaseModel):
 
 
 DESCRIBED: dict[int | str, dict[str, Any]] = {
-    "default": {"model": ErrorResponse, "description": "An error."}
+    "default": {"model": ErrorResponse, "description": "An error; `error.type` names its kind."}
 }
-"""FastAPI uses the media type of the whole route; `describe_errors` corrects that."""
-_STARTS = r"POST /(run|run_sse|invocations)$"
-_STATIC = r"\w+ /(health|version|caller|config/.*|dev-ui/.*|dev/apps/{app_name}/[^/]+|.*/app-info)$"
-_FREE = r"agui/|a2a/|.*/(artifacts|memory)$"
-_LISTS = r"GET .*/(sessions|artifacts|versions|versions/metadata|{event_id}/graph)$|DELETE "
-_ROUTE_ERRORS: tuple[tuple[int, str, str], ...] = (
-    (400, r".*", "The request cannot be served as it is; `error.field` may name why."),
-    (401, r".* /answers/", "The token is unknown or has expired."),
-    (403, r"(?!GET /(health|ready)$)", "The caller, the host or the origin may not do this."),
-    (404, rf"{_STARTS}|(?!{_LISTS}).*{{", "There is none, for this caller."),
-    (409, rf"{_STARTS}|(POST|PATCH) /(?!{_FREE}).*{{", "Something else is there, or was first."),
-    (409, r".* /invocations/{|.*/debug/trace/{event_id}", "Several sessions have it."),
-    (413, r"(POST|PATCH) |.*/requests/{", "It is too large."),
-    (415, r"(POST|PATCH) ", "The body is not JSON."),
-    (429, rf"{_STARTS}|.*/requests/{{|.* /answers/", "Too much at once; see `Retry-After`."),
-    (500, r"POST /run$", "The run has failed."),
-    (503, rf"(?!{_STATIC})", "The store, Temporal or a worker does not answer."),
-)
-"""Error statuses of routes, in addition to 422: the status, a pattern for ``METHOD /path``, and the
-reason."""
-_OF_USERS = {401: "Authentication is required.", 429: "Too many requests; see `Retry-After`."}
-"""Error statuses of all routes that need authentication."""
-_MALFORMED = {422: "The body or a parameter is malformed; `error.field` names it."}
 
 
-def describe_errors(
-    method: str, path: str, operation: dict[str, Any], *, knows_users: bool
-) -> None:
-    """Add a route's errors to its description, always as JSON.
-
-    Args:
-        method: The HTTP method in capitals.
-        path: The route's path.
-        operation: Its OpenAPI description, which is changed.
-        knows_users: Whether the route needs authentication.
-    """
+def describe_errors(operation: dict[str, Any]) -> None:
+    """Describe all errors of a route as one response in JSON, whatever its media type is."""
     responses = operation["responses"]
+    responses.pop("422", None)  # of FastAPI, in another format
     shape = {"schema": {"$ref": f"#/components/schemas/{ErrorResponse.__name__}"}}
-    for code in [code for code in responses if code == "default"]:
-        responses[code]["content"] = {"application/json": shape}
-    route = f"{method} {path}"
-    statuses = {code: why for code, where, why in reversed(_ROUTE_ERRORS) if re.match(where, route)}
-    statuses |= _MALFORMED if _is_checked(operation) else {}
-    for code, why in sorted((_OF_USERS | statuses if knows_users else statuses).items()):
-        described = {"description": why, "content": {"application/json": shape}}
-        responses.setdefault(str(code), described)
-
-
-def _is_checked(operation: dict[str, Any]) -> bool:
-    """Return whether a body or parameter can be malformed; a plain string cannot."""
-    schemas = [one["schema"] for one in operation.get("parameters", ())]
-    kinds = [kind for schema in schemas for kind in schema.get("anyOf", [schema])]
-    plain = ({"type": "string"}, {"type": "null"})
-    return "requestBody" in operation or any(
-        {name: text for name, text in kind.items() if name in _CONSTRAINTS} not in plain
-        for kind in kinds
-    )
+    responses["default"]["content"] = {"application/json": shape}
 
 
 def status_of(error: DurableAdkError) -> int:
