@@ -3,11 +3,10 @@
 import asyncio
 import ipaddress
 import socket
-import time
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.http._library import URL, InvalidURL
@@ -19,13 +18,14 @@ _REMEDY = (
     "DURABLE_ADK_PUSH_HOSTS of servers and workers."
 )
 NOT_PUBLIC = f"The url's host has no public address. {_REMEDY}"
-LOOKUP_TIMEOUT = 5.0
+LOOKUP_TIMEOUT = 10.0
 """Seconds to resolve a host."""
-THREAD_TIMEOUT = 10.0
-"""Seconds until a thread for the look-up is free."""
 _threads = ThreadPoolExecutor(32, thread_name_prefix="lookup")
 """A separate pool: a look-up cannot be cancelled, and users can name hosts whose look-ups never
 end."""
+_lock = Lock()
+_lookups: dict[str, Future[list[Any]]] = {}
+"""The open look-ups by host."""
 _PORTS = {"https": 443, "http": 80}
 _MAX_PORT = 65_535
 
@@ -64,7 +64,7 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
     if found.scheme != "https":
         raise InvalidRequestError(f"The url is not https. {_REMEDY}")
     try:
-        infos = await _Lookup.of(host).found()
+        infos = await _looked_up(host)
     except UnicodeError:
         raise InvalidRequestError(f"The url's host is no name. {_REMEDY}") from None
     addresses = [str(info[4][0]) for info in sorted(infos, key=lambda info: info[0])]  # IPv4 first
@@ -73,45 +73,24 @@ async def addresses_of(url: str, allowed: Collection[str]) -> list[str]:
     return list(dict.fromkeys(addresses))
 
 
-class _Lookup:
-    """A look-up of a host, shared by all concurrent requests for it."""
+async def _looked_up(host: str) -> list[Any]:
+    """Return the result of `getaddrinfo`; concurrent requests for a host share one thread.
 
-    _lock = Lock()
-    _open: ClassVar[dict[str, "_Lookup"]] = {}
+    Raises:
+        OSError: The host was not resolved in time.
+    """
+    with _lock:
+        lookup = _lookups.get(host) or _lookups.setdefault(host, _threads.submit(_look_up, host))
+    async with asyncio.timeout(LOOKUP_TIMEOUT):
+        return await asyncio.shield(asyncio.wrap_future(lookup))
 
-    @classmethod
-    def of(cls, host: str) -> "_Lookup":
-        """Return the open look-up of a host, or a new one."""
-        with cls._lock:
-            return cls._open.get(host) or cls._open.setdefault(host, cls(host))
 
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._until = time.monotonic() + THREAD_TIMEOUT
-        self._begun = Future[None]()
-        self._begun.set_running_or_notify_cancel()  # so no caller that stops waiting cancels it
-        self._infos = _threads.submit(self._look)
-
-    async def found(self) -> list[Any]:
-        """Return the result of `getaddrinfo`; the time limits for thread and look-up are separate.
-
-        Raises:
-            OSError: The host was not resolved in time.
-        """
-        async with asyncio.timeout(THREAD_TIMEOUT):
-            await asyncio.wrap_future(self._begun)
-        async with asyncio.timeout(LOOKUP_TIMEOUT):
-            return await asyncio.wrap_future(self._infos)
-
-    def _look(self) -> list[Any]:
-        self._begun.set_result(None)
-        try:
-            if time.monotonic() > self._until:  # all callers have timed out
-                raise TimeoutError
-            return socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
-        finally:
-            with self._lock:
-                del self._open[self._host]
+def _look_up(host: str) -> list[Any]:
+    try:
+        return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    finally:
+        with _lock:
+            del _lookups[host]
 
 
 def is_public(address: str) -> bool:

@@ -7,7 +7,6 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -81,7 +80,6 @@ async def test_hosts_that_are_never_found_keep_nobody_waiting(
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
     monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
-    monkeypatch.setattr(address, "THREAD_TIMEOUT", 0.05)
     try:
         async with asyncio.timeout(PATIENCE):
             for found in await asyncio.gather(
@@ -97,7 +95,7 @@ async def test_hosts_that_are_never_found_keep_nobody_waiting(
 async def test_a_name_server_that_never_answers_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever waits for a thread has the whole time still; one name needs one thread at a time."""
+    """One name needs one thread at a time."""
     answers, asked = threading.Event(), list[str]()
 
     def found(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
@@ -111,8 +109,6 @@ async def test_a_name_server_that_never_answers_holds_up_no_other(
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
     monkeypatch.setattr(address, "LOOKUP_TIMEOUT", PATIENCE)
-    monkeypatch.setattr(address, "THREAD_TIMEOUT", PATIENCE)
-    only = ThreadPoolExecutor(1)
     try:
         slow = [asyncio.create_task(look(f"slow-{n % 8}.example")) for n in range(40)]
         await asyncio.sleep(0)
@@ -120,21 +116,8 @@ async def test_a_name_server_that_never_answers_holds_up_no_other(
         answers.set()
         await asyncio.gather(*slow)
         assert len(asked) == 9
-
-        answers.clear()
-        monkeypatch.setattr(address, "_threads", only)
-        monkeypatch.setattr(address, "LOOKUP_TIMEOUT", 0.05)
-        first = asyncio.create_task(look("slow.example"))
-        await asyncio.sleep(0)
-        second = asyncio.create_task(look(NAME))
-        with pytest.raises(TimeoutError):
-            await first
-        monkeypatch.setattr(address, "LOOKUP_TIMEOUT", PATIENCE)
-        answers.set()
-        assert await second == PUBLIC[:1]
     finally:
         answers.set()
-        only.shutdown()
 
 
 async def test_an_operator_allows_hosts() -> None:
