@@ -61,9 +61,8 @@ def configure(default_level: str) -> None:
     names = logging.getLevelNamesMapping()
     wanted = os.environ.get("DURABLE_ADK_LOG_LEVEL", "").upper()
     level = names[wanted if wanted in names else default_level.upper()]
-    form = os.environ.get("DURABLE_ADK_LOG") or ("console" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(form, verbose=level <= logging.DEBUG))
+    handler.setFormatter(_formatter(verbose=level <= logging.DEBUG))
     # Other loggers are one level less verbose.
     others = logging.WARNING if level < logging.WARNING else logging.ERROR
     logging.basicConfig(handlers=[handler], level=others, force=True)
@@ -73,6 +72,12 @@ def configure(default_level: str) -> None:
     failures = logging.WARNING if level <= logging.DEBUG else logging.ERROR
     logging.getLogger("temporalio.activity").setLevel(failures)
     logging.captureWarnings(capture=True)
+
+
+def logs_are_json() -> bool:
+    """Return whether logs are for programs, see `configure`."""
+    form = os.environ.get("DURABLE_ADK_LOG") or ("console" if sys.stderr.isatty() else "json")
+    return form == "json"
 
 
 def _traced(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -143,7 +148,7 @@ def _silent(error: BaseException) -> Iterator[str]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _formatter(form: str, *, verbose: bool) -> logging.Formatter:
+def _formatter(*, verbose: bool) -> logging.Formatter:
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -154,7 +159,7 @@ def _formatter(form: str, *, verbose: bool) -> logging.Formatter:
     if not verbose:
         shared.append(_without_texts)
     own: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if form == "json":
+    if logs_are_json():
         own += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
         plain = structlog.dev.plain_traceback

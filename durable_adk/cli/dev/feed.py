@@ -12,13 +12,14 @@ from typing import Any
 
 from rich.text import Text
 
-from durable_adk.cli.dev.lines import Lines, logs_are_detailed, logs_are_json
+from durable_adk.cli.dev.lines import Lines, logs_are_detailed
 from durable_adk.cli.dev.process import Output
 from durable_adk.cli.pending import request_and_commands
 from durable_adk.cli.terminal import counted
 from durable_adk.client.queries import InvocationFilter, invocations_by_time, pending_calls_of
 from durable_adk.errors import DurableAdkError, frames_in
 from durable_adk.events.event import Event
+from durable_adk.log import logs_are_json
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog

@@ -11,7 +11,7 @@ from rich.text import Text
 from durable_adk.cli.terminal import gist, local_time
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.events.event import Event
-from durable_adk.log import get_logger, printable
+from durable_adk.log import get_logger, logs_are_json, printable
 from durable_adk.sessions.session import SessionKey
 
 _TIME = len("12:00:00")
@@ -21,15 +21,6 @@ _PLAIN_WIDTH = 200  # columns without a terminal
 _LEAST = 40  # minimum columns of a text, even on a narrow terminal
 
 logger = get_logger(__name__)
-
-
-def logs_are_json() -> bool:
-    """Return whether logs are for programs, see `durable_adk.log.configure`."""
-    return (os.environ.get("DURABLE_ADK_LOG") or _usual()) == "json"
-
-
-def _usual() -> str:
-    return "console" if sys.stderr.isatty() else "json"
 
 
 def logs_are_detailed() -> bool:
