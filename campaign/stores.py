@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from temporalio.converter import DataConverter
 
@@ -31,10 +32,8 @@ async def shared(
     if url.startswith("postgresql"):
         credentials = PostgresCredentialService(url, keys=_KEYS)
     try:
-        async with folder_stores(
-            folder.stores, session_service=sessions, credential_service=credentials
-        ) as stores:
-            yield stores
+        async with folder_stores(folder.stores, session_service=sessions) as stores:
+            yield replace(stores, credential_service=credentials) if credentials else stores
     finally:
         if credentials is not None:
             await credentials.close()

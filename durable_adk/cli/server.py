@@ -154,11 +154,9 @@ class ServerConnection(CliConnection):
         async with self.stores() as stores:
             queue = self.queue(app.name)
             if not self._is_served(app):
+                options = self._worker_options(queue)
                 embedded = embedded_runner(
-                    app,
-                    data_dir=self.folder,
-                    options=self._worker_options(queue),
-                    **stores.arguments(),
+                    app, data_dir=self.folder, stores=stores, options=options
                 )
                 async with embedded as runner:
                     yield runner
