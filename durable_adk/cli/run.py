@@ -6,7 +6,14 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, redirect_stdout, suppress
+from contextlib import (
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
 from dataclasses import dataclass
 from typing import Self
 
@@ -33,8 +40,8 @@ from durable_adk.cli.terminal import (
     LivePrinter,
     busy,
     is_interactive,
-    line_editing,
     read_line,
+    restored_terminal,
     without_raised,
 )
 from durable_adk.client.queries import (
@@ -73,7 +80,6 @@ WORDS = {
     "/exit": "               end the chat; Ctrl-D does, too",
 }
 """The chat's commands; CALL is needed if several calls wait."""
-_HISTORY = "chat_history"
 _TICK = 0.5  # seconds between two updates of the progress line
 
 
@@ -143,7 +149,7 @@ class Chat:
                 await self._send(runner, message)
             else:
                 self._chats = True
-                with line_editing(self.connection.folder / _HISTORY, list(WORDS)):
+                with restored_terminal() if is_interactive() else nullcontext():
                     await self._chat(runner)
 
     async def attach(self, invocation: str) -> None:

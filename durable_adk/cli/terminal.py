@@ -17,7 +17,6 @@ from collections.abc import (
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, TextIO
 
 from google.genai import types
@@ -32,13 +31,11 @@ from durable_adk.events.event import ANSWERED_BY, MISSING_TOOLSETS, Event
 from durable_adk.log import printable
 from durable_adk.partials import LiveText
 
-try:
-    import readline
-except ImportError:  # Python was built without it
-    readline = None
+with suppress(ImportError):  # Python may have been built without it
+    # `input` then edits lines, and recalls those of this chat.
+    import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]: changes `input`
 
 _LONGEST = 300
-_HISTORY = 1000  # lines in a chat's history
 _LABEL = 10  # columns of a label
 _ENDLESS = ConsoleOptions(
     size=ConsoleDimensions(100_000, 25),
@@ -305,7 +302,7 @@ def shortened(text: str, length: int) -> str:
 async def read_line(prompt: str) -> str | None:
     """Read a line from standard input, without its end; None at the end of the input.
 
-    On a terminal the line can be edited, see `line_editing`.
+    On a terminal the line can be edited; restore the terminal afterwards, see `restored_terminal`.
     """
     if is_interactive():
         line = await _read("", partial(_edited, prompt))
@@ -335,55 +332,29 @@ def busy(text: str) -> Generator[None]:
         yield
 
 
-@contextmanager
-def line_editing(history: Path, words: Sequence[str]) -> Generator[None]:
-    """Let `read_line` edit lines, recall earlier ones, and complete words with Tab.
-
-    Args:
-        history: File of earlier input; only its owner may read it.
-        words: Words that Tab completes at the beginning of a line.
-    """
-    if readline is None or not is_interactive():
-        yield
-        return
-    before = termios.tcgetattr(sys.stdin.fileno())
-    with suppress(OSError):
-        readline.read_history_file(history)
-    readline.set_history_length(_HISTORY)
-    readline.set_completer_delims(" ")
-    readline.set_completer(partial(_completed, words))
-    readline.parse_and_bind("tab: complete")
-    try:
-        yield
-    finally:  # even if a signal stops the command while the user is typing
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSAFLUSH, before)
-        with suppress(OSError):
-            history.touch(mode=0o600)
-            readline.write_history_file(history)
-
-
-def _completed(words: Sequence[str], start: str, number: int) -> str | None:
-    found = [word for word in words if start and word.startswith(start)]
-    return f"{found[number]} " if number < len(found) else None
-
-
 async def read_secret(prompt: str) -> str:
     """Read a line without echo; without a terminal, read all of standard input."""
     if not sys.stdin.isatty():
         return await _read("", sys.stdin.read)
-    with _without_echo(sys.stdin.fileno()):
+    with restored_terminal() as flags:
+        quiet = list(flags)
+        quiet[_LOCAL_FLAGS] = quiet[_LOCAL_FLAGS] & ~termios.ECHO | termios.ECHONL
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSAFLUSH, quiet)
         return await _read(prompt, sys.stdin.readline)
 
 
 @contextmanager
-def _without_echo(terminal: int) -> Generator[None]:
+def restored_terminal() -> Generator[list[Any]]:
+    """Restore the terminal at the end, even if a signal stops the body while the user is typing.
+
+    Yields:
+        The flags that will be restored.
+    """
+    terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
-    quiet = list(before)
-    quiet[_LOCAL_FLAGS] = quiet[_LOCAL_FLAGS] & ~termios.ECHO | termios.ECHONL
-    termios.tcsetattr(terminal, termios.TCSAFLUSH, quiet)
     try:
-        yield
-    finally:  # even if a signal stops the command while the user is typing
+        yield before
+    finally:
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
