@@ -8,9 +8,9 @@ from durable_adk.errors import DurableAdkError, class_name
 from durable_adk.http._library import Send
 
 
-def error_body(error: DurableAdkError, **more: Any) -> dict[str, Any]:
+def error_body(error: DurableAdkError) -> dict[str, Any]:
     """Return the JSON of an error response, in the format of our clients and of ADK's."""
-    report = {"type": class_name(error), "message": error.message, **more}
+    report = {"type": class_name(error), "message": error.message}
     return {"error": report, "detail": error.message}
 
 

@@ -5,7 +5,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, Self
 from weakref import WeakSet
 
 from fastapi import APIRouter, Depends, Request
@@ -19,7 +20,7 @@ from durable_adk.server.feed import StatusItem, status_item
 from durable_adk.server.routes.listing import OfApp, OfUser
 from durable_adk.server.services import CurrentServices, ServerServices
 from durable_adk.server.streams import ITEMS, EventStream, Reading, Renderer, sent
-from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
 router = APIRouter(tags=["invocations"])
@@ -96,7 +97,7 @@ class StatusChanges:
                 _log.exception("The status of invocations could not be read; it is read again.")
             else:
                 found = newest.since(since - _OVERLAP)
-                new_items = [change.item for change in sorted(found - seen)]
+                new_items = [status_item(one.key, one.record) for one in sorted(found - seen)]
                 for item in (*new_items, *known.deleted(newest)):
                     for reader in self._readers:
                         reader.add(item)
@@ -110,27 +111,24 @@ class StatusChanges:
             newest = await self._services.session_service.invocations_by_time(
                 app_name=name, limit=_PAGE
             )
-            found.add(name, [_Change(record.update_time, key, record) for key, record in newest])
+            found.add(name, [_Change.of(*one) for one in newest])
         return found
 
 
+@dataclass(frozen=True, order=True)
 class _Change:
     """A status of an invocation, and the time of its change."""
 
-    def __init__(self, at: float, key: SessionKey, record: InvocationRecord) -> None:
-        self.time = at
-        self.key = key
-        self.item = status_item(key, record)
-        self._same = (at, *key, record.invocation_id, record.status)
+    time: float
+    key: SessionKey
+    invocation_id: str
+    status: Status
+    record: InvocationRecord = field(compare=False)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Change) and self._same == other._same
-
-    def __lt__(self, other: "_Change") -> bool:
-        return self._same < other._same
-
-    def __hash__(self) -> int:
-        return hash(self._same)
+    @classmethod
+    def of(cls, key: SessionKey, record: InvocationRecord) -> Self:
+        """Return the last change of an invocation."""
+        return cls(record.update_time, key, record.invocation_id, record.status, record)
 
 
 class _Newest:
