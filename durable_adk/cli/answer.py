@@ -25,12 +25,12 @@ from durable_adk.cli.responses import (
 from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.target import defines_app
 from durable_adk.cli.terminal import EventPrinter, without_raised
-from durable_adk.client.feed import follow
+from durable_adk.client.feed import follow_changes
 from durable_adk.client.queries import InvocationFilter, LocatedCall, pending_calls_of
 from durable_adk.client.streaming import events_of
 from durable_adk.conversation.answers import response_message
 from durable_adk.events.event import Event
-from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord, StoredEvent
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationRequest
 
@@ -85,7 +85,7 @@ async def cancel(
                 return
             if not follows:
                 return
-            events = follow(
+            changes = follow_changes(
                 client.sessions,
                 key,
                 invocation_id=record.invocation_id,
@@ -93,9 +93,10 @@ async def cancel(
                 run=await client.backend.attach(key, record.invocation_id, record),
                 pauses=record.pauses,
             )
-            async with aclosing(events):
-                async for stored in events:
-                    printer.show(stored.event)
+            async with aclosing(changes):
+                async for change in changes:
+                    if isinstance(change, StoredEvent):
+                        printer.show(change.event)
 
 
 def _note_ended(record: InvocationRecord) -> None:

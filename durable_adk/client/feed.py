@@ -50,28 +50,6 @@ class DeliveredToOther(Exception):  # noqa: N818 - not an error: the caller foll
         self.recipient = recipient
 
 
-async def follow(
-    sessions: SessionLog,
-    key: SessionKey,
-    *,
-    invocation_id: str,
-    after: int = 0,
-    run: "asyncio.Task[object] | None" = None,
-    pauses: int = 0,
-) -> AsyncGenerator[StoredEvent, None]:
-    """Yield an invocation's committed events after a cursor, until it is closed or pauses.
-
-    See `follow_changes`, which also yields the invocation's status.
-    """
-    changes = follow_changes(
-        sessions, key, invocation_id=invocation_id, after=after, run=run, pauses=pauses
-    )
-    async with aclosing(changes):
-        async for change in changes:
-            if isinstance(change, StoredEvent):
-                yield change
-
-
 async def follow_changes(
     sessions: SessionLog,
     key: SessionKey,
@@ -85,7 +63,7 @@ async def follow_changes(
 
     A record comes after the events that were committed before it, so a closed invocation's is last.
 
-    Arguments and errors are those of `follow`; with None for `pauses` no pause ends the feed.
+    The next pause after `pauses` ends the feed; None: no pause does. `run`: a task of a `Backend`.
     """
     cursor, orphaned, until = after, 0, 0.0
     yielded: tuple[Status, int] | None = None

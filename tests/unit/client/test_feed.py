@@ -8,6 +8,7 @@ from durable_adk.client import feed
 from durable_adk.errors import SessionBusyError
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
+from durable_adk.sessions.records import StoredEvent
 from tests.support.waiting import PATIENCE
 from tests.unit.sessions.contract import watched
 
@@ -47,8 +48,8 @@ class Ending:
 
     async def followed(self) -> list[str]:
         """What a follower of the first sees."""
-        stored = feed.follow(self.sessions, KEY, invocation_id="one")
-        return [item.event.id async for item in stored]
+        changes = feed.follow_changes(self.sessions, KEY, invocation_id="one")
+        return [item.event.id async for item in changes if isinstance(item, StoredEvent)]
 
     async def _open(self, name: str) -> InvocationRecord:
         return await self.sessions.open_invocation(
