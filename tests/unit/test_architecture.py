@@ -31,7 +31,7 @@ IMPORTERS = {
     "durable_adk/cli/target.py": "what somebody wrote on a command line",
     "durable_adk/telemetry/setup.py": "exporters that the environment of a process names",
     "durable_adk/cli/execution.py": "a constant",
-    "durable_adk/cli/dev/http.py": "two constants",
+    "durable_adk/cli/dev/http.py": "a constant",
     "durable_adk/cli/commands/declaration.py": "constants of declarations",
     "durable_adk/__init__.py": "a table of constants",
     "durable_adk/embedded/__init__.py": "a table of constants",

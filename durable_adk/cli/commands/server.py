@@ -32,7 +32,7 @@ Apps = Annotated[
 ]
 
 
-@command("dev.http:web", "store", "task_queue", "data_dir", stopped=0)
+@command("dev.serving:web", "store", "task_queue", "data_dir", stopped=0)
 def web(
     connection: ConnectionOptions,
     targets: Targets,

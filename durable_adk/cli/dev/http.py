@@ -1,17 +1,16 @@
-"""``durable-adk web`` and ``durable-adk serve``: agents over HTTP."""
+"""``durable-adk serve``, and the HTTP server of ``durable-adk web``."""
 
 import asyncio
 import webbrowser
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import typer
 from temporalio.client import Client
 
 from durable_adk.apps.app_declaration import AppDescription
-from durable_adk.cli.dev.serving import keep
 from durable_adk.cli.server import ServerConnection
 from durable_adk.client.connect import connect
 from durable_adk.embedded.runner import embedded_task_queue
@@ -21,27 +20,49 @@ from durable_adk.extras import require
 from durable_adk.settings import DEFAULT_TASK_QUEUE, read_settings
 
 _APP = "durable_adk.server.app"
-_SERVING = "durable_adk.server.app"
 
 
-class _Page:
-    """The HTTP server next to `dev`."""
+class PageServer:
+    """The HTTP server next to the server and the worker of `web`."""
 
     def __init__(self, application: Any, *, opens: bool) -> None:
-        self.rows: list[tuple[str, str]] = []
         self._services = application.state.services
         self._services.loaded.clear()
         self._opens = opens
         self._url = asyncio.get_running_loop().create_future()
 
-    def listens(self, url: str) -> None:
-        """Record the server's address."""
-        self.rows.append(("page", url))
-        self._url.set_result(url)
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._url.result()
 
-    async def listening(self) -> None:
-        """Wait until requests are accepted."""
-        await self._url
+    @classmethod
+    @asynccontextmanager
+    async def served(
+        cls, connection: ServerConnection, server: ServerInfo, *, opens: bool, **options: Any
+    ) -> AsyncGenerator[Self]:
+        """Serve HTTP during the body.
+
+        Args:
+            connection: The stores, and the task queues of the apps.
+            server: The Temporal server.
+            opens: Whether to open the page in a browser once the apps are loaded.
+            **options: Settings of the HTTP server; None: those of the environment.
+        """
+        client = await connect_embedded(server.address, payload_storage(connection.folder))
+        options["temporal_ui"] = server.ui_url
+        async with _application(connection, client, connection.queue, options) as application:
+            page = cls(application, opens=opens)
+            serve_page = import_module(_APP).serve(application, listening=page._url.set_result)
+            serving = asyncio.ensure_future(serve_page)
+            try:
+                await asyncio.wait({serving, page._url}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    serving.result()
+                yield page
+            finally:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
 
     def loaded(self, report: dict[str, Any]) -> None:
         """Serve the loaded apps; the first time, open the page."""
@@ -50,50 +71,7 @@ class _Page:
         self._services.loaded.set()
         if self._opens:
             self._opens = False
-            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, self._url.result())
-
-
-async def web(
-    connection: ServerConnection,
-    targets: list[str],
-    *,
-    host: str | None,
-    port: int | None,
-    ui_port: int | None,
-    adk_ui: str | None,
-    open_: bool,
-    reload: bool,
-    quiet: bool,
-) -> None:
-    """Do what `dev` does, and serve TARGETS over HTTP."""
-    require("web")
-
-    @asynccontextmanager
-    async def companion(server: ServerInfo) -> AsyncGenerator[_Page]:
-        client = await connect_embedded(server.address, payload_storage(connection.folder))
-        options = {"host": host, "port": port, "adk_ui": adk_ui, "temporal_ui": server.ui_url}
-        async with _application(connection, client, connection.queue, options) as application:
-            page = _Page(application, opens=open_)
-            serving = asyncio.ensure_future(_serving()(application, listening=page.listens))
-            try:
-                listening = asyncio.ensure_future(page.listening())
-                await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
-                if serving.done():
-                    serving.result()
-                yield page
-            finally:
-                serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
-
-    await keep(
-        connection,
-        targets,
-        port=None,
-        ui_port=ui_port,
-        reload=reload,
-        quiet=quiet,
-        make_companion=companion,
-    )
+            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, self.url)
 
 
 async def serve(
@@ -113,7 +91,7 @@ async def serve(
         return queue or embedded_task_queue(name)
 
     async with _application(connection, client, queue_of, options) as application:
-        await _serving()(application, listening=_say)
+        await import_module(_APP).serve(application, listening=_say)
 
 
 def _say(url: str) -> None:
@@ -144,7 +122,3 @@ async def _application(
         yield module.app(
             client=client, task_queue=task_queue, settings=settings, **stores.arguments()
         )
-
-
-def _serving() -> Any:
-    return import_module(_SERVING).serve

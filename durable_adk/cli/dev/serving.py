@@ -1,17 +1,18 @@
-"""``durable-adk dev``: keeps a server and a worker running, and reloads changed code."""
+"""``durable-adk dev`` and ``web``: keep a server and a worker running, and reload changed code."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.table import Table
 
 from durable_adk.cli.connection import without_password
 from durable_adk.cli.dev.feed import SessionsFeed
 from durable_adk.cli.dev.files import WatchedFiles
+from durable_adk.cli.dev.http import PageServer
 from durable_adk.cli.dev.lines import Lines
 from durable_adk.cli.dev.process import WorkerProcess
 from durable_adk.cli.dev.state import DevFile, claim
@@ -21,6 +22,7 @@ from durable_adk.cli.target import agents_in
 from durable_adk.cli.terminal import busy, plain_console
 from durable_adk.embedded.server import ServerInfo, TemporalServer, is_free
 from durable_adk.errors import AgentDefinitionError, AlreadyExistsError
+from durable_adk.extras import require
 
 _FIRST_DELAY = 0.5
 _MAX_DELAY = 30.0
@@ -37,29 +39,30 @@ async def dev(
     quiet: bool,
 ) -> None:
     """Serve TARGETS, show what happens, and reload changed code, until cancelled."""
-    await keep(connection, targets, port=port, ui_port=ui_port, reload=reload, quiet=quiet)
+    await _keep(connection, targets, port=port, ui_port=ui_port, reload=reload, quiet=quiet)
 
 
-class Companion(Protocol):
-    """Runs next to the server and the worker, such as a web server."""
+async def web(
+    connection: ServerConnection,
+    targets: list[str],
+    *,
+    host: str | None,
+    port: int | None,
+    ui_port: int | None,
+    adk_ui: str | None,
+    open_: bool,
+    reload: bool,
+    quiet: bool,
+) -> None:
+    """Do what `dev` does, and serve TARGETS over HTTP."""
+    require("web")
+    page = {"opens": open_, "host": host, "port": port, "adk_ui": adk_ui}
+    await _keep(
+        connection, targets, port=None, ui_port=ui_port, reload=reload, quiet=quiet, page=page
+    )
 
-    rows: list[tuple[str, str]]
-    """Labels and texts shown at the start."""
 
-    def loaded(self, report: dict[str, Any]) -> None:
-        """Handle the worker's report of loaded apps, at the start and after each reload."""
-        ...
-
-
-MakeCompanion = Callable[[ServerInfo], AbstractAsyncContextManager[Companion | None]]
-
-
-@asynccontextmanager
-async def _nothing(_: ServerInfo) -> AsyncGenerator[None]:
-    yield
-
-
-async def keep(
+async def _keep(
     connection: ServerConnection,
     targets: list[str],
     *,
@@ -67,9 +70,8 @@ async def keep(
     ui_port: int | None,
     reload: bool,
     quiet: bool,
-    make_companion: MakeCompanion = _nothing,
+    page: dict[str, Any] | None = None,
 ) -> None:
-    """Run `dev`, with a companion."""
     found = list(dict.fromkeys(one for target in targets for one in agents_in(target)))
     lines = Lines(quiet=quiet)
     folder = connection.folder
@@ -86,7 +88,8 @@ async def keep(
             port = port or _last_port(file, lines)
             server = await stack.enter_async_context(_server(folder, port, ui_port, lines))
         file.write(port=_port(server))
-        companion = await stack.enter_async_context(make_companion(server))
+        serving = PageServer.served(connection, server, **page) if page else nullcontext()
+        served_page = await stack.enter_async_context(serving)
         keeper = _Keeper(
             connection,
             _serving(connection, found, server),
@@ -95,7 +98,7 @@ async def keep(
             lines=lines,
             feed=feed,
             reload=reload,
-            companion=companion,
+            page=served_page,
         )
         async with asyncio.TaskGroup() as group:
             following = group.create_task(feed.run())
@@ -213,9 +216,9 @@ class _Keeper:
         lines: Lines,
         feed: SessionsFeed,
         reload: bool,
-        companion: Companion | None,
+        page: PageServer | None,
     ) -> None:
-        self._companion = companion
+        self._page = page
         self._connection = connection
         self._serving = serving
         self._server = server
@@ -311,8 +314,8 @@ class _Keeper:
         self._file.write(apps=list(apps))
         for name, target in apps.items():
             self._connection.record_target(name, target)
-        if self._companion is not None:
-            self._companion.loaded(report)
+        if self._page is not None:
+            self._page.loaded(report)
         self._watched.use(
             [path for target in apps.values() if (path := Path(target).resolve()).exists()],
             [Path(file) for file in report["files"]],
@@ -348,7 +351,7 @@ class _Keeper:
         reload = "when a .py or .env file changes" if self._reload else "no; start it again"
         for row in (
             ("app" if len(apps) == 1 else "apps", ", ".join(apps)),
-            *(self._companion.rows if self._companion else ()),
+            *([("page", self._page.url)] if self._page else []),
             ("Temporal", self._server.address),
             ("task queue" if len(queues) == 1 else "task queues", ", ".join(queues)),
             *([("UI", url)] if (url := self._server.ui_url) else []),

@@ -24,7 +24,7 @@ def test_help_names_settings_and_documents_that_there_are():
     for command in declared():
         named = set(re.findall(r"DURABLE_ADK_SERVER_\w+", command.__doc__ or ""))
         assert named <= known, command.work
-        if command.work in ("dev.http:web", "dev.http:serve"):
+        if command.work in ("dev.serving:web", "dev.http:serve"):
             ways = ("TOKENS_FILE", "PROXY_HEADER", "OIDC")
             assert named == {f"DURABLE_ADK_SERVER_{way}" for way in ways}
             assert "docs/use/server.md" in command.__doc__
