@@ -113,7 +113,6 @@ class Runner:
             backend=backend,
             credentials=self.credential_service,
             partials=self.partials,
-            auto_create_session=self.auto_create_session,
         )
 
     def _make_backend(self, client: Client | None, task_queue: str, limits: Limits) -> Backend:

@@ -125,13 +125,6 @@ class InvocationClient:
     backend: Backend
     credentials: BaseCredentialService | None = None
     partials: PartialChannel | None = None
-    auto_create_session: bool = False
-    missing_session: str = (
-        "Create it with session_service.create_session under the same app name and user, or pass "
-        "auto_create_session=True to Runner."
-    )
-    """Remedy in the error for a missing session."""
-
     derives_state: bool = False
     """Whether `state_delta` depends on the session's state, so that a repeat may have a different
     one."""
@@ -163,7 +156,7 @@ class InvocationClient:
             is_new = True
         key = SessionKey(request.app, request.user, request.session or "")
         name = request.invocation_id or ""
-        cursor = await self._revision(key)
+        cursor = await self._revision(request)
         record = None if is_new else await self.sessions.get_invocation(key, name)
         if record is not None:
             cursor = await self._start_of(key, record, request)
@@ -232,7 +225,7 @@ class InvocationClient:
 
     async def judge(self, sent: SentAnswer) -> JudgedAnswer:
         """Return an answer with what becomes of it, for `give`; see `client.answers.judge`."""
-        after, is_spent = await self._revision(sent.key), self.backend.is_spent
+        after, is_spent = await self._revision(sent.request), self.backend.is_spent
         judged = await judge(self.sessions, sent, is_spent, any_state=self.derives_state)
         return replace(judged, after=after)
 
@@ -466,16 +459,18 @@ class InvocationClient:
             return nullcontext()
         return self.partials.subscribe(key, invocation_id)
 
-    async def _revision(self, key: SessionKey) -> int:
-        """Return the revision of the session, which may be missing if it is to be created."""
+    async def _revision(self, request: InvocationRequest) -> int:
+        """Return the revision of a request's session, which may be missing if it is created."""
+        key = SessionKey(request.app, request.user, request.session or "")
         try:
             return await self.sessions.read_revision(key)
         except SessionNotFoundError:
-            if self.auto_create_session:
+            if request.create_session:
                 return 0
             raise SessionNotFoundError(
                 f"Session not found: {key.session_id!r} of user {key.user_id!r} in app "
-                f"{key.app_name!r}. {self.missing_session}"
+                f"{key.app_name!r}. Create it first under the same app name and user, or have the "
+                "message create it: auto_create_session in Python, createSession over HTTP."
             ) from None
 
 

@@ -31,10 +31,6 @@ _DRAINED = 0.8
 """Share of `drain_seconds` for which responses continue normally while the server stops."""
 _REBUILDS = 4
 """Maximum concurrent rebuilds of model requests: each reads a whole session in a worker."""
-_MISSING_SESSION = (
-    "Create it with POST /apps/{app}/users/{user}/sessions, or start the invocation with POST "
-    "/invocations and createSession: true."
-)
 
 
 @dataclass(kw_only=True)
@@ -79,7 +75,6 @@ class ServerServices:
         self,
         app_name: str,
         *,
-        creates_sessions: bool = False,
         chunks: bool = True,
         waits_for_worker: bool = False,
     ) -> InvocationClient:
@@ -87,7 +82,6 @@ class ServerServices:
 
         Args:
             app_name: The app.
-            creates_sessions: Whether it may create missing sessions.
             chunks: Whether its feeds contain chunks.
             waits_for_worker: Whether its feeds stay open while there is no worker.
         """
@@ -102,8 +96,6 @@ class ServerServices:
             backend=self._backends[kind],
             credentials=self.credential_service,
             partials=self.partials if chunks else None,
-            auto_create_session=creates_sessions,
-            missing_session=_MISSING_SESSION,
         )
 
     async def stopped(self) -> None:

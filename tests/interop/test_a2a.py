@@ -120,7 +120,7 @@ async def test_a_killed_worker_asks_the_remote_agent_once(elsewhere, tmp_path):
         arguments = (f"{http.base_url}{CARD}", server.address, str(file), queue)
         request = InvocationRequest(app="here", user="u", session="s", message="one").checked()
         first = await working(*arguments)
-        feed = services.invocations("here", creates_sessions=True).start(request)
+        feed = services.invocations("here").start(request)
         reading = asyncio.ensure_future(_texts(feed))
         await until(lambda: asked(place))
         first.kill()

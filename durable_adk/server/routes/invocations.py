@@ -97,7 +97,7 @@ async def start_invocation(
             "when_busy": headers.busy(body.when_busy),
         }
     )
-    client = services.invocations(key.app_name, creates_sessions=body.create_session, chunks=False)
+    client = services.invocations(key.app_name, chunks=False)
     is_new = headers.idempotency_key is None
     feed = client.start(request, is_new=is_new)
     summary = await opened(key, name, feed) or await started(services, key, name)

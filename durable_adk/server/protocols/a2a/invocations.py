@@ -71,7 +71,7 @@ async def start(
     task_id = _id_of(*key, name)
     content = content_of(message)
     request = _request(key, task_id, content, create_session=True, when_busy=when_busy)
-    client = services.invocations(app_name, creates_sessions=True, waits_for_worker=follows)
+    client = services.invocations(app_name, waits_for_worker=follows)
     view, entries = TaskView(services, key, task_id), entries_of(key, client.start(request))
     if when_busy is WhenBusy.STEER:
         active = await services.session_service.active_invocation(key)

@@ -137,7 +137,7 @@ async def _events(
 
 
 def _client(services: ServerServices, key: SessionKey) -> InvocationClient:
-    client = services.invocations(key.app_name, creates_sessions=True, waits_for_worker=True)
+    client = services.invocations(key.app_name, waits_for_worker=True)
     return replace(client, derives_state=True)  # compare the request's state with the session's
 
 
