@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -234,37 +234,62 @@ class InvocationClient:
 
         An update of a call whose invocation has ended starts another invocation (OPEN-3, TOL-41).
         """
-        key, request = judged.sent.key, judged.sent.request
-        message, first, record = answer_message(judged.answers), judged.first, judged.record
+        key, request, first = judged.sent.key, judged.sent.request, judged.first
         if first is not None:
             name = first.event.invocation_id
             record = await self.sessions.get_invocation(key, name)
             feed = self._follow(self._attaching(key, name, record, after=first.seq - 1))
-        elif record is None:
-            changes = {"message": message, "invocation_id": judged.starts}
+        elif judged.record is None:
+            changes = {"message": answer_message(judged.answers), "invocation_id": judged.starts}
             feed = self.start(request.model_copy(update=changes))
         else:
-            answer = InvocationAnswer(
-                message=message,
-                state_delta=request.state_delta,
-                answer_id=judged.answer_id,
-                answered_by=judged.sent.answered_by,
-                run_config=None if request.run_config == RunConfig() else request.run_config,
-            )
-            answer.check_options()
-            start = _Start(
-                key=key,
-                invocation_id=record.invocation_id,
-                begin=partial(self._accepted, judged, record, answer),
-                after=judged.after,
-                pauses=record.pauses,
-                span="answer",
-            )
-            feed = self._follow(start)
+            feed = self._follow(self._answering(judged, judged.record))
         await save_credentials(self.credentials, key, judged.answers)
         async with aclosing(feed) as items:
             async for item in items:
                 yield item
+
+    async def deliver(self, judged: JudgedAnswer) -> None:
+        """Send an answer to the invocation that waits, and return once it is accepted.
+
+        Raises:
+            CallerError: The answer was refused.
+            NoWorkerError: The answer is kept, but no worker polls the task queue.
+        """
+        if judged.first is not None:
+            return  # it was stored before
+        if judged.record is None:
+            raise AssertionError("an answer that starts another invocation is sent by `give`")
+        start = self._answering(judged, judged.record)
+        await save_credentials(self.credentials, start.key, judged.answers)
+        with self._spanned(start) as running, running.current():
+            run = await start.begin()
+        if run is not None:
+            self.backend.release(run)
+
+    def _answering(self, judged: JudgedAnswer, record: InvocationRecord) -> _Start:
+        """Return the start that sends an answer to the invocation that waits.
+
+        Raises:
+            InvalidRequestError: The answer has options that answers do not take.
+        """
+        request = judged.sent.request
+        answer = InvocationAnswer(
+            message=answer_message(judged.answers),
+            state_delta=request.state_delta,
+            answer_id=judged.answer_id,
+            answered_by=judged.sent.answered_by,
+            run_config=None if request.run_config == RunConfig() else request.run_config,
+        )
+        answer.check_options()
+        return _Start(
+            key=judged.sent.key,
+            invocation_id=record.invocation_id,
+            begin=partial(self._accepted, judged, record, answer),
+            after=judged.after,
+            pauses=record.pauses,
+            span="answer",
+        )
 
     async def pending(self, key: SessionKey) -> list[PendingCall]:
         """Return the session's pending calls, oldest first."""
@@ -397,8 +422,7 @@ class InvocationClient:
         run: asyncio.Task[Any] | None = None
         recipient: str | None = None
         failed: DurableAdkError | None = None
-        opened = following(start.span, key, name) if start.span else nullcontext(RunningSpan(None))
-        with opened as running:
+        with self._spanned(start) as running:
             try:
                 async with self._subscribed(key, name, wanted=start.streams) as chunks:
                     with running.current():
@@ -424,6 +448,12 @@ class InvocationClient:
                 async with aclosing(self._delivered(key, name, recipient)) as items:
                     async for item in items:
                         yield item
+
+    def _spanned(self, start: _Start) -> AbstractContextManager[RunningSpan]:
+        """Open the span over what begins or finds an invocation, if it has one."""
+        if start.span is None:
+            return nullcontext(RunningSpan(None))
+        return following(start.span, start.key, start.invocation_id)
 
     async def _as_raised(
         self, error: DurableAdkError, run: "asyncio.Task[Any] | None"

@@ -251,13 +251,14 @@ async def entries_of(
                 yield _entry(key, found, seq)
                 del found  # otherwise it stays in memory until the next one
         except NoWorkerError as error:
-            raise _kept(error) from error
+            raise kept(error) from error
         except Exception:
             if not ended:
                 raise
 
 
-def _kept(error: NoWorkerError) -> NoWorkerError:
+def kept(error: NoWorkerError) -> NoWorkerError:
+    """Return the error of a kept message for a client, who cannot start a worker."""
     client_error = NoWorkerError(
         "No worker takes the message at the moment. It is kept, and invocation "
         f"{error.invocation_id!r} continues by itself once there is one. Follow the invocation; "

@@ -75,14 +75,12 @@ class ServerServices:
         self,
         app_name: str,
         *,
-        chunks: bool = True,
         waits_for_worker: bool = False,
     ) -> InvocationClient:
         """Return the client of an app's invocations.
 
         Args:
             app_name: The app.
-            chunks: Whether its feeds contain chunks.
             waits_for_worker: Whether its feeds stay open while there is no worker.
         """
         kind = self.task_queue(app_name), waits_for_worker
@@ -95,7 +93,7 @@ class ServerServices:
             sessions=self.session_service,
             backend=self._backends[kind],
             credentials=self.credential_service,
-            partials=self.partials if chunks else None,
+            partials=self.partials,
         )
 
     async def stopped(self) -> None:

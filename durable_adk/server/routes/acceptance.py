@@ -1,77 +1,60 @@
 """Waits a short time for an invocation to accept a message."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 from temporalio.service import RPCError
 
+from durable_adk.client.answers import JudgedAnswer
 from durable_adk.client.invocation_client import Feed, InvocationClient
 from durable_adk.client.invocations import started_with
-from durable_adk.errors import TemporalUnavailableError
+from durable_adk.errors import NoWorkerError, TemporalUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
-from durable_adk.server.feed import entries_of
+from durable_adk.server.feed import entries_of, kept
 from durable_adk.server.routes.invocation_lookup import recipient
-from durable_adk.server.routes.records import InvocationSummary, queued, summarized, summary_of
+from durable_adk.server.routes.records import InvocationSummary, queued, summarized
 from durable_adk.server.services import ServerServices
 from durable_adk.server.streams import Reading
-from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationRequest, workflow_id
 
 _STARTED = 2.0
 """Seconds for a started invocation to open; then the response reports that it waits."""
 _ACCEPTED = 10.0
-"""Seconds for a worker to accept an answer or a message."""
+"""Seconds for a worker to accept an answer."""
 _CHECKED = 1.0
 """Seconds for Temporal to return a waiting message; the response's head waits for it."""
 
 
-async def accepted(key: SessionKey, feed: Feed) -> None:
-    """Wait until an answer is accepted, and read no further.
+async def accepted(client: InvocationClient, judged: JudgedAnswer) -> None:
+    """Send an answer to the invocation that waits, and return once a worker has accepted it.
 
     Raises:
         CallerError: The answer was refused.
         TemporalUnavailableError: No worker has accepted it in time.
     """
-    if not await _begun(key, feed, _ACCEPTED):
+    try:
+        async with asyncio.timeout(_ACCEPTED):
+            await client.deliver(judged)
+    except NoWorkerError as error:
+        raise kept(error) from error
+    except TimeoutError as error:
         raise TemporalUnavailableError(
             f"No worker has accepted the answer within {_ACCEPTED:g} s. It may still arrive; "
             "sending the same answer again does no harm."
-        )
+        ) from error
 
 
-async def opened(key: SessionKey, name: str, feed: Feed) -> InvocationSummary | None:
-    """Return an invocation that has just been opened; None if it must be read from the store."""
-    reading = Reading(_running(key, name, feed))
-    try:
-        await reading.first(_STARTED)
-        return reading.shown
-    finally:
-        reading.close()
+async def begun(key: SessionKey, feed: Feed) -> bool:
+    """Return whether an invocation has a message, after waiting a short time; read no further.
 
-
-async def _running(key: SessionKey, name: str, feed: Feed) -> AsyncGenerator[InvocationSummary]:
-    """Yield a running invocation's summary from the first items of its feed.
-
-    They contain the whole summary, so a start needs no other reads.
+    Raises:
+        CallerError: The message was refused.
     """
-    events: list[Event] = []
-    async with aclosing(feed):
-        async for item in feed:
-            if isinstance(item, StoredEvent):
-                events.append(item.event)
-            elif isinstance(item, InvocationRecord):
-                if item.invocation_id == name and item.status is Status.RUNNING:
-                    yield summary_of(key, item, next(iter(events), None), count=len(events))
-                return
-
-
-async def _begun(key: SessionKey, feed: Feed, seconds: float) -> bool:
     reading = Reading(entries_of(key, feed))
     try:
-        return await reading.first(seconds)
+        return await reading.first(_STARTED)
     finally:
         reading.close()
 
@@ -97,7 +80,7 @@ async def taken(services: ServerServices, key: SessionKey, name: str, feed: Feed
         CallerError: The message was refused.
         TemporalUnavailableError: Temporal does not have it.
     """
-    if not await _begun(key, feed, _STARTED):
+    if not await begun(key, feed):
         await _require_taken(services, key, name)
 
 

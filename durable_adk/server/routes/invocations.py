@@ -1,6 +1,7 @@
 """Routes of one invocation: its events and attempts, and actions on it."""
 
 import uuid
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +12,7 @@ from durable_adk.client.answers import is_answer
 from durable_adk.errors import InvalidRequestError, InvocationNotFoundError
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.feed import EventItem, entries_of
-from durable_adk.server.routes.acceptance import check_waiting, opened, started, taken
+from durable_adk.server.routes.acceptance import begun, check_waiting, started, taken
 from durable_adk.server.routes.body import From, RequestBody, as_json, large_list
 from durable_adk.server.routes.invocation_lookup import (
     Located,
@@ -97,10 +98,10 @@ async def start_invocation(
             "when_busy": headers.busy(body.when_busy),
         }
     )
-    client = services.invocations(key.app_name, chunks=False)
+    client = replace(services.invocations(key.app_name), partials=None)
     is_new = headers.idempotency_key is None
-    feed = client.start(request, is_new=is_new)
-    summary = await opened(key, name, feed) or await started(services, key, name)
+    await begun(key, client.start(request, is_new=is_new))
+    summary = await started(services, key, name)
     if summary.queued and not is_new:
         await check_waiting(services, client, key, request)
     response = as_json(summary)

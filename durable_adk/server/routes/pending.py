@@ -242,7 +242,7 @@ async def _give(services: ServerServices, sent: SentAnswer) -> None:
     try:
         judged = await client.judge(sent)
         if not judged.starts:
-            await accepted(key, client.give(judged))
+            await accepted(client, judged)
         elif sent.once:  # it may wait for the session
             await taken(services, key, judged.starts, client.give(judged))
         else:

@@ -122,11 +122,22 @@ async def summarized(
     """Return an invocation's summary."""
     start = record.start_seq
     stored = await sessions.read_events(key, after=start - 1, upto=start)
-    count = await sessions.count_events(key, record)
-    summary = summary_of(key, record, stored[0].event if stored else None, count=count)
-    if record.status is Status.PAUSED:
-        summary.pending = len(await pending_calls_of(sessions, key, record.invocation_id))
-    return summary
+    first = stored[0].event if stored else None
+    paused = record.status is Status.PAUSED
+    calls = await pending_calls_of(sessions, key, record.invocation_id) if paused else []
+    return InvocationSummary(
+        app_name=key.app_name,
+        user_id=key.user_id,
+        session_id=key.session_id,
+        invocation_id=record.invocation_id,
+        status=record.status,
+        error=error_of(record),
+        message=first.text[:PREVIEW] if first and first.text else None,
+        start_time=first.timestamp if first else None,
+        update_time=record.update_time or None,
+        events=await sessions.count_events(key, record),
+        pending=len(calls),
+    )
 
 
 def queued(kind: type[Known], key: SessionKey, name: str) -> Known:
@@ -139,31 +150,6 @@ def queued(kind: type[Known], key: SessionKey, name: str) -> Known:
         invocation_id=name,
         status=Status.RUNNING,
         queued=True,
-    )
-
-
-def summary_of(
-    key: SessionKey, record: InvocationRecord, first: Event | None, *, count: int
-) -> InvocationSummary:
-    """Return the summary of an invocation without pending calls.
-
-    Args:
-        key: The session.
-        record: The invocation.
-        first: The user's event, or None.
-        count: Number of its events.
-    """
-    return InvocationSummary(
-        app_name=key.app_name,
-        user_id=key.user_id,
-        session_id=key.session_id,
-        invocation_id=record.invocation_id,
-        status=record.status,
-        error=error_of(record),
-        message=first.text[:PREVIEW] if first and first.text else None,
-        start_time=first.timestamp if first else None,
-        update_time=record.update_time or None,
-        events=count,
     )
 
 
