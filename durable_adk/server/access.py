@@ -10,8 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 from durable_adk.http.checks import KnownHosts, KnownOrigins, OneLength, SecurityHeaders
 from durable_adk.http.serving import max_connections
 from durable_adk.server.authentication import Authentication, require_authentication
-from durable_adk.server.requests import ANSWERS
-from durable_adk.server.requests.limits import Rates, SenderLimits
+from durable_adk.server.limits import ANSWERS, Rates, SenderLimits
 from durable_adk.server.settings import ServerSettings
 
 PUBLIC = ("/health", "/ready")

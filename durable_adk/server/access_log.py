@@ -3,16 +3,22 @@
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl, quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from durable_adk.log import get_logger
-from durable_adk.server.caller import identified
-from durable_adk.server.requests import shown_target
+from durable_adk.server.caller import SLASH, identified
+from durable_adk.server.limits import ANSWERS
 
 logger = get_logger(__name__)
 _QUIET = ("/health", "/ready")
 """Paths that probes request constantly."""
+_SECRET_WORDS = ("token", "key", "secret", "code", "signature", "password", "jwt", "pass")
+_SECRET_NAMES = ("auth", "authorization", "credential", "credentials", "sig", "pwd")
+HIDDEN = "***"
+_SHOWN = 2_000
+"""Maximum characters of a path, and of a query, in the log."""
 
 
 class AccessLog:
@@ -50,3 +56,22 @@ def _log(scope: Mapping[str, Any], status: int, seconds: float) -> None:
         seconds=round(seconds, 4),
         **({} if user is None else {"user_id": user}),
     )
+
+
+def shown_target(scope: Mapping[str, Any]) -> str:
+    """Return a request's path and query for a log, without secrets."""
+    path: str = scope["path"].replace(SLASH, "/")
+    if (start := path.find(ANSWERS)) >= 0:
+        path = path[: start + len(ANSWERS)] + HIDDEN
+    text: str = scope.get("query_string", b"")[:_SHOWN].decode("latin-1")
+    parameters = parse_qsl(text, keep_blank_values=True)
+    shown = [f"{quote(name)}={_shown(name, value)}" for name, value in parameters]
+    return quote(path[:_SHOWN], safe="/*:@") + ("?" + "&".join(shown) if shown else "")
+
+
+def _shown(name: str, text: str) -> str:
+    words = name.lower().replace("-", "_").split("_")
+    secret = name.lower() != "page_token" and any(
+        word.endswith(_SECRET_WORDS) or word in _SECRET_NAMES for word in words
+    )
+    return HIDDEN if secret else quote(text, safe=":")

@@ -24,9 +24,8 @@ from durable_adk.server.access import PUBLIC, is_open, protect
 from durable_adk.server.access_log import AccessLog
 from durable_adk.server.adk import agents, apps as adk_apps, artifacts, runs, sessions, traces
 from durable_adk.server.adk.page import add_adk_page
-from durable_adk.server.caller import caller_of
+from durable_adk.server.caller import EncodedSlashes, caller_of
 from durable_adk.server.page import add_page
-from durable_adk.server.requests import EncodedSlashes
 from durable_adk.server.routes import (
     caller,
     changes,

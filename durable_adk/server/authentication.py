@@ -24,7 +24,7 @@ from durable_adk.http.responses import address_of, path_of, refuse, values_of
 from durable_adk.json_values import MAX_ID
 from durable_adk.log import get_logger
 from durable_adk.server.caller import UNAUTHENTICATED_OPERATOR, Caller, identify
-from durable_adk.server.requests.limits import Rates, refuse_for
+from durable_adk.server.limits import Rates, refuse_for
 
 CHALLENGE = {"www-authenticate": "Bearer"}
 _WAYS = "DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or DURABLE_ADK_SERVER_OIDC"

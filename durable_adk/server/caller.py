@@ -1,10 +1,13 @@
 """The sender of a request, and the sessions that the sender may access."""
 
+import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
+from urllib.parse import quote, unquote
 
 from fastapi import Depends, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from durable_adk.errors import InvalidRequestError, PermissionDeniedError
 from durable_adk.sessions.state import APP_PREFIX
@@ -151,3 +154,23 @@ def _is_shared(fields: dict[str, Any]) -> bool:
         if isinstance(state, dict)
         for key in cast("dict[str, Any]", state)
     )
+
+
+@dataclass(frozen=True)
+class EncodedSlashes:
+    """Prevents an encoded slash (``%2F``) from dividing the path.
+
+    Ids of users and sessions may contain slashes. It precedes all other checks, so that they use
+    the same path as the routing; `caller_of` restores the slashes for the route.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        raw: bytes = scope.get("raw_path") or b""
+        # Otherwise a server or middleware before this one has changed the path.
+        if b"%2f" in raw.lower() and unquote(raw.decode("latin-1")) == scope["path"]:
+            kept = re.sub("%2f", quote(SLASH), raw.decode("latin-1"), flags=re.IGNORECASE)
+            scope = {**scope, "path": unquote(kept)}
+        await self.app(scope, receive, send)

@@ -9,9 +9,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from durable_adk.http.address import LOOPBACK, is_loopback
 from durable_adk.server.authentication import Authenticator, BearerTokens, Token, TrustedProxy
+from durable_adk.server.limits import ANSWERS, BodySize
 from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys, discovery_url
-from durable_adk.server.requests import ANSWERS
-from durable_adk.server.requests.limits import BodySize
 from durable_adk.settings import AnswerKey, FiniteSeconds, PushHost
 from durable_adk.wire.messages import MAX_BYTES
 

@@ -17,9 +17,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from durable_adk.http.checks import KnownHosts, KnownOrigins, OneLength, SecurityHeaders
+from durable_adk.server.access_log import shown_target
 from durable_adk.server.authentication import Authentication, BearerTokens, Token
-from durable_adk.server.requests import shown_target
-from durable_adk.server.requests.limits import BodySize, Rates, SenderLimits, weight
+from durable_adk.server.limits import BodySize, Rates, SenderLimits, weight
 from durable_adk.server.settings import ServerSettings
 from durable_adk.wire.answer_token import AnswerToken
 from tests.support.waiting import PATIENCE, until

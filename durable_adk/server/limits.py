@@ -17,8 +17,10 @@ from durable_adk.errors import AuthenticationError, PayloadTooLargeError, RateLi
 from durable_adk.http.checks import CLOSE
 from durable_adk.http.responses import address_of, path_of, refuse, value_of
 from durable_adk.server.caller import identified
-from durable_adk.server.requests import ANSWERS
 from durable_adk.wire.answer_token import AnswerToken
+
+ANSWERS = "/answers/"
+"""Prefix of the paths that end with a token."""
 
 
 class BodySize(NamedTuple):
