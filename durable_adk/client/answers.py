@@ -54,7 +54,7 @@ class SentAnswer:
     @property
     def key(self) -> SessionKey:
         """The session."""
-        return SessionKey(self.request.app, self.request.user, self.request.session or "")
+        return self.request.key
 
 
 @dataclass(frozen=True, kw_only=True)

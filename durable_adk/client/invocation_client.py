@@ -154,7 +154,7 @@ class InvocationClient:
         if not request.invocation_id:
             request = request.model_copy(update={"invocation_id": f"e-{uuid.uuid4()}"})
             is_new = True
-        key = SessionKey(request.app, request.user, request.session or "")
+        key = request.key
         name = request.invocation_id or ""
         cursor = await self._revision(request)
         record = None if is_new else await self.sessions.get_invocation(key, name)
@@ -491,7 +491,7 @@ class InvocationClient:
 
     async def _revision(self, request: InvocationRequest) -> int:
         """Return the revision of a request's session, which may be missing if it is created."""
-        key = SessionKey(request.app, request.user, request.session or "")
+        key = request.key
         try:
             return await self.sessions.read_revision(key)
         except SessionNotFoundError:

@@ -220,7 +220,7 @@ class Invocations:
             PayloadTooLargeError: The server rejects a request of this size.
             TemporalUnavailableError: The server does not respond.
         """
-        key = SessionKey(request.app, request.user, request.session or "")
+        key = request.key
         found = self.handle(key, request.invocation_id or "")
         try:
             # A client that does not know whether its start arrived sends it again (I12).
@@ -276,7 +276,7 @@ class Invocations:
         reuse: WorkflowIDReusePolicy,
         attributes: TypedSearchAttributes | None,
     ) -> WorkflowHandle[Any, Any]:
-        key = SessionKey(request.app, request.user, request.session or "")
+        key = request.key
         invocation_id = request.invocation_id or ""
         return await traced(self.client).start_workflow(
             "Invocation",

@@ -86,7 +86,7 @@ class LocalBackend:
             InvocationNotFoundError: The running one is paused, and its session was deleted.
         """
         require_no_tool_run(request.session or "", request.tool_run)
-        key = SessionKey(request.app, request.user, request.session or "")
+        key = request.key
         name = (key, request.invocation_id or "")
         task = self._tasks.get(name)
         if task is None:
@@ -198,7 +198,7 @@ class LocalBackend:
         )
 
     async def _run_child(self, request: InvocationRequest) -> InvocationResult:
-        key = SessionKey(request.app, request.user, request.session or "")
+        key = request.key
         name, callers = request.invocation_id or "", identity()
         carrier = callers and callers.carrier(workflow_id(key, name))
         return await self._run(self._runtime(), key, request, TraceIdentity.of(key, name, carrier))

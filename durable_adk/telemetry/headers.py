@@ -162,8 +162,7 @@ class _Outbound(WorkflowOutboundInterceptor):
 
 def child_name(request: InvocationRequest) -> str:
     """The name of the invocation of an agent that is used as a tool."""
-    key = SessionKey(request.app, request.user, request.session or "")
-    return workflow_id(key, request.invocation_id or "")
+    return workflow_id(request.key, request.invocation_id or "")
 
 
 # ----- the activities

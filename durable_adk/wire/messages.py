@@ -80,6 +80,11 @@ class InvocationRequest(JsonModel):
     tool_run: ToolRun | None = None
     """Set by the runtime if the agent runs as a tool."""
 
+    @property
+    def key(self) -> SessionKey:
+        """Key of the session; its id is empty if the request names none."""
+        return SessionKey(self.app, self.user, self.session or "")
+
     @classmethod
     def parse(cls, raw: Any) -> Self:
         """Read a request, or raise InvalidRequestError naming each bad field.

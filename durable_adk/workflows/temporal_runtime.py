@@ -21,7 +21,6 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild
 from durable_adk.flows.runtime import Inbox
-from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import Checkpoint, JournalPage, LoadedCheckpoint, unpacked
@@ -151,7 +150,7 @@ class TemporalRuntime:
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run a child workflow, which has a history of its own."""
-        key = SessionKey(request.app, request.user, request.session or "")
+        key = request.key
         try:
             result = await workflow.execute_child_workflow(
                 workflow.info().workflow_type,
