@@ -186,10 +186,9 @@ def as_json(item: LocatedCall) -> str:
     """Return a pending call as one line of JSON."""
     key, call = item.key, item.call
     tool, arguments = _tool_call(call)
-    session = {"app": key.app_name, "user": key.user_id, "session": key.session_id}
     details = {"tool": tool, "arguments": arguments, "hint": _confirmation(call).get("hint")}
     shown = {name: value for name, value in details.items() if value not in (None, "")}
-    return json.dumps(session | shown | json.loads(call.to_json()), ensure_ascii=False)
+    return json.dumps(key.ids() | shown | json.loads(call.to_json()), ensure_ascii=False)
 
 
 def auth_config(call: PendingCall) -> AuthConfig:

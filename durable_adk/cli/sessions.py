@@ -177,10 +177,9 @@ class SessionReport:
         cls, store: SessionLog, key: SessionKey, invocation: str | None
     ) -> "SessionReport":
         """Read a session, or the part of it that belongs to an invocation."""
-        app, user, name = key
-        session = await store.get_session(app_name=app, user_id=user, session_id=name)
+        session = await store.get_session(**key._asdict())
         if session is None:
-            raise SessionNotFoundError(f"Session {name!r} was deleted meanwhile.")
+            raise SessionNotFoundError(f"Session {key.session_id!r} was deleted meanwhile.")
         records = [
             one for one in await _invocations(store, key) if invocation in (None, one.invocation_id)
         ]
@@ -255,7 +254,7 @@ class SessionReport:
         """Return the report as a JSON object."""
         one = self.session
         return {
-            **session_json(one.key),
+            **one.key.ids(),
             "updated": one.last_update_time,
             "state": one.state,
             "artifacts": self.artifacts,
@@ -271,11 +270,6 @@ class SessionReport:
             ],
             "events": [item.event.to_value() for item in self.events],
         }
-
-
-def session_json(key: SessionKey) -> dict[str, str]:
-    """Return the ids of a session, in the JSON format of all commands."""
-    return {"app": key.app_name, "user": key.user_id, "session": key.session_id}
 
 
 async def attempts(
@@ -304,7 +298,7 @@ async def attempts(
         ]
     for key, name, attempt in found:
         if lines:
-            item = session_json(key) | {"invocation": name} | attempt.to_value()
+            item = key.ids() | {"invocation": name} | attempt.to_value()
             typer.echo(json.dumps(item, ensure_ascii=False))
             continue
         print_heading(headline(attempt), style="bold yellow")

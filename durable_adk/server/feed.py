@@ -291,9 +291,7 @@ def _entry(key: SessionKey, found: FeedItem, seq: int) -> FeedEntry:
 def status_item(key: SessionKey, record: InvocationRecord) -> StatusItem:
     """Return the status in an invocation's record."""
     return StatusItem(
-        app_name=key.app_name,
-        user_id=key.user_id,
-        session_id=key.session_id,
+        **key._asdict(),
         invocation_id=record.invocation_id,
         status=record.status,
         error=error_of(record),

@@ -168,14 +168,11 @@ class _Statuses:
 
 async def _watched(sessions: SessionLog, key: SessionKey, after: int) -> list[str]:
     """Return the invocations that are open, or whose status may follow a cursor's event."""
-    app, user, session = key
-    found = sessions.all_invocations(app_name=app, user_id=user, session_id=session, statuses=OPEN)
+    found = sessions.all_invocations(**key._asdict(), statuses=OPEN)
     names = [record.invocation_id async for _, record in found]
     for stored in await sessions.read_events(key, after=after - 1, upto=after) if after else ():
         since = stored.event.timestamp - _CLOCKS
-        recent = await sessions.invocations_by_time(
-            app_name=app, user_id=user, session_id=session, limit=_RECENT
-        )
+        recent = await sessions.invocations_by_time(**key._asdict(), limit=_RECENT)
         names.append(stored.event.invocation_id)
         names += [record.invocation_id for _, record in recent if record.update_time >= since]
     return list(dict.fromkeys(names))

@@ -150,9 +150,7 @@ class SessionsFeed:
         key = session.key
         if key not in self._seen or session.revision < self._seen[key]:
             config = GetSessionConfig(after_timestamp=self._started)
-            found = await self._sessions.get_session(
-                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, config=config
-            )
+            found = await self._sessions.get_session(**key._asdict(), config=config)
             self._seen[key] = session.revision - len(found.events) if found else session.revision
         if session.revision == self._seen[key]:
             return

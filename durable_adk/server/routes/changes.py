@@ -168,10 +168,7 @@ class _Newest:
     def deleted(self, later: "_Newest") -> list[DeletedItem]:
         """Return the sessions that a later poll lacks, and that were therefore deleted."""
         deleted = [key for key, at in self._sessions.items() if later.lacks(key, at)]
-        return [
-            DeletedItem(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
-            for key in deleted
-        ]
+        return [DeletedItem(**key._asdict()) for key in deleted]
 
 
 class _Reader:

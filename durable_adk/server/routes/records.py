@@ -126,9 +126,7 @@ async def summarized(
     paused = record.status is Status.PAUSED
     calls = await pending_calls_of(sessions, key, record.invocation_id) if paused else []
     return InvocationSummary(
-        app_name=key.app_name,
-        user_id=key.user_id,
-        session_id=key.session_id,
+        **key._asdict(),
         invocation_id=record.invocation_id,
         status=record.status,
         error=error_of(record),
@@ -142,15 +140,7 @@ async def summarized(
 
 def queued(kind: type[Known], key: SessionKey, name: str) -> Known:
     """Return the summary or details of a message that waits for its session."""
-    app, user, session = key
-    return kind(
-        app_name=app,
-        user_id=user,
-        session_id=session,
-        invocation_id=name,
-        status=Status.RUNNING,
-        queued=True,
-    )
+    return kind(**key._asdict(), invocation_id=name, status=Status.RUNNING, queued=True)
 
 
 async def detailed(
