@@ -16,7 +16,7 @@ from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.queue import live
-from durable_adk.sessions.log.storage import Window
+from durable_adk.sessions.log.storage import Tables, Window
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
@@ -152,16 +152,18 @@ class Simulation:
 
     def bodies(self) -> list[str]:
         """The stored events."""
-        return [row.body for row in self.sessions.tables.events(KEY, Window())]
+        rows = self.sessions.now(lambda tables: tables.events(KEY, Window()))
+        return [row.body for row in rows]
 
     def is_stored(self, step: Any) -> bool:
         """Whether the event that a step is to make is stored."""
         name = getattr(step, "event_id", "")
-        return self.sessions.tables.find_event(getattr(step, "key", KEY), name) is not None
+        key = getattr(step, "key", KEY)
+        return self.sessions.now(lambda tables: tables.find_event(key, name)) is not None
 
     def record(self, invocation_id: str) -> InvocationRecord | None:
         """The invocation as the store has it."""
-        return self.sessions.tables.invocation(KEY, invocation_id)
+        return self.sessions.now(lambda tables: tables.invocation(KEY, invocation_id))
 
     # ----- running
 
@@ -208,15 +210,17 @@ class Simulation:
 
     def clear(self) -> None:
         """Delete the session, create it again, and append the messages that were in it."""
-        tables = self.sessions.tables
         events = [json.loads(body) for body in self.bodies()]
-        sessions.remove(tables, KEY)
-        sessions.create(tables, KEY, {})
-        self.cleared = [event["id"] for event in events if event["id"].endswith(".0")]
-        for event in events:
-            if event["id"] in self.cleared:
-                entry = Entry.of(Event.model_validate(event))
-                sessions.append(tables, KEY, entry, len(self.bodies()))
+        sent = [event for event in events if event["id"].endswith(".0")]
+        self.cleared = [event["id"] for event in sent]
+
+        def clear(tables: Tables) -> None:
+            sessions.remove(tables, KEY)
+            sessions.create(tables, KEY, {})
+            for revision, event in enumerate(sent):
+                sessions.append(tables, KEY, Entry.of(Event.model_validate(event)), revision)
+
+        self.sessions.now(clear)
 
     def deploy(self) -> None:
         """Replace the first worker, after its attempts have ended, by one of the next release."""
@@ -291,20 +295,26 @@ class Simulation:
                 self._replayed.add(digest)
 
     def _result(self, problems: list[str]) -> Result:
-        tables = self.sessions.tables
-        head = tables.head(KEY)
+        now = self.sessions.now
+        head, state = now(lambda tables: (tables.head(KEY), tables.state(KEY)))
+        waiting = now(lambda tables: live(tables, KEY, self.clock.now))
+        children = now(
+            lambda tables: [
+                _child_session(tables, key) for key in tables.sessions_of(KEY) if key != KEY
+            ]
+        )
         sent = [f"i{number}" for number in range(1, self._sent + 1)]
         records = {name: record for name in sent if (record := self.record(name))}
         return Result(
             scenario=self.scenario,
             bodies=self.bodies(),
-            state=tables.state(KEY),
+            state=state,
             records=records,
             accepted=sent,
-            child_sessions=[self._child_session(key) for key in self.sessions.keys if key != KEY],
+            child_sessions=children,
             runs=self.server.runs,
             lease=head.lease_invocation_id if head else None,
-            tickets=[one.invocation_id for one in live(tables, KEY, self.clock.now)],
+            tickets=[one.invocation_id for one in waiting],
             cleared=self.cleared,
             ledger=self.ledger,
             again=Counter(a.activity.name for a in self.server.executor.all if a.number > 1),
@@ -313,16 +323,16 @@ class Simulation:
             problems=problems,
         )
 
-    def _child_session(self, key: SessionKey) -> ChildSession:
-        tables = self.sessions.tables
-        head, records = tables.head(key), [tables.invocation(key, one) for one in ("i1", "i2")]
-        return ChildSession(
-            key=key,
-            events=[json.loads(row.body) for row in tables.events(key, Window())],
-            state=tables.state(key),
-            record=next((record for record in records if record), None),
-            lease=head.lease_invocation_id if head else None,
-        )
+
+def _child_session(tables: Tables, key: SessionKey) -> ChildSession:
+    head, records = tables.head(key), [tables.invocation(key, one) for one in ("i1", "i2")]
+    return ChildSession(
+        key=key,
+        events=[json.loads(row.body) for row in tables.events(key, Window())],
+        state=tables.state(key),
+        record=next((record for record in records if record), None),
+        lease=head.lease_invocation_id if head else None,
+    )
 
 
 class StuckError(Exception):

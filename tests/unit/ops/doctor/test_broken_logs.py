@@ -10,6 +10,7 @@ from durable_adk.ops.doctor.broken_logs import broken_logs
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.sessions.in_memory_session_service import DatabaseInMemory
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import CHILD_PREFIX
 
@@ -64,6 +65,14 @@ async def problems(sessions: Sessions) -> list[str]:
     return [case.finding.problem for case in cases]
 
 
+def change(sessions: Sessions, *statements: str) -> None:
+    """Write to the tables as no release does."""
+    store = sessions._store
+    assert isinstance(store, DatabaseInMemory)
+    for one in statements:
+        store.run(lambda tables, one=one: tables._connection.exec_driver_sql(one))
+
+
 @pytest.mark.parametrize("page", [1, 7, 1000])
 async def test_a_log_is_looked_through_page_by_page(
     page: int, monkeypatch: pytest.MonkeyPatch
@@ -75,17 +84,18 @@ async def test_a_log_is_looked_through_page_by_page(
     await talked(sessions, KEY, 10, name="j")
     assert await problems(sessions) == []
     assert sessions.most <= page
-    tables = sessions._store._tables  # pyright: ignore[reportAttributeAccessIssue]
-    log = tables._logs[KEY]
-    tables._state[KEY]["k3"] = '"something else"'
-    log.invocations["j"].start_seq = 50
-    log.entries[30] = log.entries[29]
+    change(
+        sessions,
+        """UPDATE state SET value = '"something else"' WHERE key = 'k3'""",
+        "UPDATE invocations SET start_seq = 50 WHERE invocation_id = 'j'",
+        "UPDATE events SET body = (SELECT body FROM events WHERE seq = 30) WHERE seq = 31",
+    )
     assert await problems(sessions) == [
         "these events are stored twice: i.29",
         "invocation j starts at event 50 according to its record, but that event is not its own",
         "the state differs from the events for the keys k3",
     ]
-    del log.entries[45:]
+    change(sessions, "DELETE FROM events WHERE seq > 45")
     (first, *_) = await problems(sessions)
     assert first == "of 60 events these are missing: 46, 47, 48, 49, 50, 51, 52, 53, 54, 55"
 
