@@ -120,7 +120,7 @@ async def until(sessions: SessionLog, status: str, count: int) -> None:
     """Wait until so many invocations have a status."""
     async with asyncio.timeout(60):
         while True:
-            listed = await sessions.page_invocations(app_name="bench", limit=1000)
+            listed = await sessions.invocations_by_time(app_name="bench", limit=1000)
             if sum(record.status.value == status for _, record in listed) >= count:
                 return
             await asyncio.sleep(0.1)

@@ -110,7 +110,7 @@ async def test_a_pool_that_is_exhausted_delays_runs_and_ends_none(
         async with asyncio.timeout(2 * PATIENCE):
             outcomes = await asyncio.gather(*runs)
     assert outcomes == [control] * RUNS
-    records = await store.page_invocations(app_name="charge", user_id=queue)
+    records = await store.invocations_by_time(app_name="charge", user_id=queue)
     assert {record.status for _, record in records} == {Status.COMPLETED}
     traces = Traces(tmp_path)
     assert traces.effects == RUNS + 1

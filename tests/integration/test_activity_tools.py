@@ -386,7 +386,7 @@ async def test_cancelling_the_invocation_cancels_it(
         assert await runner.cancel(**USER, invocation_id=name)
         await asyncio.gather(sending, return_exceptions=True)
         await asyncio.wait_for(shop.cancelled.wait(), PATIENCE)
-    ((_, record),) = await runner.session_service.page_invocations(app_name="app")
+    ((_, record),) = await runner.session_service.invocations_by_time(app_name="app")
     assert record.status is Status.CANCELLED
     assert len(responses(await stored(runner))) == 1  # the call is sealed
     (history,) = await histories(client, shop)
@@ -405,7 +405,7 @@ async def test_cancelling_does_not_wait_for_what_never_hears_of_it(
         await asyncio.wait_for(shop.inside.acquire(), PATIENCE)
         assert await runner.cancel(**USER, invocation_id=name)
         await asyncio.gather(sending, return_exceptions=True)
-        ((_, record),) = await runner.session_service.page_invocations(app_name="app")
+        ((_, record),) = await runner.session_service.invocations_by_time(app_name="app")
         assert record.status is Status.CANCELLED
         assert not shop.left
         shop.gate.set()

@@ -358,7 +358,7 @@ async def test_cancelling_the_caller_cancels_the_child(make_runner: MakeRunner) 
     await until_set(begun)
     assert await runner.cancel(**USER, invocation_id=name)
     await asyncio.gather(running, return_exceptions=True)
-    found = await runner.session_service.page_invocations(app_name="app")
+    found = await runner.session_service.invocations_by_time(app_name="app")
     assert [record.status for _, record in found] == [Status.CANCELLED] * 2
 
 

@@ -111,7 +111,7 @@ async def test_a_reset_run_goes_on_with_its_invocation(
     ):
         await client.start_workflow("Invocation", request, id=name, task_queue=task_queue)
         await until_set(works.begun)
-        ((_, record),) = await store.page_invocations(app_name="a", user_id="u")
+        ((_, record),) = await store.invocations_by_time(app_name="a", user_id="u")
 
         seen: list[Event] = []
 
@@ -128,7 +128,9 @@ async def test_a_reset_run_goes_on_with_its_invocation(
         assert (await followed)[-1] == "done"
         seen.clear()
         assert await follow(new_message="hello") == ["done"]
-        states = [one.status for _, one in await store.page_invocations(app_name="a", user_id="u")]
+        states = [
+            one.status for _, one in await store.invocations_by_time(app_name="a", user_id="u")
+        ]
         assert states == [Status.COMPLETED, Status.COMPLETED]
 
 

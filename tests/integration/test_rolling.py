@@ -402,7 +402,7 @@ async def test_a_cancellation_between_two_runs_ends_the_invocation(
     await handle.cancel()
     with pytest.raises(WorkflowFailureError):
         await handle.result()
-    ((key, record),) = await runner.session_service.page_invocations(app_name="app")
+    ((key, record),) = await runner.session_service.invocations_by_time(app_name="app")
     assert record.status is Status.CANCELLED
     assert await runner.session_service.active_invocation(key) is None
     assert RUNS == []

@@ -97,7 +97,7 @@ class Stage:
 
     async def _lease_owners(self) -> list[str]:
         service = self.runner.session_service
-        found = await service.page_invocations(app_name=self.app.name, statuses=set(Status))
+        found = await service.invocations_by_time(app_name=self.app.name, statuses=set(Status))
         return [record.lease_owner for _, record in found]
 
     async def _called(self) -> str | None:

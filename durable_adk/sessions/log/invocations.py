@@ -274,8 +274,8 @@ def _require_opened_by(
 def set_status(
     tables: Tables, key: SessionKey, record: InvocationRecord, status: Status
 ) -> InvocationRecord:
-    """Set the record's status and store it."""
-    record.status, record.update_time = status, time.time()
+    """Set the record's status and store it; its time never decreases, so that no page misses it."""
+    record.status, record.update_time = status, max(record.update_time, time.time())
     tables.put_invocation(key, record)
     return record
 

@@ -19,7 +19,6 @@ from durable_adk.json_values import canonical, check_id
 from durable_adk.sessions.log.entry import session_copy
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import (
-    InvocationPage,
     InvocationPosition,
     InvocationsByTime,
     Page,
@@ -181,44 +180,6 @@ class InvocationRecords(Transactions):
         """Return the invocation that holds the session's lease, unless the lease has expired."""
         return await self._store.read(lambda tables: active(tables, key))
 
-    async def page_invocations(
-        self,
-        *,
-        app_name: str,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        statuses: Collection[Status] = (),
-        limit: int = 500,
-        after: tuple[SessionKey, InvocationRecord] | None = None,
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Return one page of all matching invocations; [] after the last page.
-
-        The order is the store's own. An invocation that matches throughout the paging is on one of
-        the pages, even if it changes from one of the statuses to another; it may then appear twice.
-
-        Args:
-            app_name: Name of the app.
-            user_id: Restricts the pages to one user.
-            session_id: Restricts them to sessions with this id.
-            statuses: Restricts them to invocations with one of these; empty: all.
-            limit: Size of a page.
-            after: The last item of the previous page.
-
-        Raises:
-            InvalidRequestError: An id is invalid, or the limit is below 1.
-        """
-        if limit < 1:
-            raise InvalidRequestError(f"limit is {limit}; pass 1 or more.")
-        page = InvocationPage(
-            app_name=check_id(app_name, "app_name"),
-            user_id=None if user_id is None else check_id(user_id, "user_id"),
-            session_id=None if session_id is None else check_id(session_id, "session_id"),
-            statuses=frozenset(statuses),
-            limit=limit,
-            after=after,
-        )
-        return await self._store.read(lambda tables: tables.page_of_invocations(page))
-
     async def invocations_by_time(
         self,
         *,
@@ -239,12 +200,18 @@ class InvocationRecords(Transactions):
             statuses: Restricts them to invocations with one of these; empty: all.
             limit: Maximum number of them.
             beyond: The position of the last one of the previous page.
-            oldest_first: Oldest first; an invocation that changes between pages is not missed then.
+            oldest_first: Oldest first; an invocation that changes between pages is not missed then,
+                even if it changes from one of the statuses to another.
+
+        Raises:
+            InvalidRequestError: An id is invalid, or the limit is below 1.
         """
+        if limit < 1:
+            raise InvalidRequestError(f"limit is {limit}; pass 1 or more.")
         wanted = InvocationsByTime(
-            app_name=app_name,
-            user_id=user_id,
-            session_id=session_id,
+            app_name=check_id(app_name, "app_name"),
+            user_id=None if user_id is None else check_id(user_id, "user_id"),
+            session_id=None if session_id is None else check_id(session_id, "session_id"),
             statuses=frozenset(statuses),
             limit=limit,
             beyond=beyond,
@@ -281,22 +248,26 @@ class InvocationRecords(Transactions):
         statuses: Collection[Status] = (),
         page: int = PAGE,
     ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
-        """Yield all matching invocations, page by page; see `page_invocations`."""
-        last: tuple[SessionKey, InvocationRecord] | None = None
+        """Yield all matching invocations, oldest first; see `invocations_by_time`.
+
+        One that matches all the time is not missed; if it changes meanwhile, it may appear twice.
+        """
+        last: InvocationPosition | None = None
         while True:
-            found = await self.page_invocations(
+            found = await self.invocations_by_time(
                 app_name=app_name,
                 user_id=user_id,
                 session_id=session_id,
                 statuses=statuses,
                 limit=page,
-                after=last,
+                beyond=last,
+                oldest_first=True,
             )
             for one in found:
                 yield one
             if len(found) < page:
                 return
-            last = found[-1]
+            last = InvocationPosition.of(*found[-1])
 
 
 def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:

@@ -63,19 +63,6 @@ class Page:
     newest_first: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvocationPage:
-    """Selects one page of invocations; see `InvocationRecords.page_invocations`."""
-
-    app_name: str
-    user_id: str | None = None
-    session_id: str | None = None
-    statuses: Collection[Status] = ()
-    """Empty: all."""
-    limit: int
-    after: tuple[SessionKey, InvocationRecord] | None = None
-
-
 class InvocationPosition(NamedTuple):
     """A position among the invocations of an app, by the time of their status."""
 
@@ -208,12 +195,6 @@ class Tables(Protocol):
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         """Read an independent copy of the invocation's row."""
-        ...
-
-    def page_of_invocations(
-        self, page: InvocationPage
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Read copies of the rows of a page."""
         ...
 
     def invocations_by_time(

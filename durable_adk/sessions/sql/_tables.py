@@ -9,7 +9,6 @@ from sqlalchemy import Executable
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import (
-    InvocationPage,
     InvocationsByTime,
     NoteKey,
     Page,
@@ -181,11 +180,6 @@ class SqlTables:
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         row = self._one(sql.INVOCATION_OF, {**_params(key), "id": invocation_id})
         return None if row is None else _record(row)
-
-    def page_of_invocations(
-        self, page: InvocationPage
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        return [_keyed(row) for row in self._connection.rows(sql.page_query(page), {})]
 
     def invocations_by_time(
         self, wanted: InvocationsByTime

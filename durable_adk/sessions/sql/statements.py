@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from durable_adk.sessions.log.storage import InvocationPage, InvocationsByTime, NoteKey
+from durable_adk.sessions.log.storage import InvocationsByTime, NoteKey
 from durable_adk.sessions.records import KEPT, SESSION_SIZE, WITHDRAWN
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sql.schema import (
@@ -51,8 +51,6 @@ KEY = SessionKey._fields
 _HEAD = [column for column in SESSIONS.c if column.name not in KEY]
 HEAD = [column.name for column in _HEAD]
 INVOCATION_COLUMNS = [column for column in INVOCATIONS.c if column.name not in KEY]
-
-_IDS = ("user_id", "session_id", "invocation_id")
 
 _APP: BindParameter[str] = bindparam("k_app")
 _USER: BindParameter[str] = bindparam("k_user")
@@ -199,61 +197,21 @@ def states_of(owners: Sequence[SessionKey]) -> Select[Any]:
     return _STATES.join_from(wanted, STATE, and_(*(STATE.c[n] == wanted.c[n] for n in KEY)))
 
 
-def page_query(page: InvocationPage) -> Executable:
-    """Build the query for a page, ordered by an index, so that no other rows are read.
-
-    By time, each status has a query of its own, because the index begins with the status: with IN,
-    a database would sort all the rows for every page.
-    """
-    fixed = {"app_name": page.app_name, "user_id": page.user_id, "session_id": page.session_id}
-    order = _order(page)
-    wanted = {name: value for name, value in fixed.items() if value is not None}
-    query, statuses = _after(page, order).filter_by(**wanted), sorted(page.statuses)
-    if order[0] == "update_time" and len(statuses) > 1:
-        return _of_each(statuses, query).order_by(*order).limit(page.limit)
-    return query.where(INVOCATIONS.c.status.in_(statuses)) if statuses else query
-
-
 def _of_each(statuses: Sequence[str], query: Select[Any]) -> CompoundSelect[Any]:
     """Build the union of a limited query's results for each status."""
     parts = [query.where(INVOCATIONS.c.status == one).subquery() for one in statuses]
     return union_all(*map(select, parts))
 
 
-def _after(page: InvocationPage, order: Sequence[str]) -> Select[Any]:
-    """Build the query for a page of invocations of any status."""
-    columns = [INVOCATIONS.c[name] for name in order]
-    query = select(INVOCATIONS).order_by(*columns).limit(page.limit)
-    if page.after is not None:
-        key, record = page.after
-        ids = {**key._asdict(), "invocation_id": record.invocation_id}
-        place = {**ids, "update_time": record.update_time}
-        after = tuple(place[name] for name in order)
-        query = query.where(after < tuple_(*columns))
-    return query
-
-
-def _order(page: InvocationPage) -> tuple[str, ...]:
-    """Return the columns to order by.
-
-    Columns that are equal in all rows are omitted, because SQLite would sort for them. If only
-    statuses narrow the search, the order is by time: few invocations are open among many closed
-    ones, and an invocation that changes to one of them during paging comes last. Otherwise the
-    order is by ids, which never change.
-    """
-    if page.user_id is None:
-        return ("update_time", *_IDS) if page.statuses else _IDS
-    return _IDS[1:] if page.session_id is None else _IDS[2:]
-
-
-_TIME = ("update_time", *_IDS)
+_TIME = ("update_time", "user_id", "session_id", "invocation_id")
 
 
 def by_time_query(wanted: InvocationsByTime) -> Executable:
     """Build the query for the newest or oldest invocations, in the order of an index.
 
-    Each status has a query of its own, as in `page_query`, but not for a user's invocations: their
-    indexes lack the status, so each query would read them all again. Those of one session are few,
+    Each status has a query of its own, because the index begins with the status: with IN, a
+    database would sort all the rows for every page. A user's invocations have one query: their
+    index lacks the status, so each query would read them all again. Those of one session are few,
     and all of them are read: to use an index's order, a database would read all of the user's.
     """
     fixed = {"app_name": wanted.app_name, "user_id": wanted.user_id}

@@ -96,9 +96,11 @@ class Changing(InMemorySessionService):
         super().__init__()
         self.changes = [change]
 
-    async def page_invocations(self, **options: Any) -> list[tuple[SessionKey, InvocationRecord]]:
+    async def invocations_by_time(
+        self, **options: Any
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
         """Read the page, then make the change."""
-        found = await super().page_invocations(**options)
+        found = await super().invocations_by_time(**options)
         while self.changes:
             await self.changes.pop()(self)
         return found

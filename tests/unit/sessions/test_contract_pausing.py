@@ -42,7 +42,7 @@ async def everything(service, key):
     return (
         await service.get_session(**names(key)),
         await service.active_invocation(key),
-        await service.page_invocations(app_name=key.app_name),
+        await service.invocations_by_time(app_name=key.app_name),
     )
 
 
@@ -392,7 +392,7 @@ async def test_one_of_many_paused_invocations_runs(service, key):
         *(resumed(service, key, f"a{n}", f"i{n}") for n in range(4)), return_exceptions=True
     )
     assert sum(isinstance(one, SessionBusyError) for one in results) == 3
-    listed = await service.page_invocations(app_name=key.app_name, statuses={PAUSED})
+    listed = await service.invocations_by_time(app_name=key.app_name, statuses={PAUSED})
     assert len(listed) == 3
     assert len(await service.read_events(key)) == 5
 
@@ -443,13 +443,13 @@ async def test_unfit_listings_are_refused(service, key):
     """Unusable ids and a negative limit are the caller's mistake."""
     for unfit in ({"app_name": ""}, {"user_id": "a\0"}, {"limit": -1}):
         with pytest.raises(InvalidRequestError):
-            await service.page_invocations(**{"app_name": key.app_name} | unfit)
+            await service.invocations_by_time(**{"app_name": key.app_name} | unfit)
 
 
 async def test_listed_records_are_copies(service, key):
     """Changing a listed record changes nothing that others read (TRAP-8)."""
     await paused(service, key)
-    ((_, record),) = await service.page_invocations(app_name=key.app_name)
+    ((_, record),) = await service.invocations_by_time(app_name=key.app_name)
     record.status = COMPLETED
     assert (await service.get_invocation(key, "i1")).status is PAUSED
 

@@ -18,13 +18,13 @@ async def _everything(service, key):
     return (
         await service.read_events(key),
         await service.read_state(key),
-        await service.page_invocations(app_name=key.app_name),
+        await service.invocations_by_time(app_name=key.app_name),
         await service.active_invocation(key),
     )
 
 
 async def _as_rebuilt(service, key, *, after=0):
-    records = await service.page_invocations(app_name=key.app_name)
+    records = await service.invocations_by_time(app_name=key.app_name)
     return Rebuilt(
         key=key,
         after=after,

@@ -38,7 +38,7 @@ async def reads(service, key, invocation_id):
     """All that the port tells of a session and an invocation."""
     session = await service.get_session(**names(key))
     listed = await service.list_sessions(app_name=key.app_name, user_id=key.user_id)
-    runs = await service.page_invocations(app_name=key.app_name, user_id=key.user_id)
+    runs = await service.invocations_by_time(app_name=key.app_name, user_id=key.user_id)
     found = [
         session and (session.state, session.events),
         [one.state for one in listed.sessions],

@@ -27,7 +27,6 @@ from durable_adk.sessions import (
 )
 from durable_adk.sessions.log.listing import Listing
 from durable_adk.sessions.log.storage import (
-    InvocationPage,
     InvocationPosition,
     InvocationsByTime,
     Position,
@@ -35,7 +34,7 @@ from durable_adk.sessions.log.storage import (
 from durable_adk.sessions.records import OPEN
 from durable_adk.sessions.sql import sqlite as sqlite_store
 from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.statements import by_time_query, page_query
+from durable_adk.sessions.sql.statements import by_time_query
 from durable_adk.sql import migrate, schema
 from tests.support import made_tables
 from tests.support.later_tables import later_tables
@@ -281,7 +280,7 @@ async def test_older_file_is_upgraded(service, path, tmp_path):
     with later_tables(tmp_path):
         later = SqliteSessionService(path)
         assert ((KEY, record),) == tuple(
-            await later.page_invocations(app_name="app", statuses={Status.RUNNING})
+            await later.invocations_by_time(app_name="app", statuses={Status.RUNNING})
         )
         assert (await later.schema()).current
         assert record == await later.active_invocation(KEY)
@@ -330,51 +329,12 @@ async def test_invocations_by_time_are_found_by_an_index(service, path, narrowed
         assert times > 1 or index == OF_SESSION or "TEMP B-TREE" not in plan
 
 
-@pytest.mark.parametrize(
-    ("narrowed", "index"),
-    [
-        ({}, "PRIMARY KEY (app_name=? AND (user_id,session_id,invocation_id)>(?,?,?))"),
-        ({"statuses": {Status.PAUSED}}, "invocations_newest (app_name=? AND status=? AND "),
-        (
-            {"user_id": "user", "session_id": "session"},
-            "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
-        ),
-        (
-            {"user_id": "user", "session_id": "session", "statuses": {Status.PAUSED}},
-            "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
-        ),
-    ],
-)
-async def test_pages_of_invocations_are_found_by_an_index(service, path, narrowed, index):
-    """However many there are, a page begins where the last one ended, and sorts none."""
-    _, plan = await plan_of_page(service, path, **narrowed)
-    assert index in plan
-    assert "SCAN" not in plan
-    assert "TEMP B-TREE" not in plan
-
-
-async def plan_of_page(service, path, **narrowed):
-    """The statement for a page that is not the first, and how SQLite runs it."""
-    record = await opened(service)
-    page = InvocationPage(app_name="app", limit=5, after=(KEY, record), **narrowed)
-    return plan_of(page_query(page), path)
-
-
 def plan_of(query, path):
     """A statement, and how SQLite runs it."""
     written = {"literal_binds": True}
     compiled = query.compile(dialect=sqlite.dialect(), compile_kwargs=written)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         return str(compiled), str(connection.execute(f"EXPLAIN QUERY PLAN {compiled}").fetchall())
-
-
-async def test_of_each_status_a_page_is_found_by_an_index(service, path):
-    """However many are open, no more of each status are read, and sorted, than a page has."""
-    statement, plan = await plan_of_page(service, path, statuses=OPEN)
-    index = "invocations_newest (app_name=? AND status=? AND (update_time,"
-    assert plan.count(index) == len(OPEN)
-    assert statement.count("LIMIT 5") == len(OPEN) + 1
-    assert "SCAN invocations" not in plan
 
 
 @pytest.mark.parametrize(("user", "index"), [(None, "of_app"), ("user", "of_user")])
