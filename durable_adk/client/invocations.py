@@ -434,8 +434,8 @@ async def decoded(converter: DataConverter, payloads: Sequence[Payload]) -> list
     """
     try:
         return await converter.decode(payloads)
-    except (TransientError, PayloadLostError, OSError, *ARGUMENT_ERRORS) as error:
-        raise UnreadableError from error  # OSError: external storage is unavailable
+    except (TransientError, PayloadLostError, *ARGUMENT_ERRORS) as error:
+        raise UnreadableError from error
 
 
 async def started_with(

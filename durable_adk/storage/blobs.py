@@ -4,10 +4,8 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Protocol
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.storage.objects import Objects
@@ -16,36 +14,12 @@ _KEY_BYTES = 32
 _NAME = re.compile(r"([0-9a-f]{32})/[0-9a-f]{64}")
 
 
-class BlobStore(Protocol):
-    """Stores bytes by name, for all processes of one Temporal namespace.
+class Blobs:
+    """Stores bytes by name, and a key, for all processes of one Temporal namespace.
 
     A name is ``<owner>/<sha256>``: 32 and 64 hexadecimal digits. It is derived from the content, so
-    storing a blob is idempotent, and nothing is ever overwritten.
-    """
-
-    async def put(self, name: str, data: bytes) -> None:
-        """Store `data` durably: it survives a crash of the machine.
-
-        Raises:
-            OSError: The store is unavailable; a retry may succeed.
-        """
-        ...
-
-    async def get(self, name: str) -> bytes:
-        """Return the data of a blob.
-
-        Raises:
-            KeyError: There is no such blob.
-            OSError: The store is unavailable; a retry may succeed.
-        """
-        ...
-
-
-class Blobs:
-    """A `BlobStore` in a folder or a bucket, with the key of its references; it can be swept.
-
-    Anyone who can read the store can read conversations. All calls raise StoreUnavailableError
-    while it is unavailable, except `put` and `get`.
+    storing a blob is idempotent. Anyone who can read the store can read conversations. All calls
+    raise StoreUnavailableError while it is unavailable.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -74,18 +48,20 @@ class Blobs:
         return key
 
     async def put(self, name: str, data: bytes) -> None:
-        """See `BlobStore`; an existing blob counts as new for `expired`."""
-        with _unavailable_as_os_error():
-            await self._objects.put(name, data)
+        """Store a blob durably; an existing one counts as new for `expired`."""
+        await self._objects.put(name, data)
 
     async def get(self, name: str) -> bytes:
-        """See `BlobStore`; if the key is missing too, the store is unavailable."""
-        with _unavailable_as_os_error():
-            data = await self._objects.get(name)
-            if data is not None:
-                return data
-            if await self._objects.get("key") is None:
-                raise StoreUnavailableError(f"The object store {self._objects.uri} does not exist.")
+        """Return a blob; if the key is missing too, the store is unavailable.
+
+        Raises:
+            KeyError: There is no such blob.
+        """
+        data = await self._objects.get(name)
+        if data is not None:
+            return data
+        if await self._objects.get("key") is None:
+            raise StoreUnavailableError(f"The object store {self._objects.uri} does not exist.")
         raise KeyError(name)
 
     async def expired(self, older_than: float) -> list[str]:
@@ -110,12 +86,3 @@ class Blobs:
     async def remove(self, owner: str) -> None:
         """Delete all blobs of an owner."""
         await self._objects.delete([entry.path for entry in await self._objects.list(owner)])
-
-
-@contextmanager
-def _unavailable_as_os_error() -> Generator[None]:
-    """Raise OSError, as `BlobStore` promises, if the store is unavailable."""
-    try:
-        yield
-    except StoreUnavailableError as error:
-        raise OSError(error.message) from error

@@ -25,7 +25,7 @@ from temporalio.converter import (
 )
 
 from durable_adk.attempt_history import is_attempt_history
-from durable_adk.storage.blobs import Blobs, BlobStore
+from durable_adk.storage.blobs import Blobs
 from durable_adk.storage.object_store import objects_at
 from durable_adk.storage.refusal import refusal
 
@@ -54,7 +54,7 @@ class PayloadDriver(StorageDriver):
     blob is lost or changed (S5, F32).
     """
 
-    blobs: BlobStore
+    blobs: Blobs
     key: bytes
     owner: str = ""
     any_owner: bool = False
@@ -76,7 +76,7 @@ class PayloadDriver(StorageDriver):
         """See base class.
 
         Raises:
-            OSError: The store is unavailable.
+            StoreUnavailableError: The store does not respond.
         """
         del context  # the owner, unlike the context's target, is the same for reader and writer
         return [await self._store(payload) for payload in payloads]
@@ -87,7 +87,7 @@ class PayloadDriver(StorageDriver):
         """See base class; returns a `refusal` for an unusable claim.
 
         Raises:
-            OSError: The store is unavailable.
+            StoreUnavailableError: The store does not respond.
         """
         del context
         return [await self._retrieve(claim) for claim in claims]
@@ -162,16 +162,19 @@ class OwnedStorage(ExternalStorage, WithSerializationContext):
         """Return the storage for the workflow in the context."""
         if not isinstance(context, (WorkflowSerializationContext, ActivitySerializationContext)):
             return self
+        owned = replace(self.driver, owner=owner_of(context.namespace, context.workflow_id or ""))
+        return replace(self, drivers=[owned], driver_selector=_Selector(owned))
+
+    @property
+    def driver(self) -> PayloadDriver:
+        """The only driver."""
         (driver,) = self.drivers
         assert isinstance(driver, PayloadDriver)  # noqa: S101 - `owned_storage` has set it
-        owned = replace(driver, owner=owner_of(context.namespace, context.workflow_id or ""))
-        return replace(self, drivers=[owned], driver_selector=_Selector(owned))
+        return driver
 
     def for_any_reader(self) -> PayloadDriver:
         """Return a driver that follows the valid references of all workflows, for human readers."""
-        (driver,) = self.drivers
-        assert isinstance(driver, PayloadDriver)  # noqa: S101 - as above
-        return replace(driver, any_owner=True)
+        return replace(self.driver, any_owner=True)
 
     def driver_for(self, payload: Payload) -> StorageDriver | None:
         """Return the driver that stores a payload; None if the payload stays in Temporal."""
@@ -180,8 +183,8 @@ class OwnedStorage(ExternalStorage, WithSerializationContext):
         return self.driver_selector(StorageDriverSelectContext(), payload)
 
 
-def owned_storage(blobs: BlobStore, *, key: bytes, threshold: int) -> OwnedStorage:
-    """Return external storage over any blob store, for a data converter.
+def owned_storage(blobs: Blobs, *, key: bytes, threshold: int) -> OwnedStorage:
+    """Return external storage over a blob store, for a data converter.
 
     Args:
         blobs: The blob store, the same for all clients and workers of the namespace.
@@ -205,11 +208,7 @@ def blobs_at(location: Path | str) -> Blobs:
 def blobs_of(converter: DataConverter) -> Blobs | None:
     """Return the blob store of a client's converter; None if it does not use ours."""
     storage = converter.external_storage
-    if not isinstance(storage, OwnedStorage):
-        return None
-    (driver,) = storage.drivers
-    blobs = driver.blobs if isinstance(driver, PayloadDriver) else None
-    return blobs if isinstance(blobs, Blobs) else None
+    return storage.driver.blobs if isinstance(storage, OwnedStorage) else None
 
 
 def storage_at(location: Path | str, *, threshold: int) -> OwnedStorage:

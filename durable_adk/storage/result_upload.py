@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from durable_adk.attempt_history import AttemptHistory
-from durable_adk.errors import PayloadLostError, as_detail, class_name
+from durable_adk.errors import PayloadLostError, StoreUnavailableError, as_detail, class_name
 from durable_adk.retrying import retrying
 from durable_adk.storage.payload_driver import OwnedStorage
 
@@ -89,14 +89,14 @@ async def _with_heartbeats(work: asyncio.Future[None]) -> None:
 
 
 async def _keep(driver: StorageDriver, payload: Payload) -> None:
-    store = retrying(driver.store, _seconds_left(activity.info()), pause=_PAUSE, on=OSError)
+    store = retrying(driver.store, _seconds_left(activity.info()), pause=_PAUSE)
     try:
         await store(StorageDriverStoreContext(), [payload])
-    except OSError as error:
+    except StoreUnavailableError as error:
         raise _deadline_exceeded(error) from error
 
 
-def _deadline_exceeded(error: OSError) -> ApplicationError:
+def _deadline_exceeded(error: StoreUnavailableError) -> ApplicationError:
     lost = PayloadLostError(f"A step's result could not be stored: {error}")
     return ApplicationError(
         lost.message, as_detail(lost), type=class_name(lost), non_retryable=True

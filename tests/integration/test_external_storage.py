@@ -22,7 +22,7 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer, embedded_runner
-from durable_adk.errors import PayloadLostError
+from durable_adk.errors import PayloadLostError, StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
@@ -324,7 +324,7 @@ async def test_a_store_that_is_away_runs_nothing_again(
     async def failing(self: Blobs, name: str, data: bytes) -> None:
         if RUNS and len(away) < 6:
             away.append(1)
-            raise OSError("the disk is away")
+            raise StoreUnavailableError("the disk is away")
         await whole(self, name, data)
 
     monkeypatch.setattr(Blobs, "put", failing)
@@ -343,7 +343,7 @@ async def test_a_store_that_stays_away_ends_the_run(
 
     async def failing(self: Blobs, name: str, data: bytes) -> None:
         if RUNS:
-            raise OSError("the disk is away")
+            raise StoreUnavailableError("the disk is away")
         await whole(self, name, data)
 
     monkeypatch.setattr(Blobs, "put", failing)

@@ -15,7 +15,7 @@ from temporalio.converter import (
 )
 
 from durable_adk.encryption import EncryptionCodec
-from durable_adk.errors import EncryptionKeyError, InvalidRequestError
+from durable_adk.errors import EncryptionKeyError, InvalidRequestError, StoreUnavailableError
 from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver
 from durable_adk.storage.refusal import ENCODING as REFUSED, refusal
 
@@ -74,7 +74,7 @@ class Decoder:
             try:
                 found = payload if claim is None else await self._fetched(claim, decoded)
                 decoded.add(await self._decrypted(found, namespace))
-            except (EncryptionKeyError, OSError) as error:
+            except (EncryptionKeyError, StoreUnavailableError) as error:
                 decoded.add_reason(str(error))
         return decoded
 

@@ -8,7 +8,7 @@ from temporalio.api.history.v1 import History, HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryResponse
 
 from durable_adk.client.invocations import started_with
-from durable_adk.errors import EncryptionKeyError, PayloadLostError
+from durable_adk.errors import EncryptionKeyError, PayloadLostError, StoreUnavailableError
 from durable_adk.wire.messages import InvocationRequest
 
 REQUEST = InvocationRequest(app="a", user="u", message="hi")
@@ -39,7 +39,8 @@ async def test_a_request_is_read_back() -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        *(OSError("away"), TypeError(), KeyError(), RuntimeError("no codec"), UnicodeError()),
+        StoreUnavailableError("away"),
+        *(TypeError(), KeyError(), RuntimeError("no codec"), UnicodeError()),
         *(EncryptionKeyError(), PayloadLostError(), [], [1, 2], [{"some": "thing"}]),
     ],
 )

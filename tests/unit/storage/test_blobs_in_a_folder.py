@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from durable_adk.errors import StoreUnavailableError
 from durable_adk.storage.blobs import Blobs
 from durable_adk.storage.payload_driver import blobs_at
 
@@ -48,9 +49,9 @@ async def test_a_folder_that_is_gone_is_an_outage_and_no_loss(blobs: Blobs, fold
     """F32: a file system that is not mounted may come back; a lost blob does not."""
     await blobs.put(NAME, b"one")
     away = shutil.move(folder, folder.parent / "away")
-    with pytest.raises(OSError, match="does not exist"):
+    with pytest.raises(StoreUnavailableError, match="does not exist"):
         await blobs.get(NAME)
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(StoreUnavailableError, match="No such file"):
         await blobs.put(NAME, b"one")
     shutil.move(away, folder)
     assert await blobs.get(NAME) == b"one"

@@ -1,6 +1,6 @@
 """Payloads outside of Temporal: who gets them, and who does not."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 
 import pytest
 from temporalio.api.common.v1 import Payload
@@ -13,6 +13,8 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
+from durable_adk.storage.blobs import Blobs
+from durable_adk.storage.memory_objects import MemoryObjects
 from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver, owned_storage
 from durable_adk.storage.refusal import ENCODING
 
@@ -20,23 +22,33 @@ KEY = b"k" * 32
 LARGE = Payload(metadata={"encoding": b"json/plain"}, data=b'"' + b"x" * 1000 + b'"')
 
 
-class Blobs(dict[str, bytes]):
-    """A store in memory; the port is two methods."""
+class CountingObjects(MemoryObjects):
+    """A store in memory that counts."""
 
     puts = 0
 
-    async def put(self, name: str, data: bytes) -> None:
+    async def put(self, path: str, content: bytes | AsyncIterable[bytes]) -> None:
         self.puts += 1
-        self[name] = data
-
-    async def get(self, name: str) -> bytes:
-        return self[name]
+        await super().put(path, content)
 
 
 @pytest.fixture
-def blobs() -> Blobs:
-    """An empty store."""
-    return Blobs()
+async def objects() -> CountingObjects:
+    """A store with nothing but a key."""
+    made = CountingObjects()
+    await made.create("key", KEY)
+    return made
+
+
+@pytest.fixture
+def blobs(objects: CountingObjects) -> Blobs:
+    """The same as a store of blobs."""
+    return Blobs(objects)
+
+
+async def kept(objects: CountingObjects) -> list[str]:
+    """The names of the stored blobs."""
+    return [one.path for one in await objects.list() if one.path != "key"]
 
 
 def driver(blobs: Blobs, workflow_id: str = "w", key: bytes = KEY) -> PayloadDriver:
@@ -124,24 +136,26 @@ async def test_a_true_claim_of_another_owner_is_refused(
     assert refused(await retrieve(driver(blobs), claim), "another workflow")
 
 
-async def test_a_lost_or_changed_blob_is_refused(blobs: Blobs) -> None:
+async def test_a_lost_or_changed_blob_is_refused(blobs: Blobs, objects: CountingObjects) -> None:
     """F32: the hash is verified."""
     claim = await store(driver(blobs))
-    (name,) = blobs
-    blobs[name] += b"x"
+    (name,) = await kept(objects)
+    await objects.put(name, b"x")
     assert refused(await retrieve(driver(blobs), claim), "changed")
-    del blobs[name]
+    await objects.delete([name])
     assert refused(await retrieve(driver(blobs), claim), "lost")
 
 
-async def test_equal_payloads_of_one_owner_are_one_blob_and_of_two_are_two(blobs: Blobs) -> None:
+async def test_equal_payloads_of_one_owner_are_one_blob_and_of_two_are_two(
+    blobs: Blobs, objects: CountingObjects
+) -> None:
     """S5: nobody learns from a hash what others have said."""
     made = driver(blobs)
     claims = [await store(made), await store(made)]
     assert claims[0] == claims[1]
-    assert (len(blobs), blobs.puts) == (1, 1)
+    assert (len(await kept(objects)), objects.puts) == (1, 1)
     await store(driver(blobs, "v"))
-    assert len(blobs) == 2
+    assert len(await kept(objects)) == 2
 
 
 @pytest.mark.parametrize(
