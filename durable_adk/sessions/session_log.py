@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Self
 from uuid import uuid4
 
-from durable_adk.errors import PayloadTooLargeError, SessionNotFoundError
+from durable_adk.errors import InvalidRequestError, PayloadTooLargeError, SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import from_google_adk
 from durable_adk.json_values import canonical, check_id
@@ -34,7 +34,7 @@ from durable_adk.sessions.log.entry import (
 )
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.invocation_log import InvocationLog
-from durable_adk.sessions.log.listing import InvocationRecords, Listing
+from durable_adk.sessions.log.listing import InvocationRecords, Listing, position_of
 from durable_adk.sessions.log.notes import Notes
 from durable_adk.sessions.log.queue import Queue
 from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
@@ -97,7 +97,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         state = state or {}
         check_state(state)
         texts = encode(without_temp(state))
-        view = await self._change(key, lambda tables: sessions.create(tables, key, texts))
+        view = await self._change(sessions.create, key, texts)
         return session_copy(key, view.head, view.state)
 
     async def get_session(
@@ -155,12 +155,16 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
             InvalidRequestError: An id is invalid, the limit is below 1, or the token was not
                 returned by a call with the same app and user.
         """
-        listing = Listing.of(
-            app_name,
-            user_id,
+        if limit is not None and limit < 1:
+            raise InvalidRequestError(f"limit is {limit}; pass 1 or more, or None for all.")
+        app_name = check_id(app_name, "app_name")
+        user_id = None if user_id is None else check_id(user_id, "user_id")
+        listing = Listing(
+            app_name=app_name,
+            user_id=user_id,
             limit=limit,
-            page_token=page_token,
-            updated_since=updated_since,
+            after=position_of(page_token, app_name, user_id),
+            since=updated_since,
             newest_first=newest_first,
             max_size=max_size,
         )
@@ -172,7 +176,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         The same transaction deletes the sessions of agents that its calls used as tools.
         """
         key = checked_key(app_name, user_id, session_id)
-        await self._change(key, lambda tables: sessions.remove(tables, key))
+        await self._change(sessions.remove, key)
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event outside any invocation, and update the passed session (SSN-10).
@@ -197,10 +201,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         given, event = event, from_google_adk(event)
         event.id, event.timestamp = given.id, given.timestamp
         entry = Entry.of(event)
-        row, head = await self._change(
-            session.key,
-            lambda tables: sessions.append(tables, session.key, entry, session.revision),
-        )
+        row, head = await self._change(sessions.append, session.key, entry, session.revision)
         stored = decode_event(row.body)
         # Do not change a copy that already has the event or lacks earlier events.
         if row.seq == session.revision + 1:

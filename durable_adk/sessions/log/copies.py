@@ -128,7 +128,7 @@ class Copies(Transactions):
         key = checked_key(*part.session.key)
         entries = [item.entry() for item in part.events]
         check_state(part.session.state)
-        await self._change(key, lambda tables: _put(tables, part, entries))
+        await self._change(_put, key, part, entries)
 
     async def copy_state(self, key: SessionKey, values: Mapping[str, Any]) -> dict[str, Any]:
         """Set those keys of app and user state that have no value yet.
@@ -184,15 +184,15 @@ class Copies(Transactions):
             EventConflictError: The id is taken by a different event.
         """
         entry = item.entry()
-        return await self._change(key, lambda tables: _append(tables, key, entry, revision))
+        return await self._change(_append, key, entry, revision)
 
     async def read_session(self, key: SessionKey) -> CopiedSession | None:
         """Read a session without its events; None if it is missing."""
         return await self._store.read(lambda tables: _session(tables, key))
 
 
-def _put(tables: Tables, part: CopiedPart, entries: list[Entry]) -> None:
-    session, key = part.session, part.session.key
+def _put(tables: Tables, key: SessionKey, part: CopiedPart, entries: list[Entry]) -> None:
+    session = part.session
     head = tables.head(key)
     if (head.revision if head else 0) != part.after or (head and head.lease_invocation_id):
         raise StaleSessionError(

@@ -1,7 +1,6 @@
 """Lifecycle of an invocation in the session log: open, commit, pause, resume, close."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from durable_adk.errors import InvalidRequestError, SessionBusyError
@@ -61,10 +60,11 @@ class InvocationLog(Transactions):
             InvalidRequestError: An id is invalid, or the event belongs to another invocation.
             StateValueError: The delta is not JSON.
         """
-        work = partial(
+        key = checked_key(*key)
+        return await self._change(
             invocations.open_invocation,
-            key=checked_key(*key),
-            entry=entry_of(user_event, check_id(invocation_id, "invocation_id"), key=key),
+            key,
+            entry_of(user_event, check_id(invocation_id, "invocation_id"), key=key),
             lease_owner=lease_owner,
             create_session=create_session,
             ttl=ttl,
@@ -73,7 +73,6 @@ class InvocationLog(Transactions):
             bounds=bounds,
             caller=caller,
         )
-        return await self._change(key, work)
 
     async def commit_event(
         self,
@@ -112,17 +111,16 @@ class InvocationLog(Transactions):
         """
         if closing is not None:
             _require_closed(closing)
-        work = partial(
+        row = await self._change(
             invocations.commit,
-            key=key,
-            entry=entry_of(event, invocation_id, key=key),
+            key,
+            entry_of(event, invocation_id, key=key),
             invocation_id=invocation_id,
             epoch=epoch,
             closing=closing,
             revision=revision,
             by_step=by_step,
         )
-        row = await self._change(key, work)
         _take_merged(event, row)
         return row.seq
 
@@ -144,10 +142,9 @@ class InvocationLog(Transactions):
             LeaseLostError: The invocation does not hold the lease at this epoch, has continued, or
                 the session was deleted.
         """
-        work = partial(
-            pause.pause, key=key, invocation_id=invocation_id, epoch=epoch, revision=revision
+        return await self._change(
+            pause.pause, key, invocation_id=invocation_id, epoch=epoch, revision=revision
         )
-        return await self._change(key, work)
 
     async def resume_invocation(
         self,
@@ -182,15 +179,14 @@ class InvocationLog(Transactions):
             InvalidRequestError: The invocation is not paused, or the event belongs to another one.
             StateValueError: The delta is not JSON.
         """
-        work = partial(
+        return await self._change(
             pause.resume,
-            key=key,
-            entry=user_event and entry_of(user_event, invocation_id, key=key),
+            key,
+            user_event and entry_of(user_event, invocation_id, key=key),
             invocation_id=invocation_id,
             lease_owner=lease_owner,
             ttl=ttl,
         )
-        return await self._change(key, work)
 
     async def deliver_message(
         self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
@@ -209,10 +205,11 @@ class InvocationLog(Transactions):
             LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
         """
         return await self._change(
+            steering.deliver_message,
             key,
-            lambda tables: steering.deliver_message(
-                tables, key, invocation_id=invocation_id, epoch=epoch, steered=steered
-            ),
+            invocation_id=invocation_id,
+            epoch=epoch,
+            steered=steered,
         )
 
     async def withdraw_invocation(
@@ -290,9 +287,9 @@ class InvocationLog(Transactions):
                 built.
         """
         _require_closed(status)
-        work = partial(
+        return await self._change(
             invocations.close,
-            key=key,
+            key,
             invocation_id=invocation_id,
             epoch=epoch,
             status=status,
@@ -300,7 +297,6 @@ class InvocationLog(Transactions):
             seals=[entry_of(event, invocation_id, key=key) for event in seals],
             revision=revision,
         )
-        return await self._change(key, work)
 
     async def close_paused(
         self,
@@ -329,18 +325,18 @@ class InvocationLog(Transactions):
             StaleSessionError: The log does not end at `revision`, for which the closing events were
                 built.
         """
-        work = partial(
-            pause.close,
-            key=key,
-            invocation_id=invocation_id,
-            epoch=epoch,
-            status=status,
-            error=error,
-            seals=[entry_of(event, invocation_id, key=key) for event in seals],
-            revision=revision,
-        )
+        entries = [entry_of(event, invocation_id, key=key) for event in seals]
         try:
-            return await self._change(key, work)
+            return await self._change(
+                pause.close,
+                key,
+                invocation_id=invocation_id,
+                epoch=epoch,
+                status=status,
+                error=error,
+                seals=entries,
+                revision=revision,
+            )
         except SessionBusyError:
             self._changes.announce(key)  # only the status has changed
             raise

@@ -64,38 +64,6 @@ class Listing:
     newest_first: bool = False
     max_size: int | None = None
 
-    @classmethod
-    def of(
-        cls,
-        app_name: str,
-        user_id: str | None,
-        *,
-        limit: int | None,
-        page_token: str | None,
-        updated_since: float | None,
-        newest_first: bool = False,
-        max_size: int | None = None,
-    ) -> "Listing":
-        """Validate a caller's request.
-
-        Raises:
-            InvalidRequestError: The limit, an id or the page token is invalid.
-        """
-        if limit is not None and limit < 1:
-            raise InvalidRequestError(f"limit is {limit}; pass 1 or more, or None for all.")
-        app_name = check_id(app_name, "app_name")
-        user_id = None if user_id is None else check_id(user_id, "user_id")
-        after = None if page_token is None else _position(page_token, app_name, user_id)
-        return cls(
-            app_name=app_name,
-            user_id=user_id,
-            limit=limit,
-            after=after,
-            since=updated_since,
-            newest_first=newest_first,
-            max_size=max_size,
-        )
-
     def read(self, tables: Tables) -> list[Listed]:
         """Read the sessions, with at least one more if there is a next page."""
         wanted = None if self.limit is None else self.limit + 1
@@ -153,7 +121,14 @@ def _mark(app_name: str, user_id: str | None, position: Position) -> str:
     return sha256(canonical([app_name, user_id, *position]).encode()).hexdigest()[:16]
 
 
-def _position(token: str, app_name: str, user_id: str | None) -> Position:
+def position_of(token: str | None, app_name: str, user_id: str | None) -> Position | None:
+    """Return the position in a page token.
+
+    Raises:
+        InvalidRequestError: The token is invalid.
+    """
+    if token is None:
+        return None
     try:
         mark, *fields = json.loads(base64.urlsafe_b64decode(token.encode("ascii")))
         position = _checked(*fields)

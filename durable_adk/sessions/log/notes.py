@@ -109,7 +109,7 @@ class Notes(Transactions):
         check_json([name, body], "push_config")
         note = NoteKey(invocation_id, PUSH, name)
 
-        def put(tables: Tables) -> None:
+        def put(tables: Tables, key: SessionKey) -> None:
             if create_session:
                 sessions.create_if_missing(tables, key)
             sessions.existing(tables, key)  # locks the session, so that concurrent configs count
@@ -121,7 +121,7 @@ class Notes(Transactions):
                 )
             tables.put_note(key, note, body, replace=True)
 
-        await self._change(key, put)
+        await self._change(put, key)
 
     async def remove_push_config(self, key: SessionKey, *, invocation_id: str, name: str) -> None:
         """Remove the configuration that `put_push_config` stored, if there is one."""
