@@ -7,7 +7,7 @@ from durable_adk.apps import App
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
-from durable_adk.sessions.log.copies import CopiedEvent, CopiedPart, CopiedSession
+from durable_adk.sessions.log.copies import CopiedEvent, CopiedSession
 from durable_adk.sessions.session import SessionKey
 from durable_adk.tools import LongRunningFunctionTool
 
@@ -18,8 +18,8 @@ def ask(x: int) -> None:
     """Ask somebody."""
 
 
-def part() -> CopiedPart:
-    """A session in which a call waits."""
+def events() -> list[CopiedEvent]:
+    """Those of a session in which a call waits."""
     call = {"functionCall": {"id": "c1", "name": "ask", "args": {"x": 1}}}
     values = [
         {"author": "user", "content": {"role": "user", "parts": [{"text": "Hi."}]}},
@@ -29,18 +29,17 @@ def part() -> CopiedPart:
             "longRunningToolIds": ["c1"],
         },
     ]
-    events = [
+    return [
         CopiedEvent.read({**value, "id": f"x{n}", "invocationId": "e-1", "timestamp": float(n)})
         for n, value in enumerate(values)
     ]
-    session = CopiedSession(KEY, {}, create_time=1.0, update_time=2.0)
-    return CopiedPart(session=session, after=0, events=events, last=True)
 
 
 async def test_a_call_that_waited_in_google_adk_is_answered_here() -> None:
     """The answer starts an invocation, as google-adk has it, and the model sees it."""
     store = InMemorySessionService()
-    await store.copy_part(part())
+    session = CopiedSession(KEY, {}, create_time=1.0, update_time=2.0)
+    await store.copy_session(session, events())
     model = ScriptedModel(replies=lambda _: "Done.")
     agent = LlmAgent(name="root", model=model, tools=[LongRunningFunctionTool(ask)])
     answer = types.FunctionResponse(id="c1", name="ask", response={"ok": 1})

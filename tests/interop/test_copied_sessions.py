@@ -240,7 +240,7 @@ def count(file: Path, table: str) -> int:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [101])
 async def test_a_killed_import_is_continued(adk, written, tmp_path, rows) -> None:
-    """SIGKILL between two parts: the next import brings the rest, and nothing twice."""
+    """SIGKILL between two sessions: the next import brings the rest, and nothing twice."""
     url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
     theirs = many(adk, written, tmp_path / "adk.db")
     killed(command("import", url, store), store, "events", rows)

@@ -1,8 +1,8 @@
 """Copies sessions from one store to another; a copy can be interrupted and repeated at any time.
 
-A session's events are compared with those of its copy, and only the following ones are appended. So
-a repetition continues where the last copy was interrupted, copies nothing twice, and adds later
-events. A session with the same name but different events is not changed.
+A session's events are compared with those of its copy, and only the following ones are appended, in
+one transaction. So a repetition copies nothing twice, and adds later events. A session with the
+same name but different events is not changed.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,14 +11,11 @@ from typing import Any, Protocol
 
 from durable_adk.conversation.pending_calls import pending_calls
 from durable_adk.errors import EventConflictError, StaleSessionError
-from durable_adk.events.event import Event
 from durable_adk.json_values import canonical
 from durable_adk.ops.adk_sessions.row_events import UNREADABLE, reason
-from durable_adk.sessions.log.copies import CopiedEvent, CopiedPart, CopiedSession
+from durable_adk.sessions.log.copies import CopiedEvent, CopiedSession
 from durable_adk.sessions.session import SessionKey
 
-PAGE = 100
-"""Number of events that are compared, or written, in one transaction."""
 _SAME_TIME = 1e-3
 """Seconds; google-adk stores times with microseconds."""
 
@@ -52,23 +49,21 @@ class OpenRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourcePart:
-    """Some events of a session, in order; at least one part for each session."""
+class SourceSession:
+    """A session of the source, with its events in order."""
 
     session: CopiedSession | None
     """None if its row cannot be read; see `problems`."""
     events: Sequence[CopiedEvent] = ()
     problems: Sequence[Problem] = ()
-    """The rows in this part that cannot be read."""
-    first: bool = True
-    last: bool = True
+    """Its rows that cannot be read."""
 
 
 class Source(Protocol):
     """The source of copied sessions."""
 
-    def parts(self) -> AsyncGenerator[SourcePart]:
-        """Yield the parts of all sessions, session by session."""
+    def sessions(self) -> AsyncGenerator[SourceSession]:
+        """Yield all sessions."""
         ...
 
     def states(self) -> AsyncGenerator[tuple[SessionKey, dict[str, Any] | Problem]]:
@@ -83,14 +78,14 @@ class Target(Protocol):
         """Read a session with its number of events; None if it is missing."""
         ...
 
-    async def read_copied(
-        self, key: SessionKey, *, after: int = 0, limit: int | None = None
-    ) -> list[CopiedEvent]:
-        """Read events of a session, in order."""
+    async def read_copied(self, key: SessionKey, *, limit: int | None = None) -> list[CopiedEvent]:
+        """Read the first events of a session, in order."""
         ...
 
-    async def copy_part(self, part: CopiedPart) -> None:
-        """Append events; raises if the session was also changed by another writer."""
+    async def copy_session(
+        self, session: CopiedSession, events: Sequence[CopiedEvent], *, after: int = 0
+    ) -> None:
+        """Store a session's events from `after` on; raises if another writer has changed it."""
         ...
 
     async def copy_state(self, key: SessionKey, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,16 +139,14 @@ async def copy_sessions(source: Source, target: Target) -> CopyReport:
     """Copy all sessions, and the state of apps and users; return a report on everything found."""
     report = CopyReport()
     await _copy_states(source, target, report)
-    copy = None
-    async for part in source.parts():
-        report.problems += part.problems
-        if part.first:
-            report.sessions.found += 1
-            report.sessions.unreadable += part.session is None
-            copy = part.session and await _SessionCopy.begin(part.session, target, report)
-        if copy is not None:
-            report.events.unreadable += len(part.problems)
-            await copy.add(part)
+    async for found in source.sessions():
+        report.problems += found.problems
+        report.sessions.found += 1
+        if found.session is None:
+            report.sessions.unreadable += 1
+        else:
+            report.events.unreadable += len(found.problems)
+            await _copy_session(found.session, found.events, target, report)
     return report
 
 
@@ -169,121 +162,69 @@ async def _copy_states(source: Source, target: Target, report: CopyReport) -> No
         ]
 
 
-@dataclass
-class _SessionCopy:
-    """The copying of one session."""
-
-    session: CopiedSession
-    target: Target
-    report: CopyReport
-    copied: CopiedSession | None
-    """The target's session before the copy."""
-    position: int = 0
-    """Number of events that the target is known to have."""
-    written: int = 0
-    is_skipped: bool = False
-    set_by_events: set[str] = field(default_factory=set[str])
-    with_calls: list[Event] = field(default_factory=list[Event])
-    """The events that determine which calls are pending."""
-
-    @classmethod
-    async def begin(
-        cls, session: CopiedSession, target: Target, report: CopyReport
-    ) -> "_SessionCopy":
+async def _copy_session(
+    session: CopiedSession, events: Sequence[CopiedEvent], target: Target, report: CopyReport
+) -> None:
+    """Copy the events that the target lacks; keep the target's session if it is another one."""
+    try:
         copied = await target.read_session(session.key)
-        return cls(session, target, report, copied)
-
-    async def add(self, part: SourcePart) -> None:
-        """Copy the next events."""
-        if self.is_skipped:
-            return
-        for item in part.events:
-            self.set_by_events |= item.event.actions.state_delta.keys()
-            if _is_about_calls(item.event):
-                self.with_calls.append(item.event)
-        has_none = self.copied and not (self.copied.events and part.events)
-        if part.first and has_none and not _is_copy_of(self.copied, self.session):
-            self.skip("It is there with other events or another state.")
-            return
-        try:
-            new = await self._missing(part.events)
-            if new or (part.last and (self.written or self.copied is None)):
-                await self._write(new, last=part.last)
-        except (StaleSessionError, EventConflictError) as error:
-            self.skip(error.message)
-        except UNREADABLE as error:
-            self.skip(f"What is there cannot be read ({reason(error)}).")
-        else:
-            if part.last and not self.is_skipped:
-                self._count()
-
-    async def _missing(self, events: Sequence[CopiedEvent]) -> Sequence[CopiedEvent]:
-        """Compare events with the target's, and return those that the target lacks."""
-        if self.copied is None or self.position >= self.copied.events:
-            return events
-        there = await self.target.read_copied(
-            self.session.key, after=self.position, limit=len(events)
-        )
-        for source_event, target_event in zip(events, there, strict=False):
-            if not source_event.is_same(target_event):
-                self.skip(f"It is there with another event at {source_event.event.id}.")
-                return ()
-            self.position += 1
-            self.report.events.present += 1
-        return events[len(there) :]
-
-    async def _write(self, events: Sequence[CopiedEvent], *, last: bool) -> None:
-        initial = {
-            name: value
-            for name, value in self.session.state.items()
-            if name not in self.set_by_events
-        }
-        part = CopiedPart(
-            session=self.session,
-            after=self.position,
-            events=events,
-            last=last,
-            initial=initial if last else {},
-        )
-        await self.target.copy_part(part)
-        self.position += len(events)
-        self.written += len(events)
-        self.report.events.copied += len(events)
-
-    def skip(self, reason: str) -> None:
-        """Stop copying the session, and keep the target's as it is."""
-        self.is_skipped = True
-        self.report.sessions.different += 1
-        app, user, session = self.session.key
-        self.report.problems.append(
-            Problem(app=app, user=user, session=session, problem=f"{reason} It was left alone.")
-        )
-
-    def _count(self) -> None:
-        sessions = self.report.sessions
-        if self.copied is None:
-            sessions.copied += 1
-        elif self.written:
-            sessions.continued += 1
-        else:
-            sessions.present += 1
-            return
-        app, user, session = self.session.key
-        self.report.requests += [
-            OpenRequest(app=app, user=user, session=session, tool=it.original_name, kind=it.kind)
-            for it in pending_calls(self.with_calls)
-            if it.kind != "long_running"
-        ]
+        present = 0 if copied is None else await _present(copied, session, events, target)
+        missing = len(events) - present
+        if missing or copied is None:
+            await target.copy_session(session, events, after=present)
+    except (StaleSessionError, EventConflictError) as error:
+        _report_different(session, error.message, report)
+    except UNREADABLE as error:
+        text = f"What is there cannot be read ({reason(error)})."
+        _report_different(session, text, report)
+    else:
+        report.events.present += present
+        report.events.copied += missing
+        report.sessions.copied += copied is None
+        report.sessions.continued += bool(copied and missing)
+        report.sessions.present += bool(copied and not missing)
+        if missing or copied is None:
+            report.requests += _open_requests(session, events)
 
 
-def _is_about_calls(event: Event) -> bool:
-    calls = event.get_function_calls() or event.get_function_responses()
-    return bool(calls or event.actions.rewind_before_invocation_id)
+async def _present(
+    copied: CopiedSession,
+    session: CopiedSession,
+    events: Sequence[CopiedEvent],
+    target: Target,
+) -> int:
+    """Return how many of the events the target has.
+
+    Raises:
+        EventConflictError: The target's session is another one.
+    """
+    if not (copied.events and events) and not _is_copy_of(copied, session):
+        raise EventConflictError("It is there with other events or another state.")
+    there = await target.read_copied(session.key, limit=len(events))
+    for source_event, target_event in zip(events, there, strict=False):
+        if not source_event.is_same(target_event):
+            raise EventConflictError(f"It is there with another event at {source_event.event.id}.")
+    return len(there)
 
 
-def _is_copy_of(copied: CopiedSession | None, session: CopiedSession) -> bool:
+def _report_different(session: CopiedSession, problem: str, report: CopyReport) -> None:
+    report.sessions.different += 1
+    app, user, name = session.key
+    report.problems.append(
+        Problem(app=app, user=user, session=name, problem=f"{problem} It was left alone.")
+    )
+
+
+def _open_requests(session: CopiedSession, events: Sequence[CopiedEvent]) -> list[OpenRequest]:
+    app, user, name = session.key
+    return [
+        OpenRequest(app=app, user=user, session=name, tool=one.original_name, kind=one.kind)
+        for one in pending_calls([item.event for item in events])
+        if one.kind != "long_running"
+    ]
+
+
+def _is_copy_of(copied: CopiedSession, session: CopiedSession) -> bool:
     """Return whether sessions that share no event are nevertheless the same."""
-    if copied is None:
-        return False
     same_time = abs(copied.create_time - session.create_time) < _SAME_TIME
     return same_time or canonical(copied.state) == canonical(session.state)

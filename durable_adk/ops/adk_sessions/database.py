@@ -26,7 +26,7 @@ from sqlalchemy import (
 from durable_adk.errors import InvalidRequestError, StaleSessionError
 from durable_adk.ops.adk_sessions import tables
 from durable_adk.ops.adk_sessions.connections import Connections, Row, as_rows, connected
-from durable_adk.ops.adk_sessions.copies import PAGE, Problem, SourcePart
+from durable_adk.ops.adk_sessions.copies import Problem, SourceSession
 from durable_adk.ops.adk_sessions.row_events import (
     UNREADABLE,
     column_time,
@@ -35,14 +35,12 @@ from durable_adk.ops.adk_sessions.row_events import (
     session_of,
     state_of,
 )
-from durable_adk.sessions.log.copies import CopiedEvent, CopiedPart, CopiedSession
+from durable_adk.sessions.log.copies import CopiedEvent, CopiedSession
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
 from durable_adk.sql.database_url import file_of, parse, shown
 
 _KEY = ("app_name", "user_id", "session_id")
-_MAX_BYTES = 16_000_000
-"""Size of a part's events at which it ends, whatever their number."""
 _TICK = timedelta(microseconds=1)
 
 
@@ -74,18 +72,23 @@ class AdkDatabase:
 
     # ----- as a source
 
-    async def parts(self) -> AsyncGenerator[SourcePart]:
-        """See `Source.parts`: the sessions with events, then the others.
+    async def sessions(self) -> AsyncGenerator[SourceSession]:
+        """See `Source.sessions`: the sessions with events, then the others.
 
         One query reads all events: a `SqliteSessionService`'s file has no index by session.
         """
-        async for rows, first, last in _grouped(self._event_rows()):
-            key = SessionKey(*(rows[0][name] for name in _KEY))
-            yield await self._part(key, rows, first=first, last=last)
+        rows = list[Row]()
+        async for row in self._event_rows():
+            if rows and _key(row) != _key(rows[0]):
+                yield await self._with_events(rows)
+                rows = []
+            rows.append(row)
+        if rows:
+            yield await self._with_events(rows)
         async for row in self._rows(self._sessions_without_events()):
             key = SessionKey(row["app_name"], row["user_id"], row["id"])
             session, problems = _session(key, [row])
-            yield SourcePart(session=session, problems=problems)
+            yield SourceSession(session=session, problems=problems)
 
     async def states(self) -> AsyncGenerator[tuple[SessionKey, dict[str, Any] | Problem]]:
         """See `Source.states`."""
@@ -100,9 +103,9 @@ class AdkDatabase:
                 except UNREADABLE as error:
                     yield key, Problem(app=row["app_name"], user=user, problem=reason(error))
 
-    async def _part(
-        self, key: SessionKey, rows: Sequence[Row], *, first: bool, last: bool
-    ) -> SourcePart:
+    async def _with_events(self, rows: Sequence[Row]) -> SourceSession:
+        """Return the session of these events."""
+        key = _key(rows[0])
         sessions = self.layout.select("sessions").where(*_is_session(key, "id"))
         found = await self.connections.run(lambda one: as_rows(one.execute(sessions).mappings()))
         session, problems = _session(key, found)
@@ -112,13 +115,7 @@ class AdkDatabase:
                 events.append(event_of(row))
             except UNREADABLE as error:
                 problems.append(_problem(key, reason(error), event=str(row["id"])))
-        return SourcePart(
-            session=session,
-            events=events,
-            problems=problems if session or first else (),
-            first=first,
-            last=last,
-        )
+        return SourceSession(session=session, events=events, problems=problems)
 
     def _event_rows(self) -> AsyncGenerator[Row]:
         order = ", ".join([*_KEY, "timestamp", self.layout.tie])
@@ -143,18 +140,18 @@ class AdkDatabase:
         """See `Target.read_session`."""
         return await self.connections.run(lambda one: _stored_session(one, key))
 
-    async def read_copied(
-        self, key: SessionKey, *, after: int = 0, limit: int | None = None
-    ) -> list[CopiedEvent]:
+    async def read_copied(self, key: SessionKey, *, limit: int | None = None) -> list[CopiedEvent]:
         """See `Target.read_copied`."""
         query = self.layout.select("events").where(*_is_session(key, "session_id"))
-        query = query.order_by(column("timestamp"), column("id")).offset(after).limit(limit)
+        query = query.order_by(column("timestamp"), column("id")).limit(limit)
         rows = await self.connections.run(lambda one: as_rows(one.execute(query).mappings()))
         return [event_of(row) for row in rows]
 
-    async def copy_part(self, part: CopiedPart) -> None:
-        """See `Target.copy_part`."""
-        await self.connections.run(lambda one: _put(one, part))
+    async def copy_session(
+        self, session: CopiedSession, events: Sequence[CopiedEvent], *, after: int = 0
+    ) -> None:
+        """See `Target.copy_session`."""
+        await self.connections.run(lambda one: _put(one, session, events[after:], after=after))
 
     async def copy_state(self, key: SessionKey, values: Mapping[str, Any]) -> dict[str, Any]:
         """See `Target.copy_state`."""
@@ -242,24 +239,8 @@ def _create(connection: Connection) -> None:
 # ----- reading
 
 
-async def _grouped(
-    rows: AsyncGenerator[Row],
-) -> AsyncGenerator[tuple[list[Row], bool, bool]]:
-    """Yield each session's rows in parts, with flags for its first and its last part."""
-    held, size, first = list[Row](), 0, True
-    async for row in rows:
-        is_same = not held or _owner(row) == _owner(held[0])
-        if not is_same or len(held) == PAGE or size > _MAX_BYTES:
-            yield held, first, not is_same
-            held, size, first = [], 0, not is_same
-        held.append(row)
-        size += sum(len(value) for value in row.values() if isinstance(value, (str, bytes)))
-    if held:
-        yield held, first, True
-
-
-def _owner(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _KEY)
+def _key(row: Row) -> SessionKey:
+    return SessionKey(*(row[name] for name in _KEY))
 
 
 def _session(key: SessionKey, rows: Sequence[Row]) -> tuple[CopiedSession | None, list[Problem]]:
@@ -295,10 +276,12 @@ def _stored_session(connection: Connection, key: SessionKey) -> CopiedSession | 
     return session._replace(events=connection.scalar(count) or 0)
 
 
-def _put(connection: Connection, part: CopiedPart) -> None:
-    session, key = part.session, part.session.key
+def _put(
+    connection: Connection, session: CopiedSession, events: Sequence[CopiedEvent], *, after: int
+) -> None:
+    key = session.key
     stored = _stored_session(connection, key)
-    if part.after != (stored.events if stored else 0):
+    if after != (stored.events if stored else 0):
         raise StaleSessionError(
             f"The session {key.session_id!r} was changed while it was copied; run this again."
         )
@@ -311,17 +294,18 @@ def _put(connection: Connection, part: CopiedPart) -> None:
     else:
         changed = update(tables.SESSIONS).where(*_is_session(key, "id"))
         connection.execute(changed, {"state": session.state, **values})
-    if part.events:
-        connection.execute(insert(tables.EVENTS), _event_rows(connection, part))
+    if events:
+        connection.execute(insert(tables.EVENTS), _event_rows(connection, key, events))
 
 
-def _event_rows(connection: Connection, part: CopiedPart) -> list[dict[str, Any]]:
+def _event_rows(
+    connection: Connection, key: SessionKey, events: Sequence[CopiedEvent]
+) -> list[dict[str, Any]]:
     """Return the rows of events; each gets a later time, the only order that google-adk knows."""
-    key = part.session.key
     latest = select(func.max(tables.EVENTS.c.timestamp)).where(*_is_session(key, "session_id"))
     after = connection.scalar(latest) or datetime.min  # noqa: DTZ901  # google-adk names no time zone
     rows = list[dict[str, Any]]()
-    for item in part.events:
+    for item in events:
         after = max(after + _TICK, column_time(item.event.timestamp))
         rows.append(
             {

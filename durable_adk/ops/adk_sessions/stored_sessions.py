@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from durable_adk.ops.adk_sessions.copies import PAGE, Problem, SourcePart
-from durable_adk.sessions.log.copies import CopiedSession
+from durable_adk.ops.adk_sessions.copies import Problem, SourceSession
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
@@ -20,14 +19,13 @@ class StoredSessions:
 
     store: SessionLog
 
-    async def parts(self) -> AsyncGenerator[SourcePart]:
-        """See `Source.parts`."""
+    async def sessions(self) -> AsyncGenerator[SourceSession]:
+        """See `Source.sessions`."""
         async for listed in self._listed():
             session = await self.store.read_session(listed.key)
-            if session is None:
-                continue  # deleted in the meantime
-            async for part in self._parts(session):
-                yield part
+            if session is not None:  # otherwise deleted in the meantime
+                events = await self.store.read_copied(session.key, limit=session.events)
+                yield SourceSession(session=session, events=events)
 
     async def states(self) -> AsyncGenerator[tuple[SessionKey, dict[str, Any] | Problem]]:
         """See `Source.states`."""
@@ -40,18 +38,6 @@ class StoredSessions:
                     seen.add(owner)
                     state = session.state.items()
                     yield owner, {name: one for name, one in state if name.startswith(prefix)}
-
-    async def _parts(self, session: CopiedSession) -> AsyncGenerator[SourcePart]:
-        after, upto = 0, session.events
-        while True:
-            events = await self.store.read_copied(
-                session.key, after=after, limit=min(PAGE, upto - after)
-            )
-            first, after = after == 0, after + len(events)
-            last = after >= upto or not events
-            yield SourcePart(session=session, events=events, first=first, last=last)
-            if last:
-                return
 
     async def _listed(self) -> AsyncGenerator[Session]:
         for app in await self.store.list_apps():

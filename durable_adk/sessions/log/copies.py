@@ -1,8 +1,8 @@
-"""Copies sessions from and to another program's store, in parts."""
+"""Copies sessions from and to another program's store."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from durable_adk.errors import EventConflictError, StaleSessionError
@@ -96,39 +96,34 @@ class CopiedSession(NamedTuple):
     """Number of its events, where known."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopiedPart:
-    """The next events of a session whose copy ends at `after`."""
-
-    session: CopiedSession
-    after: int
-    events: Sequence[CopiedEvent]
-    last: bool
-    """Whether these are the last events. Only with them the copy gets the session's actual state;
-    until then it has the state that its events imply."""
-    initial: dict[str, Any] = field(default_factory=dict[str, Any])
-    """With the last part: the keys that no event has set, so that the session began with them."""
-
-
 class Copies(Transactions):
     """Operations that copy sessions; no other program may write to these sessions meanwhile."""
 
-    async def copy_part(self, part: CopiedPart) -> None:
-        """Append the part's events, in one transaction; with the first part, create the session.
+    async def copy_session(
+        self, session: CopiedSession, events: Sequence[CopiedEvent], *, after: int = 0
+    ) -> None:
+        """Store a session with its state and its events, in one transaction.
 
         App and user state are not touched; see `copy_state`.
 
+        Args:
+            session: The session.
+            events: All its events.
+            after: The number of its first events that are stored already; 0 creates the session.
+
         Raises:
-            StaleSessionError: The session does not have `part.after` events, or an invocation is
+            StaleSessionError: The stored session does not have `after` events, or an invocation is
                 active in it.
             EventConflictError: The id of an event is taken in the session.
             StateValueError: A value is not JSON.
             InvalidRequestError: An id is invalid.
         """
-        key = checked_key(*part.session.key)
-        entries = [item.entry() for item in part.events]
-        check_state(part.session.state)
-        await self._change(_put, key, part, entries)
+        key = checked_key(*session.key)
+        entries = [item.entry() for item in events[after:]]
+        check_state(session.state)
+        set_by_events = {name for item in events for name in item.event.actions.state_delta}
+        initial = {k: value for k, value in session.state.items() if k not in set_by_events}
+        await self._change(_put, key, session, entries, after=after, initial=initial)
 
     async def copy_state(self, key: SessionKey, values: Mapping[str, Any]) -> dict[str, Any]:
         """Set those keys of app and user state that have no value yet.
@@ -146,12 +141,9 @@ class Copies(Transactions):
         check_state(dict(values))
         return await self._store.write(lambda tables: _put_state(tables, key, dict(values)))
 
-    async def read_copied(
-        self, key: SessionKey, *, after: int = 0, limit: int | None = None
-    ) -> list[CopiedEvent]:
-        """Read events, each with the other program's fields."""
-        window = Window(after=after, first=limit)
-        rows = await self._store.read(lambda tables: tables.events(key, window))
+    async def read_copied(self, key: SessionKey, *, limit: int | None = None) -> list[CopiedEvent]:
+        """Read the first events, each with the other program's fields."""
+        rows = await self._store.read(lambda tables: tables.events(key, Window(first=limit)))
         return [CopiedEvent.read(json.loads(row.body)) for row in rows]
 
     async def read_conversation(
@@ -191,27 +183,33 @@ class Copies(Transactions):
         return await self._store.read(lambda tables: _session(tables, key))
 
 
-def _put(tables: Tables, key: SessionKey, part: CopiedPart, entries: list[Entry]) -> None:
-    session = part.session
+def _put(
+    tables: Tables,
+    key: SessionKey,
+    session: CopiedSession,
+    entries: list[Entry],
+    *,
+    after: int,
+    initial: dict[str, Any],
+) -> None:
     head = tables.head(key)
-    if (head.revision if head else 0) != part.after or (head and head.lease_invocation_id):
+    if (head.revision if head else 0) != after or (head and head.lease_invocation_id):
         raise StaleSessionError(
             f"The session {key.session_id!r} was changed while it was copied; run this again."
         )
     made = Head(create_time=session.create_time, update_time=session.update_time)
     head = head or add(tables, key, made) or made
-    for number, entry in enumerate(entries, part.after + 1):
+    state = dict[str, str]()
+    for number, entry in enumerate(entries, after + 1):
         if not tables.add_event(key, number, entry):
             raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
-        own = {name: text for name, text in entry.delta.items() if is_own(key, name)}
-        tables.put_state(key, own)
-    _record(tables, key, part.after + 1, entries)
-    if part.last:
-        tables.put_state(key, encode(part.initial), initial=True)
-        tables.put_state(key, encode(session.state))
-    revision = part.after + len(entries)
+        state |= {name: text for name, text in entry.delta.items() if is_own(key, name)}
+    _record(tables, key, after + 1, entries)
+    tables.put_state(key, encode(initial), initial=True)
+    tables.put_state(key, state | encode(session.state))
     updated = max(head.update_time, session.update_time)
     size = head.size + sum(len(entry.body) for entry in entries)
+    revision = after + len(entries)
     tables.save_head(key, replace(head, revision=revision, update_time=updated, size=size))
 
 

@@ -1,14 +1,13 @@
-"""Sessions that are copied into a store, in parts."""
+"""Sessions that are copied into a store."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from durable_adk.errors import EventConflictError, StaleSessionError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
-from durable_adk.sessions.log.copies import CopiedEvent, CopiedPart, CopiedSession
+from durable_adk.sessions.log.copies import CopiedEvent, CopiedSession
 from durable_adk.sessions.records import GetSessionConfig, Status
 from durable_adk.sessions.session import SessionKey
 
@@ -31,23 +30,15 @@ def events(*numbers: int) -> list[CopiedEvent]:
 
 
 @pytest.fixture
-def part(key) -> CopiedPart:
-    """The first part of a session."""
-    session = CopiedSession(key, {"n": 3, "begun": [1]}, create_time=50.0, update_time=103.5)
-    return CopiedPart(session=session, after=0, events=events(1, 2), last=False)
+def copied(key) -> CopiedSession:
+    """A session without its events."""
+    return CopiedSession(key, {"n": 3, "begun": [1]}, create_time=50.0, update_time=103.5)
 
 
-def rest(part: CopiedPart) -> CopiedPart:
-    """The other part."""
-    return replace(part, after=2, events=events(3), last=True, initial={"begun": [1]})
-
-
-async def test_a_copy_has_the_times_the_order_and_the_state(service, key, part) -> None:
-    """The state is at first what the events imply, and in the end as it was passed."""
-    await service.copy_part(part)
-    half = await service.get_session(**key._asdict())
-    assert half.state == {"n": 2}
-    await service.copy_part(rest(part))
+async def test_a_copy_has_the_times_the_order_and_the_state(service, key, copied) -> None:
+    """Also if later events are appended to it by another copy."""
+    await service.copy_session(copied, events(1, 2))
+    await service.copy_session(copied, events(1, 2, 3), after=2)
     session = await service.get_session(**key._asdict())
     assert [(one.id, one.timestamp) for one in session.events] == [
         ("x1", 101.5),
@@ -60,27 +51,27 @@ async def test_a_copy_has_the_times_the_order_and_the_state(service, key, part) 
     assert await service.read_initial_state(key) == {"begun": [1]}
 
 
-async def test_what_only_the_other_program_knows_is_kept(service, key, part) -> None:
+async def test_what_only_the_other_program_knows_is_kept(service, key, copied) -> None:
     """Its fields are in the store, and no event that is read has them."""
-    await service.copy_part(part)
+    await service.copy_session(copied, events(1, 2))
     first = (await service.read_copied(key, limit=1))[0]
     assert first.rest == {"node_info": {"path": "root@1"}, "actions": {"route": "left"}}
-    assert first.is_same(part.events[0])
+    assert first.is_same(events(1)[0])
     read = (await service.read_events(key, limit=1))[0].event
     assert json.loads(read.to_json()).keys().isdisjoint({"node_info", "nodeInfo"})
 
 
-async def test_a_repeated_part_changes_nothing(service, key, part) -> None:
-    """A part fits only where the copy ends."""
-    await service.copy_part(part)
+async def test_a_repeated_copy_changes_nothing(service, key, copied) -> None:
+    """Events fit only where the copy ends."""
+    await service.copy_session(copied, events(1, 2))
     with pytest.raises(StaleSessionError):
-        await service.copy_part(part)
+        await service.copy_session(copied, events(1, 2))
     with pytest.raises(EventConflictError):
-        await service.copy_part(replace(rest(part), events=events(1)))
+        await service.copy_session(copied, events(1, 2, 1), after=2)
     assert (await service.read_session(key)).events == 2
 
 
-async def test_a_running_session_gets_no_copy(service, key, part) -> None:
+async def test_a_running_session_gets_no_copy(service, key, copied) -> None:
     """An invocation's events stay together."""
     user_event = Event(id="e-9.0", invocation_id="e-9", author="user", timestamp=1.0)
     await service.open_invocation(
@@ -91,12 +82,12 @@ async def test_a_running_session_gets_no_copy(service, key, part) -> None:
         create_session=True,
     )
     with pytest.raises(StaleSessionError):
-        await service.copy_part(replace(part, after=1))
+        await service.copy_session(copied, events(1, 2), after=1)
 
 
-async def test_a_conversation_goes_on_in_a_copy(service, key, part) -> None:
+async def test_a_conversation_goes_on_in_a_copy(service, key, copied) -> None:
     """An invocation can be opened, and sees what was copied."""
-    await service.copy_part(replace(part, last=True))
+    await service.copy_session(copied, events(1, 2))
     user_event = Event(
         id="e-9.0",
         invocation_id="e-9",
@@ -112,10 +103,10 @@ async def test_a_conversation_goes_on_in_a_copy(service, key, part) -> None:
     assert session.state == {"n": 9, "begun": [1]}
 
 
-async def test_the_other_programs_invocations_are_over(service, key, part) -> None:
-    """Each has a record from its first to its last event, across parts."""
-    await service.copy_part(part)
-    await service.copy_part(rest(part))
+async def test_the_other_programs_invocations_are_over(service, key, copied) -> None:
+    """Each has a record from its first to its last event, across copies."""
+    await service.copy_session(copied, events(1, 2))
+    await service.copy_session(copied, events(1, 2, 3), after=2)
     record = await service.get_invocation(key, "e-1")
     assert (record.status, record.start_seq, record.end_seq) == (Status.COMPLETED, 1, 3)
     assert record.update_time == 103.5
@@ -124,9 +115,9 @@ async def test_the_other_programs_invocations_are_over(service, key, part) -> No
     ]
 
 
-async def test_an_event_of_another_program_is_appended_once(service, key, part) -> None:
+async def test_an_event_of_another_program_is_appended_once(service, key, copied) -> None:
     """It needs a current copy, changes the state of all scopes and leaves our records alone."""
-    await service.copy_part(part)
+    await service.copy_session(copied, events(1, 2))
     (event,) = events(3)
     stored = await service.append_copied(key, event, revision=2)
     assert (stored.events, stored.update_time) == (3, 103.5)
@@ -134,7 +125,7 @@ async def test_an_event_of_another_program_is_appended_once(service, key, part) 
     with pytest.raises(StaleSessionError):
         await service.append_copied(key, events(4)[0], revision=2)
     session, found = await service.read_conversation(key, GetSessionConfig(num_recent_events=1))
-    assert session.state == {"n": 3, "user:n": 3}
+    assert session.state == {"n": 3, "user:n": 3, "begun": [1]}
     assert session.revision == 3
     assert found[0].rest == event.rest
     assert (await service.get_invocation(key, "e-1")).end_seq == 3

@@ -18,7 +18,7 @@ SESSION = {"app_name": "shop", "user_id": "anna", "session_id": "s1"}
 
 @pytest.fixture
 async def store():
-    """A store with a session of three parts, whose events all have the same time."""
+    """A store with a session whose events all have the same time."""
     made = InMemorySessionService()
     session = await made.create_session(**SESSION, state={"begun": 1, "user:u": 2, "app:a": 3})
     await grow(made, session, 0, 230)
