@@ -1,8 +1,4 @@
-"""Files that survive a crash of the machine, and a folder shared by one user's processes.
-
-Writing a file does not suffice: without `fsync` its content, and without `fsync` of its folder its
-name, may be lost with the operating system's cache.
-"""
+"""Folders that survive a crash of the machine, and one shared by one user's processes."""
 
 import errno
 import os
@@ -11,21 +7,8 @@ import tempfile
 from pathlib import Path
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a new private file to the disk; `sync_folder` makes its name durable too.
-
-    Raises:
-        FileExistsError: The file exists, or is a symbolic link.
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def sync_folder(folder: Path) -> None:
-    """Write a folder's entries to the disk."""
+    """Write a folder's entries to the disk; until then the name of a new file may be lost."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,12 @@
 """The interface to the store of users' credentials."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.json_values import canonical
 
 if TYPE_CHECKING:
     from durable_adk.context.activity import CallbackContext
@@ -52,3 +54,9 @@ class BaseCredentialService(ABC):
     @abstractmethod
     async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
         """Delete all credentials of a user, or only count them if `dry_run`; return the count."""
+
+
+def hashed(*parts: str) -> str:
+    """Return the SHA-256 of the ids in hexadecimal, so that the name does not reveal them."""
+    # Encoded as JSON and not joined, to keep ("a:b", "c") and ("a", "b:c") distinct.
+    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()

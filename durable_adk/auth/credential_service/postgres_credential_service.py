@@ -8,8 +8,10 @@ from sqlalchemy import URL, Connection, bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from durable_adk.auth.auth_credential import AuthCredential
-from durable_adk.auth.credential_service._names import hashed
-from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.auth.credential_service.base_credential_service import (
+    BaseCredentialService,
+    hashed,
+)
 from durable_adk.encryption.codec import AESGCM, InvalidTag
 from durable_adk.encryption.keys import KeyProvider
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
