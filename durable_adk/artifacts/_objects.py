@@ -31,12 +31,10 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from uuid import uuid4
-
-from google.genai import types
+from typing import NamedTuple
 
 from durable_adk.artifacts._key import ArtifactKey, ArtifactScope, component
-from durable_adk.artifacts._record import Content, Draft, Record, fields_of
+from durable_adk.artifacts._record import CONTENT, Record
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion, check_fence
 from durable_adk.errors import StoreUnavailableError, TransientError
 from durable_adk.failpoints import failpoint
@@ -49,19 +47,13 @@ LONGEST_SAVE = LEFT_BEHIND / 2
 _RECORD = 1_000
 """Bytes that an object occupies beside its content."""
 _DIGITS = 10  # of a number in a path
-_CONTENT, _DELETED, _KEY = "content-", "deleted", "key-"
+_DELETED, _KEY = "deleted", "key-"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenedVersion:
+class OpenedVersion(NamedTuple):
     """A version whose content has not been read yet."""
 
-    part: types.Part
-    """The part without its content."""
-    content: Content | None
-    """The field of the part that the content belongs to."""
-    size: int
-    """Bytes of the content."""
+    record: Record
     read: Callable[[], AsyncGenerator[bytes]]
     """Reads the content in chunks; raises FileNotFoundError if it was deleted."""
 
@@ -104,23 +96,25 @@ class ObjectVersions:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def add(self, key: ArtifactKey, draft: Draft) -> int:
-        """Store a draft as the next version, unless its save key has one; return the number."""
+    async def add(
+        self, key: ArtifactKey, record: Record, content: bytes | AsyncIterable[bytes]
+    ) -> int:
+        """Store the next version, unless its save key has one; return the number."""
         await self._objects.check()
         name = await self._name(key)
         await self._tidy(name)
-        if draft.save_key and not await self._claim(name, draft.save_key):
-            for number, record in sorted((await self._records(name, name.versions)).items()):
-                if record.save_key == draft.save_key:
+        if record.save_key and not await self._claim(name, record.save_key):
+            for number, known in sorted((await self._records(name, name.versions)).items()):
+                if known.save_key == record.save_key:
                     return number
-        record = await self._write(name, key.filename, draft)
+        await self._write(name, record, content)
         failpoint("save.written")
         try:
             await check_fence()
         except TransientError:
             raise  # the save is retried
         except Exception:
-            entries = [record.path, *([_claim(draft.save_key)] if draft.save_key else [])]
+            entries = [record.path, *([_claim(record.save_key)] if record.save_key else [])]
             await self._objects.delete([name.path(one) for one in entries])
             raise
         return await self._publish(name, record)
@@ -136,12 +130,7 @@ class ObjectVersions:
         if record is None:
             return None
         path, size = name.path(record.path), record.size
-        return OpenedVersion(
-            part=record.part,
-            content=record.content,
-            size=size,
-            read=lambda: self._objects.read(path, size),
-        )
+        return OpenedVersion(record, lambda: self._objects.read(path, size))
 
     async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
         """Return the descriptions of the versions that exist."""
@@ -192,18 +181,17 @@ class ObjectVersions:
         """Return whether this is the first save with a key; the claim precedes the version."""
         return await self._objects.create(name.path(_claim(save_key)), b"")
 
-    async def _write(self, name: _Name, filename: str, draft: Draft) -> Record:
+    async def _write(
+        self, name: _Name, record: Record, content: bytes | AsyncIterable[bytes]
+    ) -> None:
         """Store the content, which has no record yet."""
         began = time.monotonic()
-        fields, data = fields_of(filename, draft)
-        save_id = uuid4().hex
-        path = _CONTENT + save_id
-        source = data if draft.chunks is None else _CountedChunks(draft.chunks)
-        await self._objects.put(name.path(path), source)
+        source = content if isinstance(content, bytes) else _CountedChunks(content)
+        await self._objects.put(name.path(record.path), source)
         if time.monotonic() - began > LONGEST_SAVE:
-            raise StoreUnavailableError(f"Artifact {filename!r} took too long to store.")
-        size = len(source) if isinstance(source, bytes) else source.size
-        return Record(**fields, save_id=save_id, path=path, size=size)
+            raise StoreUnavailableError(f"Artifact {record.filename!r} took too long to store.")
+        if isinstance(source, _CountedChunks):
+            record.size = source.size
 
     async def _publish(self, name: _Name, record: Record) -> int:
         """Store a record under the next number, unless a save with the same key has one by then."""
@@ -283,7 +271,7 @@ def _sorted(folder: str, entries: list[StoredObject]) -> _Name:
     for own, entry in generations[deleted + 1].items():
         if own.isdecimal():
             name.versions[int(own)] = entry
-        elif own.startswith(_CONTENT):
+        elif own.startswith(CONTENT):
             name.contents.append(entry)
     for number, entries_of in generations.items():
         if number <= deleted:

@@ -1,8 +1,8 @@
 """The record of a version that is stored beside its content."""
 
-from collections.abc import AsyncIterable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+import time
+from typing import Any, Literal, Self, TypeAlias
+from uuid import uuid4
 
 from google.genai import types
 from pydantic import Field
@@ -11,19 +11,8 @@ from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.json_values import JsonModel
 
 Content: TypeAlias = Literal["text", "inline_data"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A version before it has a number."""
-
-    part: types.Part
-    custom_metadata: dict[str, Any]
-    create_time: float
-    mime_type: str | None
-    save_key: str | None
-    chunks: AsyncIterable[bytes] | None = None
-    """The content, if it arrives in chunks."""
+CONTENT = "content-"
+"""Prefix of the names of contents."""
 
 
 class Record(JsonModel):
@@ -45,6 +34,32 @@ class Record(JsonModel):
     size: int
     """Bytes of its content."""
 
+    @classmethod
+    def of(
+        cls,
+        part: types.Part,
+        *,
+        filename: str,
+        custom_metadata: dict[str, Any],
+        save_key: str | None,
+    ) -> tuple[Self, bytes]:
+        """Return the record of a new version, and its content."""
+        bare, content, data = _split(part)
+        save_id = uuid4().hex
+        record = cls(
+            filename=filename,
+            create_time=time.time(),
+            mime_type=mime_type_of(part),
+            custom_metadata=custom_metadata,
+            save_key=save_key,
+            part=bare,
+            content=content,
+            save_id=save_id,
+            path=CONTENT + save_id,
+            size=len(data),
+        )
+        return record, data
+
     def described(self, version: int, canonical_uri: str) -> ArtifactVersion:
         """Return the public description of a version."""
         return ArtifactVersion(
@@ -56,19 +71,10 @@ class Record(JsonModel):
         )
 
 
-def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
-    """Return the fields of a draft's record, and its content unless that arrives in chunks."""
-    part, content, data = _split(draft.part)
-    fields = {
-        "filename": filename,
-        "create_time": draft.create_time,
-        "mime_type": draft.mime_type,
-        "custom_metadata": draft.custom_metadata,
-        "save_key": draft.save_key,
-        "part": part,
-        "content": content if draft.chunks is None else "inline_data",
-    }
-    return fields, data
+def mime_type_of(part: types.Part) -> str | None:
+    """Return the MIME type of an artifact."""
+    source = part.inline_data or part.file_data
+    return "text/plain" if source is None else source.mime_type
 
 
 def _split(part: types.Part) -> tuple[types.Part, Content | None, bytes]:

@@ -1,9 +1,7 @@
 """The artifact service over any store of objects."""
 
-import time
 from collections.abc import AsyncIterable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from google.genai import types
@@ -12,7 +10,7 @@ from pydantic_core import PydanticSerializationError
 
 from durable_adk.artifacts._key import ArtifactKey, key_of, scope_of
 from durable_adk.artifacts._objects import ObjectVersions, OpenedVersion
-from durable_adk.artifacts._record import Draft
+from durable_adk.artifacts._record import Record, mime_type_of
 from durable_adk.artifacts._reference import reference_in
 from durable_adk.artifacts.base_artifact_service import (
     ArtifactReader,
@@ -50,7 +48,7 @@ class StoredArtifactService(BaseArtifactService):
         key = key_of(app_name, user_id, session_id, filename)
         part = _checked(artifact)
         reference_in(part, key)
-        return await self._saved(key, _draft(part, custom_metadata, save_key))
+        return await self._saved(key, part, custom_metadata, save_key)
 
     async def save_artifact_stream(
         self,
@@ -67,12 +65,24 @@ class StoredArtifactService(BaseArtifactService):
         """See the base class."""
         key = key_of(app_name, user_id, session_id, filename)
         part = _checked({"inline_data": {"data": b"", "mime_type": mime_type}})
-        draft = _draft(part, custom_metadata, save_key)
-        return await self._saved(key, replace(draft, chunks=chunks))
+        return await self._saved(key, part, custom_metadata, save_key, chunks)
 
-    async def _saved(self, key: ArtifactKey, draft: Draft) -> int:
+    async def _saved(
+        self,
+        key: ArtifactKey,
+        part: types.Part,
+        custom_metadata: dict[str, Any] | None,
+        save_key: str | None,
+        chunks: AsyncIterable[bytes] | None = None,
+    ) -> int:
+        metadata = to_json_value(custom_metadata or {})
+        check_json(metadata, "custom_metadata")
+        _check_save_key(save_key)
+        record, data = Record.of(
+            part, filename=key.filename, custom_metadata=metadata, save_key=save_key
+        )
         failpoint("save.before")
-        version = await self._store.add(key, draft)
+        version = await self._store.add(key, record, data if chunks is None else chunks)
         failpoint("save.after")
         return version
 
@@ -109,13 +119,14 @@ class StoredArtifactService(BaseArtifactService):
         if found is None:
             return None
         number, kept = found
-        if kept.content is None:
+        record = kept.record
+        if record.content is None:
             raise InvalidRequestError(
                 f"artifact {filename!r} has no content, only an external URI: load_artifact "
                 "returns it."
             )
-        mime_type = _mime_type(kept.part)
-        return ArtifactReader(version=number, size=kept.size, mime_type=mime_type, read=kept.read)
+        mime_type = mime_type_of(record.part)
+        return ArtifactReader(version=number, size=record.size, mime_type=mime_type, read=kept.read)
 
     async def list_artifact_keys(
         self, *, app_name: str, user_id: str, session_id: str | None = None
@@ -182,7 +193,7 @@ class StoredArtifactService(BaseArtifactService):
             kept = None if number is None else await self._store.open(key, number)
             if number is None or kept is None:
                 return None
-            reference = reference_in(kept.part, key)
+            reference = reference_in(kept.record.part, key)
             if not reference:
                 return number, kept
             key, version = reference
@@ -196,32 +207,13 @@ class StoredArtifactService(BaseArtifactService):
         return max(await self._store.numbers(key), default=None)
 
 
-def _draft(part: types.Part, custom_metadata: dict[str, Any] | None, save_key: str | None) -> Draft:
-    """Return a part as a version to save.
-
-    Raises:
-        InvalidRequestError: The save key is empty.
-        StateValueError: The metadata is not JSON.
-    """
-    metadata = to_json_value(custom_metadata or {})
-    check_json(metadata, "custom_metadata")
-    _check_save_key(save_key)
-    return Draft(
-        part=part,
-        custom_metadata=metadata,
-        create_time=time.time(),
-        mime_type=_mime_type(part),
-        save_key=save_key,
-    )
-
-
 async def _whole(kept: OpenedVersion) -> types.Part:
     """Return the part with its content."""
-    part = kept.part
+    part, content = kept.record.part, kept.record.content
     data = b"".join([chunk async for chunk in kept.read()])
-    if kept.content == "text":
+    if content == "text":
         part.text = data.decode()
-    elif kept.content == "inline_data":
+    elif content == "inline_data":
         part.inline_data = part.inline_data or types.Blob()
         part.inline_data.data = data
     return part
@@ -261,8 +253,3 @@ def _check_save_key(save_key: str | None) -> None:
     check_json(save_key, "save_key")
     if save_key == "":
         raise InvalidRequestError("save_key is empty; pass a non-empty string or None.")
-
-
-def _mime_type(part: types.Part) -> str | None:
-    source = part.inline_data or part.file_data
-    return "text/plain" if source is None else source.mime_type
