@@ -9,8 +9,10 @@ from durable_adk.errors import DurableAdkError
 from durable_adk.events.event import Event
 from durable_adk.sessions import DatabaseSessionService, InvocationRecord, SessionKey, StoredEvent
 from durable_adk.sessions.log.entry import Entry
-from durable_adk.sessions.log.storage import Row, Store, T, Tables
+from durable_adk.sessions.log.storage import Row, T
+from durable_adk.sessions.log.transactions import Store
 from durable_adk.sessions.records import Note
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.wire.checkpoint import CHECKPOINT
 from harness.journal import note
 

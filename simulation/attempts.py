@@ -18,8 +18,8 @@ from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EFFECTS, EffectPerformer
 from durable_adk.sessions.in_memory_session_service import DatabaseInMemory
-from durable_adk.sessions.log.storage import Tables
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.wire.converter import data_converter
 from simulation.loop import VirtualLoop
 

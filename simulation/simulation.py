@@ -16,9 +16,10 @@ from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.queue import live
-from durable_adk.sessions.log.storage import Tables, Window
+from durable_adk.sessions.log.storage import Window
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from simulation.attempts import SimulatedSessions, gate, skew
 from simulation.ledger import Ledger, opened

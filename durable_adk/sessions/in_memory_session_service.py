@@ -1,20 +1,22 @@
 """Sessions stored in the memory of the process."""
 
 import asyncio
+import sqlite3
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import create_engine
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.records import ListSessionsResponse
 from durable_adk.sessions.session import Session
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.connections import DIALECT, SqliteConnection, in_transaction
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sql.schema import METADATA
 
 
@@ -54,26 +56,33 @@ class DatabaseInMemory:
     """
 
     def __init__(self) -> None:
-        engine = create_engine(
-            "sqlite://",
-            poolclass=StaticPool,
-            connect_args={"check_same_thread": False},
-            hide_parameters=True,
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
         )
-        METADATA.create_all(engine, checkfirst=False)
+        self._connection.executescript(_definitions())
         self._lock = Lock()
-        self._connection = engine.connect()
-        weakref.finalize(self, engine.dispose)
+        weakref.finalize(self, self._connection.close)
 
-    async def read(self, work: Callable[[SqlTables], T]) -> T:
+    async def read(self, work: Callable[[Tables], T]) -> T:
         """See `Store.read`."""
         return self.run(work)
 
-    async def write(self, work: Callable[[SqlTables], T]) -> T:
+    async def write(self, work: Callable[[Tables], T]) -> T:
         """See `Store.write`."""
         return self.run(work)
 
-    def run(self, work: Callable[[SqlTables], T]) -> T:
+    def run(self, work: Callable[[Tables], T]) -> T:
         """Run `work` in a transaction, which is rolled back if it raises."""
-        with self._lock, self._connection.begin():
-            return work(SqlTables(self._connection, lock=False))
+        with self._lock:
+            return in_transaction(
+                self._connection,
+                lambda connection: work(Tables(SqliteConnection(connection), lock=False)),
+            )
+
+
+@cache
+def _definitions() -> str:
+    """Return the statements that create the tables and their indexes."""
+    made: list[CreateTable | CreateIndex] = [CreateTable(one) for one in METADATA.tables.values()]
+    made += [CreateIndex(one) for table in METADATA.tables.values() for one in table.indexes]
+    return ";".join(str(one.compile(dialect=DIALECT)) for one in made)

@@ -38,7 +38,7 @@ from durable_adk.sessions.log.listing import InvocationRecords, Listing, positio
 from durable_adk.sessions.log.notes import Notes
 from durable_adk.sessions.log.queue import Queue
 from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
-from durable_adk.sessions.log.storage import Page, Row, Tables, Window
+from durable_adk.sessions.log.storage import Page, Row, Window
 from durable_adk.sessions.log.watches import Watch
 from durable_adk.sessions.records import (
     GetSessionConfig,
@@ -47,6 +47,7 @@ from durable_adk.sessions.records import (
     StoredEvent,
 )
 from durable_adk.sessions.session import Creation, Session, SessionKey, checked_key
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sessions.state import USER_PREFIX, without_temp
 
 _LONGEST_WAIT = 0.5

@@ -13,10 +13,11 @@ from durable_adk.sessions.log.entry import Entry, check_state, decode, encode, s
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.rebuild import is_own
 from durable_adk.sessions.log.sessions import add, append, view
-from durable_adk.sessions.log.storage import Tables, Window
+from durable_adk.sessions.log.storage import Window
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey, checked_key
+from durable_adk.sessions.sql.tables import Tables
 
 _FIELDS = frozenset(
     each for name, item in Event.model_fields.items() for each in (name, str(item.alias))

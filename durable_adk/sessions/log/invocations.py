@@ -23,7 +23,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.sessions.log import queue, sessions
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head, lease_lost
-from durable_adk.sessions.log.storage import NoteKey, Row, Tables, Window
+from durable_adk.sessions.log.storage import NoteKey, Row, Window
 from durable_adk.sessions.records import (
     RESERVED,
     WITHDRAWN,
@@ -34,6 +34,7 @@ from durable_adk.sessions.records import (
     Ticket,
 )
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 _DERIVED = re.compile(r"[1-9]\d*\.\d+(\.[1-9]\d*\.\d+)*|answer(\..*)?", re.ASCII)
 """Matches the part after an invocation's id and a dot in ids that its own events may have: the path

@@ -23,12 +23,12 @@ from durable_adk.sessions.log.storage import (
     InvocationsByTime,
     Page,
     Position,
-    Tables,
     owners,
 )
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import InvocationRecord, ListSessionsResponse, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 PAGE = 500
 """Invocations held in memory at a time when all are scanned."""

@@ -7,10 +7,11 @@ from durable_adk.json_values import check_json
 from durable_adk.sessions.log import sessions
 from durable_adk.sessions.log.entry import decode_event
 from durable_adk.sessions.log.invocations import invocation_not_found
-from durable_adk.sessions.log.storage import NoteKey, Row, Tables
+from durable_adk.sessions.log.storage import NoteKey, Row
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import KEPT, PUSH, RESERVED, Note, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 
 class Notes(Transactions):

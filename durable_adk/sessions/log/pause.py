@@ -16,9 +16,10 @@ from durable_adk.sessions.log.invocations import (
     wanted_ticket,
 )
 from durable_adk.sessions.log.sessions import appended
-from durable_adk.sessions.log.storage import Tables, Window
+from durable_adk.sessions.log.storage import Window
 from durable_adk.sessions.records import InvocationRecord, QueuePosition, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 RESUMING_TTL = 60.0
 """Seconds until the ticket of a resumption expires without a retry; retries are at most 20 s apart.

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from durable_adk.errors import QueueFullError, SessionBusyError
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.log.storage import Tables
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import QueueBounds, QueuePosition, Ticket
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 TURN = 0.2
 """Minimum duration of a turn, in seconds, for the estimate of a ticket's waiting time."""

@@ -11,9 +11,10 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.notes import write
 from durable_adk.sessions.log.queue import drop
 from durable_adk.sessions.log.sessions import add, existing
-from durable_adk.sessions.log.storage import NoteKey, Tables, owner
+from durable_adk.sessions.log.storage import NoteKey, owner
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import Creation, SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 
 class RebuiltNote(NamedTuple):

@@ -12,8 +12,9 @@ from durable_adk.errors import (
 )
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.log.storage import Row, Tables, Window
+from durable_adk.sessions.log.storage import Row, Window
 from durable_adk.sessions.session import Creation, SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 
 class View(NamedTuple):

@@ -11,9 +11,10 @@ from durable_adk.sessions.log import queue
 from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.sessions.log.head import lease_lost
 from durable_adk.sessions.log.sessions import appended
-from durable_adk.sessions.log.storage import NoteKey, Tables
+from durable_adk.sessions.log.storage import NoteKey
 from durable_adk.sessions.records import DELIVERED, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 
 def deliver_message(

@@ -1,14 +1,31 @@
-"""Base class of the session log's operations, which runs them as transactions."""
+"""The port to a store, and the base class of operations that run as transactions of it."""
 
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, Protocol
 
 from durable_adk.errors import SessionBusyError
-from durable_adk.sessions.log.storage import Store, T, Tables
+from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.log.watches import Changes
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.tables import Tables
 
 P = ParamSpec("P")
+
+
+class Store(Protocol):
+    """Runs transactions over the tables.
+
+    A transaction is a plain synchronous function. The store runs it as a whole, under a lock, in a
+    thread or in a greenlet of an asyncio driver, and it never uses an event loop.
+    """
+
+    async def read(self, work: Callable[[Tables], T]) -> T:
+        """Run `work` on a consistent snapshot of the tables and return its result."""
+        ...
+
+    async def write(self, work: Callable[[Tables], T]) -> T:
+        """Run `work` and return its result; its changes are rolled back if it raises."""
+        ...
 
 
 class Transactions:

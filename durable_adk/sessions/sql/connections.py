@@ -4,7 +4,7 @@ import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection, Executable
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
@@ -14,7 +14,10 @@ from sqlalchemy.sql.elements import ClauseElement
 Values = Mapping[str, Any]
 """Values of a statement's parameters by name."""
 
-_SQLITE = SQLiteDialect_pysqlite(paramstyle="named")
+DIALECT = SQLiteDialect_pysqlite(paramstyle="named")
+"""SQLite's."""
+
+T = TypeVar("T")
 
 
 class TableConnection(Protocol):
@@ -72,6 +75,30 @@ class SqliteConnection:
         return self._connection.executemany(text, [{**fixed, **row} for row in rows]).rowcount
 
 
+def in_transaction(
+    connection: sqlite3.Connection,
+    work: Callable[[sqlite3.Connection], T],
+    begin: str = "BEGIN",
+) -> T:
+    """Run `work` in a transaction, which is rolled back if it or the commit raises.
+
+    Args:
+        connection: A connection without an isolation level, so that the driver begins none.
+        work: The function to run.
+        begin: ``BEGIN``, or ``BEGIN IMMEDIATE`` to take the write lock first: a transaction that
+            reads first and then finds the lock taken can only fail.
+    """
+    try:
+        connection.execute(begin)
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
 @lru_cache(maxsize=512)
 def _compiled(statement: Executable, names: tuple[str, ...]) -> tuple[str, Values]:
     """Return a statement's text, and the values that it was built with.
@@ -80,7 +107,7 @@ def _compiled(statement: Executable, names: tuple[str, ...]) -> tuple[str, Value
         statement: The statement; equal ones that are other objects are compiled again.
         names: For a change, the names of its values, among them those of the columns to set.
     """
-    options: dict[str, Any] = {"dialect": _SQLITE, "column_keys": names or None}
+    options: dict[str, Any] = {"dialect": DIALECT, "column_keys": names or None}
     compiled = cast("ClauseElement", statement).compile(**options)
     if "[POSTCOMPILE" in str(compiled):  # IN: a parameter for each value
         options["compile_kwargs"] = {"render_postcompile": True}

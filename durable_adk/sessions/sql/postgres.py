@@ -13,8 +13,8 @@ from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.log.watches import Changes, Watch, topic
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.connections import AlchemyConnection
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sql.database import PostgresDatabase
 from durable_adk.sql.migrate import SchemaVersion
 from durable_adk.sql.notifications import Listener
@@ -49,18 +49,18 @@ class PostgresStore:
         """See `PostgresDatabase.upgrade`."""
         await self.database.upgrade()
 
-    async def read(self, work: Callable[[SqlTables], T]) -> T:
+    async def read(self, work: Callable[[Tables], T]) -> T:
         """See `Store.read`."""
         return await self.database.read(
-            lambda inner: work(SqlTables(AlchemyConnection(inner), lock=False))
+            lambda inner: work(Tables(AlchemyConnection(inner), lock=False))
         )
 
-    async def write(self, work: Callable[[SqlTables], T]) -> T:
+    async def write(self, work: Callable[[Tables], T]) -> T:
         """See `Store.write`."""
         changed: set[SessionKey] = set()
 
         def transaction(connection: Connection) -> T:
-            tables = SqlTables(AlchemyConnection(connection), lock=True)
+            tables = Tables(AlchemyConnection(connection), lock=True)
             result = work(tables)
             changed.update(tables.changed)
             return result

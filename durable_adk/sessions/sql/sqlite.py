@@ -19,8 +19,8 @@ from durable_adk.errors import StoreUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.retrying import Deadline
 from durable_adk.sessions.log.storage import T
-from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.connections import SqliteConnection
+from durable_adk.sessions.sql.connections import SqliteConnection, in_transaction
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sql import migrate
 from durable_adk.sql.forks import FirstUse
 from durable_adk.sql.migrate import SchemaVersion
@@ -72,16 +72,16 @@ class SqliteStore:
         """Same as `prepare`: a file belongs to one machine, so its first use upgrades it."""
         await self.prepare()
 
-    async def read(self, work: Callable[[SqlTables], T]) -> T:
+    async def read(self, work: Callable[[Tables], T]) -> T:
         """See `Store.read`."""
         await self.prepare()
 
         def reading(connection: sqlite3.Connection) -> T:
-            return work(SqlTables(SqliteConnection(connection), lock=False))
+            return work(Tables(SqliteConnection(connection), lock=False))
 
         return await self._in(self._reads, lambda: self._transaction("BEGIN", reading))
 
-    async def write(self, work: Callable[[SqlTables], T]) -> T:
+    async def write(self, work: Callable[[Tables], T]) -> T:
         """See `Store.write`.
 
         Transactions that wait for the thread at the same time share one commit and its disk write.
@@ -156,15 +156,7 @@ class SqliteStore:
             connection = idle.pop() if idle else None
         connection = connection or _connect(self.path)
         try:
-            # Take the write lock first: a transaction that reads first and then finds the lock
-            # taken can only fail.
-            connection.execute(begin)
-            result = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+            return in_transaction(connection, work, begin)
         finally:
             with self._lock:
                 is_open = idle is self._idle
@@ -172,7 +164,6 @@ class SqliteStore:
                     idle.append(connection)
             if not is_open:
                 connection.close()
-        return result
 
     def _prepare(self) -> None:
         if self._opened is not None:
@@ -190,7 +181,7 @@ class SqliteStore:
 class _QueuedWrite:
     """A transaction that waits for the writer's thread."""
 
-    work: Callable[[SqlTables], Any]
+    work: Callable[[Tables], Any]
     deadline: Deadline
     done: Future[Any] = field(default_factory=Future[Any])
     result: Any = None
@@ -209,7 +200,7 @@ class _QueuedWrite:
         """Run it in a transaction that runs others, too: an error undoes only its own changes."""
         connection.execute("SAVEPOINT queued")
         try:
-            self.result = self.work(SqlTables(SqliteConnection(connection), lock=True))
+            self.result = self.work(Tables(SqliteConnection(connection), lock=True))
         except Exception as error:
             if not connection.in_transaction:
                 raise  # for example because the disk is full: SQLite has undone the others, too

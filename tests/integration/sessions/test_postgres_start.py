@@ -6,7 +6,7 @@ from sqlalchemy import URL, make_url
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
-from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.tables import Tables
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, log, opened
 from tests.unit.sessions.test_postgres_start import SECRET, refused
@@ -67,9 +67,9 @@ async def test_what_passes_is_tried_again_with_the_same_id(
     statements = FAULTS[fault].split("; ") if "timeout" in fault else [FAULTS[fault]]
     connection = await asyncpg.connect(postgres_url)
     await connection.execute("CREATE TABLE IF NOT EXISTS held ()")
-    save = SqlTables.save_head
+    save = Tables.save_head
 
-    def broken(tables: SqlTables, *arguments: object) -> None:
+    def broken(tables: Tables, *arguments: object) -> None:
         save(tables, *arguments)  # pyright: ignore[reportArgumentType]
         for statement in statements:
             tables._connection._connection.exec_driver_sql(statement)
@@ -77,7 +77,7 @@ async def test_what_passes_is_tried_again_with_the_same_id(
     async with connection.transaction():
         await connection.execute("LOCK TABLE held")
         with monkeypatch.context() as patch:
-            patch.setattr(SqlTables, "save_head", broken)
+            patch.setattr(Tables, "save_head", broken)
             with pytest.raises(StoreUnavailableError):
                 await service.commit_event(key, event("e"), invocation_id="i1", epoch=1)
     await connection.close()

@@ -15,8 +15,8 @@ from sqlalchemy import make_url, text
 
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
-from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.postgres import PostgresStore
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sql import database
 from tests.support.postgres import Databases
 from tests.support.waiting import until
@@ -143,8 +143,8 @@ async def test_epochs_go_on_over_a_deletion_that_is_under_way(
     old = await opened(service, key)
     options = {"lease_owner": "local:1", "create_session": True}
     async with _gate(postgres_url) as gate:
-        waits = gate.after(SqlTables.remove_session)
-        monkeypatch.setattr(SqlTables, "remove_session", waits)
+        waits = gate.after(Tables.remove_session)
+        monkeypatch.setattr(Tables, "remove_session", waits)
         deleting = asyncio.create_task(service.delete_session(**key._asdict()))
         await until(lambda: gate.reached)
         work: Coroutine[Any, Any, Any] = {
@@ -172,10 +172,10 @@ async def test_what_was_created_meanwhile_is_not_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A session goes with a tombstone or not at all, also if another has deleted it first."""
-    head = SqlTables.head
+    head = Tables.head
     async with _gate(postgres_url) as gate:
         with monkeypatch.context() as patch:
-            patch.setattr(SqlTables, "head", gate.after(head))
+            patch.setattr(Tables, "head", gate.after(head))
             deleting = asyncio.create_task(service.delete_session(**key._asdict()))
             await until(lambda: gate.reached)
         await service.create_session(**key._asdict(), state={"a": 1})

@@ -33,8 +33,8 @@ from durable_adk.sessions.log.storage import (
 )
 from durable_adk.sessions.records import OPEN
 from durable_adk.sessions.sql import sqlite as sqlite_store
-from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.statements import by_time_query
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sql import migrate, schema
 from tests.support import made_tables
 from tests.support.later_tables import later_tables
@@ -191,14 +191,14 @@ async def test_broken_write_leaves_nothing(service, monkeypatch, step):
         raise RuntimeError(step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqlTables, step, fail)
+        patch.setattr(Tables, step, fail)
         with pytest.raises(RuntimeError):
             await opened(service)
     assert await service.read_events(KEY) == []
     assert await service.active_invocation(KEY) is None
     await opened(service)
     with monkeypatch.context() as patch:
-        patch.setattr(SqlTables, "put_state", fail)
+        patch.setattr(Tables, "put_state", fail)
         with pytest.raises(RuntimeError):
             await commit(service, "c", x=1)
     assert await check(service) == {"user": 1}
@@ -221,7 +221,7 @@ async def test_broken_answer_leaves_nothing(service, monkeypatch, step):
     await opened(service)
     paused = await service.pause_invocation(KEY, invocation_id="i1", epoch=1)
     with monkeypatch.context() as patch:
-        patch.setattr(SqlTables, step, fail)
+        patch.setattr(Tables, step, fail)
         with pytest.raises(RuntimeError):
             await resume()
     assert await check(service) == {"user": 1}
@@ -476,7 +476,7 @@ async def test_what_was_deleted_is_in_no_file_after_scrubbing(tmp_path):
 
 async def test_a_look_at_its_turn_costs_no_more_where_many_wait(path, monkeypatch):
     """I22: who came last reads its own ticket and the first, while nobody has the lease."""
-    service, reads, tickets = SqliteSessionService(path), [], SqlTables.tickets
+    service, reads, tickets = SqliteSessionService(path), [], Tables.tickets
 
     def counted(*args, **options):
         found = tickets(*args, **options)
@@ -492,7 +492,7 @@ async def test_a_look_at_its_turn_costs_no_more_where_many_wait(path, monkeypatc
         await asks(f"{number}")
     ending = {"invocation_id": "active", "epoch": active.epoch, "status": Status.COMPLETED}
     await service.close_invocation(KEY, **ending)
-    monkeypatch.setattr(SqlTables, "tickets", counted)
+    monkeypatch.setattr(Tables, "tickets", counted)
     own = {"invocation_id": "20", "lease_owner": "20", "position": QueuePosition.LAST}
     with pytest.raises(SessionBusyError):
         await service.check_turn(KEY, **own)

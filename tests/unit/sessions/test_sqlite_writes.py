@@ -12,8 +12,8 @@ import pytest
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql import sqlite
-from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.sqlite import SqliteStore
+from durable_adk.sessions.sql.tables import Tables
 from tests.support.waiting import until
 
 KEY = SessionKey("app", "user", "session")
@@ -37,10 +37,10 @@ def gate() -> Iterator[Gate]:
     made.set()
 
 
-def put(name: str, *, error: Exception | None = None) -> Callable[[SqlTables], str]:
+def put(name: str, *, error: Exception | None = None) -> Callable[[Tables], str]:
     """A transaction that stores a key, and may raise after it."""
 
-    def work(tables: SqlTables) -> str:
+    def work(tables: Tables) -> str:
         tables.put_state(KEY, {name: "1"})
         if error is not None:
             raise error
@@ -53,7 +53,7 @@ async def queued(store: SqliteStore, gate: Gate, *works: Any) -> list[asyncio.Ta
     """The tasks of writes that wait behind one that waits for the gate."""
     began = Gate()
 
-    def held(_: SqlTables) -> None:
+    def held(_: Tables) -> None:
         began.set()
         gate.wait(30)
 
