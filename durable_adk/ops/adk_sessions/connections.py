@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, RowMapping, Select, create_engine
+from sqlalchemy import URL, Connection, Executable, RowMapping, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from durable_adk.errors import StoreUnavailableError
@@ -35,7 +35,7 @@ class Connections(Protocol):
         """Run `work` in a transaction, which is rolled back if it raises."""
         ...
 
-    def stream(self, query: Select[Any]) -> AsyncGenerator[list[Row]]:
+    def stream(self, query: Executable) -> AsyncGenerator[list[Row]]:
         """Yield the rows of a query in batches, on one connection."""
         ...
 
@@ -66,7 +66,7 @@ class _SqliteFile:
         with _explained(self._url):
             return await asyncio.to_thread(transaction)
 
-    async def stream(self, query: Select[Any]) -> AsyncGenerator[list[Row]]:
+    async def stream(self, query: Executable) -> AsyncGenerator[list[Row]]:
         with _explained(self._url), self._engine.connect() as connection:
             found = (await asyncio.to_thread(connection.execute, query)).mappings()
             while rows := await asyncio.to_thread(found.fetchmany, _FETCHED):
@@ -86,7 +86,7 @@ class _PostgresServer:
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
 
-    async def stream(self, query: Select[Any]) -> AsyncGenerator[list[Row]]:
+    async def stream(self, query: Executable) -> AsyncGenerator[list[Row]]:
         with _explained(self._url):
             async with self._engine.connect() as connection, connection.stream(query) as found:
                 while rows := await found.mappings().fetchmany(_FETCHED):

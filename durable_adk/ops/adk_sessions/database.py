@@ -11,8 +11,8 @@ from sqlalchemy import (
     URL,
     ColumnElement,
     Connection,
+    Executable,
     Select,
-    and_,
     column,
     func,
     insert,
@@ -42,25 +42,10 @@ from durable_adk.sql.database_url import file_of, parse, shown
 
 _KEY = ("app_name", "user_id", "session_id")
 _TICK = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The columns of a database's tables."""
-
-    columns: dict[str, list[str]]
-    """Column names by table."""
-    tie: str
-    """Orders events of the same time: by id, or in a `SqliteSessionService`'s file by row."""
-
-    def select(self, name: str) -> Select[Any]:
-        """Select all columns of a table, with the driver's values."""
-        return _columns(self.columns[name]).select_from(table(name))
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the database has the layout of `tables`."""
-        return self.tie == "id"
+_WITHOUT_EVENTS = text(
+    "SELECT app_name, user_id, id FROM sessions "
+    "EXCEPT SELECT app_name, user_id, session_id FROM events"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +53,10 @@ class AdkDatabase:
     """A database opened by `open_database`."""
 
     connections: Connections
-    layout: Layout
+    names: frozenset[str]
+    """The names of its tables."""
+    tie: str
+    """Orders events of the same time: by id, or in a `SqliteSessionService`'s file by row."""
 
     # ----- as a source
 
@@ -80,22 +68,20 @@ class AdkDatabase:
         rows = list[Row]()
         async for row in self._event_rows():
             if rows and _key(row) != _key(rows[0]):
-                yield await self._with_events(rows)
+                yield await self._read(_key(rows[0]), rows)
                 rows = []
             rows.append(row)
         if rows:
-            yield await self._with_events(rows)
-        async for row in self._rows(self._sessions_without_events()):
-            key = SessionKey(row["app_name"], row["user_id"], row["id"])
-            session, problems = _session(key, [row])
-            yield SourceSession(session=session, problems=problems)
+            yield await self._read(_key(rows[0]), rows)
+        async for row in self._rows(_WITHOUT_EVENTS):
+            yield await self._read(SessionKey(*row.values()), ())
 
     async def states(self) -> AsyncGenerator[tuple[SessionKey, dict[str, Any] | Problem]]:
         """See `Source.states`."""
         for name, prefix in (("app_states", APP_PREFIX), ("user_states", USER_PREFIX)):
-            if name not in self.layout.columns:
+            if name not in self.names:
                 continue
-            async for row in self._rows(self.layout.select(name)):
+            async for row in self._rows(_all_of(name)):
                 user = row["user_id"] if name == "user_states" else ""
                 key = SessionKey(row["app_name"], user, "")
                 try:
@@ -103,10 +89,9 @@ class AdkDatabase:
                 except UNREADABLE as error:
                     yield key, Problem(app=row["app_name"], user=user, problem=reason(error))
 
-    async def _with_events(self, rows: Sequence[Row]) -> SourceSession:
-        """Return the session of these events."""
-        key = _key(rows[0])
-        sessions = self.layout.select("sessions").where(*_is_session(key, "id"))
+    async def _read(self, key: SessionKey, rows: Sequence[Row]) -> SourceSession:
+        """Return a session with these events."""
+        sessions = _all_of("sessions").where(*_is_session(key, "id"))
         found = await self.connections.run(lambda one: as_rows(one.execute(sessions).mappings()))
         session, problems = _session(key, found)
         events = list[CopiedEvent]()
@@ -118,21 +103,13 @@ class AdkDatabase:
         return SourceSession(session=session, events=events, problems=problems)
 
     def _event_rows(self) -> AsyncGenerator[Row]:
-        order = ", ".join([*_KEY, "timestamp", self.layout.tie])
-        return self._rows(self.layout.select("events").order_by(text(order)))
+        order = ", ".join([*_KEY, "timestamp", self.tie])
+        return self._rows(_all_of("events").order_by(text(order)))
 
-    async def _rows(self, query: Select[Any]) -> AsyncGenerator[Row]:
+    async def _rows(self, query: Executable) -> AsyncGenerator[Row]:
         async for rows in self.connections.stream(query):
             for row in rows:
                 yield row
-
-    def _sessions_without_events(self) -> Select[Any]:
-        events = _columns(_KEY).select_from(table("events")).distinct().subquery()
-        sessions = self.layout.select("sessions").subquery()
-        names = zip(("app_name", "user_id", "id"), _KEY, strict=True)
-        same = [sessions.c[name] == events.c[other] for name, other in names]
-        joined = sessions.outerjoin(events, and_(*same))
-        return select(sessions).select_from(joined).where(events.c.session_id.is_(None))
 
     # ----- as a target
 
@@ -142,7 +119,7 @@ class AdkDatabase:
 
     async def read_copied(self, key: SessionKey, *, limit: int | None = None) -> list[CopiedEvent]:
         """See `Target.read_copied`."""
-        query = self.layout.select("events").where(*_is_session(key, "session_id"))
+        query = _all_of("events").where(*_is_session(key, "session_id"))
         query = query.order_by(column("timestamp"), column("id")).limit(limit)
         rows = await self.connections.run(lambda one: as_rows(one.execute(query).mappings()))
         return [event_of(row) for row in rows]
@@ -177,31 +154,29 @@ async def open_database(db_url: str, *, is_target: bool = False) -> AsyncGenerat
     async with connected(url) as connections:
         if is_target:
             await connections.run(_create)
-        layout = await connections.run(lambda one: _layout(one, url))
-        if is_target and not layout.is_current:
+        names, tie = await connections.run(lambda one: _layout(one, url))
+        if is_target and tie != "id":
             raise InvalidRequestError(
                 f"{shown(url)} is the file of a SqliteSessionService; name a new database."
             )
-        yield AdkDatabase(connections=connections, layout=layout)
+        yield AdkDatabase(connections=connections, names=names, tie=tie)
 
 
-def _columns(names: Iterable[str]) -> Select[Any]:
-    columns: list[ColumnElement[Any]] = [column(name) for name in names]
-    return select(*columns)
+def _all_of(name: str) -> Select[Any]:
+    """Select all columns of a table, with the driver's values."""
+    return select(text("*")).select_from(table(name))
 
 
 # ----- the layout
 
 
-def _layout(connection: Connection, url: URL) -> Layout:
+def _layout(connection: Connection, url: URL) -> tuple[frozenset[str], str]:
+    """Return the names of the tables, and what orders events of the same time."""
     found = inspect(connection)
-    names = set(found.get_table_names())
-    columns = {
-        name: [str(one["name"]) for one in found.get_columns(name)]
-        for name in names & {"sessions", "events", "app_states", "user_states"}
-    }
-    events = set(columns.get("events", ()))
-    if "sessions" not in columns or not events & {"event_data", "actions"}:
+    names = frozenset(found.get_table_names())
+    columns = found.get_columns("events") if "events" in names else []
+    events = {one["name"] for one in columns}
+    if "sessions" not in names or not events & {"event_data", "actions"}:
         raise InvalidRequestError(f"{shown(url)} has no sessions of google-adk's.")
     if "event_data" not in events:
         raise InvalidRequestError(
@@ -212,7 +187,7 @@ def _layout(connection: Connection, url: URL) -> Layout:
     if has_version:
         _require_known(connection, url)
     is_file = connection.dialect.name == "sqlite" and not has_version
-    return Layout(columns=columns, tie="rowid" if is_file else "id")
+    return names, "rowid" if is_file else "id"
 
 
 def _require_known(connection: Connection, url: URL) -> None:
