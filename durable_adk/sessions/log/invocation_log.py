@@ -6,7 +6,7 @@ from typing import Any
 from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
-from durable_adk.sessions.log import invocations, pause, steering
+from durable_adk.sessions.log import invocations, pause
 from durable_adk.sessions.log.entry import decode_event, entry_of
 from durable_adk.sessions.log.storage import Row
 from durable_adk.sessions.log.transactions import Transactions
@@ -205,7 +205,7 @@ class InvocationLog(Transactions):
             LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
         """
         return await self._change(
-            steering.deliver_message,
+            invocations.deliver_message,
             key,
             invocation_id=invocation_id,
             epoch=epoch,

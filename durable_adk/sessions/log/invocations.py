@@ -21,16 +21,18 @@ from durable_adk.errors import (
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.log import queue, sessions
-from durable_adk.sessions.log.entry import Entry
+from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.sessions.log.head import Head, lease_lost
 from durable_adk.sessions.log.storage import NoteKey, Row, Window
 from durable_adk.sessions.records import (
+    DELIVERED,
     RESERVED,
     WITHDRAWN,
     InvocationRecord,
     QueueBounds,
     QueuePosition,
     Status,
+    StoredEvent,
     Ticket,
 )
 from durable_adk.sessions.session import SessionKey
@@ -148,6 +150,36 @@ def _require_not_delivered(tables: Tables, key: SessionKey, entry: Entry) -> Non
     """Reject queuing a delivered message: it was sent again, or this attempt is late."""
     if tables.find_event(key, entry.event_id) is not None:
         raise EventConflictError(f"The message {entry.event_id!r} was already delivered.")
+
+
+def deliver_message(
+    tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+) -> StoredEvent | None:
+    """Store a queued message as an event; see `InvocationLog.deliver_message`.
+
+    The message is stored with its ticket, and removing the ticket claims it: the active invocation
+    stores it as one of its events, the message's own invocation opens, or it is withdrawn. Each
+    does this in one transaction, so exactly one of them succeeds.
+    """
+    head = tables.head(key)
+    # The note keeps the complete event for repeats, because stored events lack `temp:` keys.
+    note = NoteKey(invocation_id, DELIVERED, steered)
+    if (known := tables.find_note(key, note)) is not None:
+        return StoredEvent.from_json(known.body)
+    if head is None or not head.holds(invocation_id, epoch):
+        raise lease_lost(invocation_id, epoch)
+    now = time.time()
+    ticket = tables.ticket(key, steered)
+    waits = ticket is not None and (ticket.expires_at is None or ticket.expires_at > now)
+    message = tables.message(key, steered) if waits else None
+    if message is None:
+        return None
+    event = decode_event(message).model_copy(update={"invocation_id": invocation_id})
+    head = sessions.appended(tables, key, head, Entry.of(event))
+    queue.leave(tables, key, head, steered, now)
+    delivered = StoredEvent(seq=head.revision, event=event)
+    tables.put_note(key, note, delivered.to_json(), replace=True)
+    return delivered
 
 
 def withdraw(
