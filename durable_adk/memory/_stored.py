@@ -1,21 +1,18 @@
-"""A memory service on top of any memory store."""
+"""What the memory services of this package share."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from google.genai import types
 
 from durable_adk.events.event import Event
 from durable_adk.json_values import canonical, check_id, check_json
 from durable_adk.memory._words import query_words
-from durable_adk.memory.base_memory_service import (
-    MAX_RESULTS,
-    BaseMemoryService,
-    SearchMemoryResponse,
-)
+from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sessions.session import Session
 
@@ -39,38 +36,27 @@ class Memory:
     entry: MemoryEntry
 
 
-class MemoryStore(Protocol):
-    """Stores memories; its arguments are already validated."""
-
-    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
-        """Delete the memories of session `replace`, then store those whose id is new to it."""
-        ...
-
-    async def remove(self, owner: Owner, entry_id: str | None) -> None:
-        """Remove the memories with this id, or all if it is None."""
-        ...
-
-    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
-        """Return copies of the memories that contain any of the words, best match first."""
-        ...
-
-    async def close(self) -> None:
-        """Close connections and files."""
-        ...
-
-
 class StoredMemoryService(BaseMemoryService):
-    """Validates input and converts it to memories; a `MemoryStore` stores and finds them."""
+    """Validates input and converts it to memories, which a subclass stores and finds."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
+    @abstractmethod
+    async def _add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+        """Delete the memories of session `replace`, then store those whose id is new to it."""
+
+    @abstractmethod
+    async def _remove(self, owner: Owner, entry_id: str | None) -> None:
+        """Remove the memories with this id, or all if it is None."""
+
+    @abstractmethod
+    async def _search(self, owner: Owner, words: list[str]) -> list[MemoryEntry]:
+        """Return copies of `MAX_RESULTS` memories that contain any of the words, the best first."""
 
     async def add_session_to_memory(self, session: Session) -> None:
         """See the base class."""
         session_id = check_id(session.id, "session.id")
         memories = _of_events(session.events, session_id, {})
         owner = _owner(session.app_name, session.user_id)
-        await self._store.add(owner, memories, replace=session_id)
+        await self._add(owner, memories, replace=session_id)
 
     async def add_events_to_memory(
         self,
@@ -84,7 +70,7 @@ class StoredMemoryService(BaseMemoryService):
         """See the base class."""
         session = NO_SESSION if session_id is None else check_id(session_id, "session_id")
         memories = _of_events(events, session, _metadata(custom_metadata))
-        await self._store.add(_owner(app_name, user_id), memories, replace=None)
+        await self._add(_owner(app_name, user_id), memories, replace=None)
 
     async def add_memory(
         self,
@@ -100,26 +86,22 @@ class StoredMemoryService(BaseMemoryService):
             entry.model_copy(update={"custom_metadata": {**shared, **entry.custom_metadata}})
             for entry in memories
         ]
-        await self._store.add(_owner(app_name, user_id), _of(entries, NO_SESSION), replace=None)
+        await self._add(_owner(app_name, user_id), _of(entries, NO_SESSION), replace=None)
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
         """See the base class."""
         check_json(memory_id, "memory_id")
-        await self._store.remove(_owner(app_name, user_id), memory_id)
+        await self._remove(_owner(app_name, user_id), memory_id)
 
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
         """See the base class."""
         owner, words = _owner(app_name, user_id), query_words(query)
-        found = await self._store.search(owner, words, MAX_RESULTS) if words else []
+        found = await self._search(owner, words) if words else []
         return SearchMemoryResponse(memories=found)
-
-    async def close(self) -> None:
-        """See the base class."""
-        await self._store.close()
 
 
 def _owner(app_name: str, user_id: str) -> Owner:

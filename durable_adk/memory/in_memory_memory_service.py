@@ -5,6 +5,7 @@ from threading import Lock
 
 from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
+from durable_adk.memory.base_memory_service import MAX_RESULTS
 from durable_adk.memory.memory_entry import MemoryEntry
 
 
@@ -15,15 +16,10 @@ class InMemoryMemoryService(StoredMemoryService):
     """
 
     def __init__(self) -> None:
-        super().__init__(_MemoryStore())
-
-
-class _MemoryStore:
-    def __init__(self) -> None:
         self._lock = Lock()
         self._memories: defaultdict[Owner, dict[tuple[str, str], Memory]] = defaultdict(dict)
 
-    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+    async def _add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
         with self._lock:
             own = self._memories[owner]
             for key in [key for key in own if key[0] == replace]:
@@ -31,13 +27,13 @@ class _MemoryStore:
             for memory in memories:
                 own.setdefault((memory.session_id, memory.entry_id), memory)
 
-    async def remove(self, owner: Owner, entry_id: str | None) -> None:
+    async def _remove(self, owner: Owner, entry_id: str | None) -> None:
         with self._lock:
             own = self._memories.get(owner, {})
             for key in [key for key in own if entry_id in (None, key[1])]:
                 del own[key]
 
-    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
+    async def _search(self, owner: Owner, words: list[str]) -> list[MemoryEntry]:
         with self._lock:
             entries = [memory.entry for memory in self._memories.get(owner, {}).values()]
         query_words = set(words)
@@ -45,7 +41,4 @@ class _MemoryStore:
         found = [pair for pair in scored if pair[0]]
         # Newest first among equal scores: the latest statement is the likeliest to be still true.
         found.sort(key=lambda pair: (pair[0], pair[1].timestamp or ""), reverse=True)
-        return [entry.model_copy(deep=True) for _, entry in found[:limit]]
-
-    async def close(self) -> None:
-        pass
+        return [entry.model_copy(deep=True) for _, entry in found[:MAX_RESULTS]]

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
+from durable_adk.memory.base_memory_service import MAX_RESULTS
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sql.database import PostgresDatabase
 from durable_adk.sql.database_url import parse
@@ -61,14 +62,9 @@ class PostgresMemoryService(StoredMemoryService):
     """
 
     def __init__(self, db_url: str | URL) -> None:
-        super().__init__(_PostgresStore(PostgresDatabase(parse(db_url, only="postgresql"))))
+        self._database = PostgresDatabase(parse(db_url, only="postgresql"))
 
-
-class _PostgresStore:
-    def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-
-    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+    async def _add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
         rows = [_row(owner, memory) for memory in memories]
         # A fixed order, so that concurrent writers of the same memories do not deadlock.
         rows.sort(key=lambda row: (row["session_id"], row["entry_id"]))
@@ -82,20 +78,21 @@ class _PostgresStore:
 
         await self._database.write(work)
 
-    async def remove(self, owner: Owner, entry_id: str | None) -> None:
+    async def _remove(self, owner: Owner, entry_id: str | None) -> None:
         removal = _removal() if entry_id is None else _removal(MEMORIES.c.entry_id == entry_id)
         await self._database.write(
             lambda connection: connection.execute(removal, _values(owner)).close()
         )
 
-    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
-        values = {**_values(owner), "asked": _known_by(words), "limit": limit}
+    async def _search(self, owner: Owner, words: list[str]) -> list[MemoryEntry]:
+        values = {**_values(owner), "asked": _known_by(words), "limit": MAX_RESULTS}
         found = await self._database.read(
             lambda connection: [row.entry for row in connection.execute(_SEARCH, values)]
         )
         return [MemoryEntry.model_validate_json(entry, extra="ignore") for entry in found]
 
     async def close(self) -> None:
+        """Close all connections; the next call opens new ones."""
         await self._database.close()
 
 

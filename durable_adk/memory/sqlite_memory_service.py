@@ -12,8 +12,9 @@ from durable_adk.errors import StoreUnavailableError
 from durable_adk.json_values import canonical
 from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
+from durable_adk.memory.base_memory_service import MAX_RESULTS
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT, FilesAtPaths, switch_to_wal
+from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT, FilesAtPaths, scrub, switch_to_wal
 from durable_adk.sql.unavailable import translated
 
 T = TypeVar("T")
@@ -50,27 +51,15 @@ class SqliteMemoryService(StoredMemoryService):
     """Stores memories in a SQLite file, which any number of processes may share.
 
     Ranks memories by BM25: rare words count more than common ones, and short texts more than long
-    ones.
+    ones. Each call opens the file in a thread, so any event loop may use it and none stays open.
     """
 
     def __init__(self, db_path: Path | str) -> None:
         """Set the file path; the file and its folder are created at the first call."""
-        self._file = _SqliteStore(Path(db_path))
-        super().__init__(self._file)
-
-    async def scrub(self) -> None:
-        """See the base class; rewrites the index and the file."""
-        await self._file.scrub()
-
-
-class _SqliteStore:
-    """Opens the file in a thread per call, so any event loop may use it and none stays open."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = Path(db_path)
         self._found: FilesAtPaths | None = None
 
-    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+    async def _add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
         def work(connection: sqlite3.Connection) -> None:
             if replace is not None:
                 _remove(connection, owner, " AND session_id = ?", replace)
@@ -79,7 +68,7 @@ class _SqliteStore:
 
         await self._in_thread(work, begin="BEGIN IMMEDIATE")
 
-    async def remove(self, owner: Owner, entry_id: str | None) -> None:
+    async def _remove(self, owner: Owner, entry_id: str | None) -> None:
         def work(connection: sqlite3.Connection) -> None:
             if entry_id is None:
                 _remove(connection, owner, "")
@@ -88,33 +77,27 @@ class _SqliteStore:
 
         await self._in_thread(work, begin="BEGIN IMMEDIATE")
 
-    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
+    async def _search(self, owner: Owner, words: list[str]) -> list[MemoryEntry]:
         anything = " OR ".join(f'"{word}"' for word in words)
         match = f'owner : "{_token(owner)}" AND words : ({anything})'
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            rows = connection.execute(_SEARCH, (match, *owner, limit))
+            rows = connection.execute(_SEARCH, (match, *owner, MAX_RESULTS))
             return [entry for (entry,) in rows]
 
         found = await self._in_thread(work, begin="BEGIN")
         return [MemoryEntry.model_validate_json(entry, extra="ignore") for entry in found]
 
     async def scrub(self) -> None:
-        """Rewrite index and file without deleted data, and truncate the write-ahead log."""
+        """See the base class; rewrites the index and the file, and empties the write-ahead log."""
 
         def work() -> None:
             self._prepare()
             with _open(self._path) as connection:
                 connection.execute("INSERT INTO memory_words (memory_words) VALUES ('optimize')")
-                connection.execute("VACUUM")
-                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
-                raise sqlite3.OperationalError("database is locked: its log is in use")
+            scrub(self._path)
 
         await self._trip(work)
-
-    async def close(self) -> None:
-        pass
 
     async def _in_thread(self, work: Callable[[sqlite3.Connection], T], *, begin: str) -> T:
         def transaction() -> T:
