@@ -10,11 +10,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from copy import deepcopy
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from durable_adk.calling.closing import closing
 from durable_adk.calling.code_scope import refused
-from durable_adk.context.loop import LoopSession
+from durable_adk.context.loop import InvocationContext, LoopSession
 from durable_adk.errors import AgentError, DurableAdkError, as_detail, from_detail
 from durable_adk.events.event import Event
 
@@ -33,18 +33,6 @@ BEGIN, STATE, EVENT, END, ERROR, VALUE, GONE_ON, SLEPT, GIVEN_UP = (
     "slept",
     "givenUp",
 )
-
-
-class BuiltInBody(Protocol):
-    """The effects of a built-in body on the custom body that calls it."""
-
-    @property
-    def end_invocation(self) -> bool:
-        """Whether the agent is to end."""
-        ...
-
-    @end_invocation.setter
-    def end_invocation(self, value: bool) -> None: ...
 
 
 class Journal:
@@ -103,21 +91,22 @@ class Journal:
         return f"sub-{self._begun}"
 
     async def sub_run(
-        self, live: AsyncGenerator[Event, None], body: BuiltInBody | None = None
+        self, live: AsyncGenerator[Event, None], body: InvocationContext | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield a sub-agent's events: those of the journal, then the live ones.
 
         Args:
             live: The rest of the run.
-            body: If the body has called a built-in body instead of a sub-agent: its effects, which
-                are recorded when it ends and restored on playback.
+            body: The body's context, if it has called a built-in body instead of a sub-agent:
+                whether that has ended the agent is recorded, and restored on playback.
         """
         self.sub_runs += 1
         try:
             while self.is_past():
                 kind, *rest = await self._past_one(EVENT, END, ERROR)
                 if kind == END:
-                    _restore(body, *rest)
+                    if body is not None:
+                        body.end_invocation = body.end_invocation or rest[0]
                     return
                 if kind == ERROR:
                     raise from_detail(rest[0])
@@ -214,9 +203,3 @@ class Journal:
         """Change the dict in place: the body may hold a reference to it."""
         self._session.state.clear()
         self._session.state.update(state)
-
-
-def _restore(body: BuiltInBody | None, end: bool = False) -> None:
-    """Restore the effects of a built-in body that a custom body called."""
-    if body is not None:
-        body.end_invocation = body.end_invocation or end

@@ -108,32 +108,6 @@ class RunningAgent(Protocol):
         ...
 
 
-class Loop(Protocol):
-    """The calls of `InvocationContext` to the event loop, for one run of an agent."""
-
-    async def read_events(self, ctx: "InvocationContext") -> list[dict[str, Any]]:
-        """Read the session's committed events, as JSON, as a step of its own."""
-        ...
-
-    async def run_function(
-        self, ctx: "InvocationContext", function: Callable[..., Any], call: "FunctionCall"
-    ) -> Any:
-        """Run a function as a step of its own."""
-        ...
-
-    def run_agent(
-        self, agent: RunningAgent, ctx: "InvocationContext"
-    ) -> AsyncGenerator[Event, None]:
-        """Run an agent with its callbacks as part of this invocation."""
-        ...
-
-    def run_built_in(
-        self, node: AgentNode, ctx: "InvocationContext"
-    ) -> AsyncGenerator[Event, None]:
-        """Run a built-in agent's own body."""
-        ...
-
-
 @dataclass
 class LoopSession:
     """The loop's view of the session: its ids and its state, but not its events."""
@@ -182,30 +156,33 @@ class NoService:
         raise error if method.startswith("_") else refused(error)
 
 
-class NoLoop:
-    """Serves a context that a test has created: nothing is durable there."""
+class Loop:
+    """The calls of `InvocationContext` for one run of an agent; in the event loop, a subclass's.
+
+    This class serves a context that a test has created: nothing is durable there.
+    """
 
     async def read_events(self, ctx: "InvocationContext") -> list[dict[str, Any]]:
-        """Return the events of the context's session, as JSON."""
+        """Return the session's committed events, as JSON."""
         return [event.model_dump(mode="json", exclude_none=True) for event in ctx.session.events]
 
     async def run_function(
         self, ctx: "InvocationContext", function: Callable[..., Any], call: FunctionCall
     ) -> Any:
-        """Call the function of a step."""
+        """Run a function as a step of its own."""
         del ctx
         return await calling.call(function, *call.args, **call.kwargs)
 
     def run_agent(
         self, agent: RunningAgent, ctx: "InvocationContext"
     ) -> AsyncGenerator[Event, None]:
-        """Run an agent in this process, on a copy of the context's session."""
+        """Run an agent with its callbacks; in a test, on a copy of the context's session."""
         return _run_in_memory(agent, ctx)
 
     def run_built_in(
         self, node: AgentNode, ctx: "InvocationContext"
     ) -> AsyncGenerator[Event, None]:
-        """Run an agent whose body was called without its callbacks."""
+        """Run a built-in agent's own body; in a test, with its callbacks."""
         del node
         return _run_in_memory(ctx.agent, ctx)
 
@@ -246,7 +223,7 @@ class InvocationContext:
     memory_service: Any = None
     credential_service: Any = None
     plugin_manager: Any = None
-    loop: Loop = field(default_factory=NoLoop, repr=False)
+    loop: Loop = field(default_factory=Loop, repr=False)
     """Runs steps and agents."""
 
     def __post_init__(self) -> None:

@@ -11,12 +11,7 @@ from durable_adk.agents.step_function import READ_EVENTS, name_of
 from durable_adk.calling.closing import abandoned, closing
 from durable_adk.calling.code_scope import CodeScope, raise_refusal
 from durable_adk.context.journal import Journal
-from durable_adk.context.loop import (
-    FunctionCall,
-    InvocationContext,
-    RunningAgent,
-    SubRun,
-)
+from durable_adk.context.loop import FunctionCall, InvocationContext, Loop, RunningAgent, SubRun
 from durable_adk.errors import AgentError, DurableAdkError, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, CallSite, CommitBy
@@ -116,7 +111,7 @@ class CustomBodies:
         if scope.journal is None:
             return self._run_body(node, scope)
         name = scope.journal.sub_run_name()
-        events = scope.journal.sub_run(self._called_by_body(node, scope, name), scope)
+        events = scope.journal.sub_run(self._called_by_body(node, scope, name), scope.ctx)
         return _for_body(scope, events)
 
     async def _called_by_body(
@@ -146,8 +141,8 @@ class CustomBodies:
                 continuing.close_journal(scope)
 
 
-class BodyLoop:
-    """Implements `InvocationContext.loop` for the body of one run of an agent."""
+class BodyLoop(Loop):
+    """`InvocationContext.loop` for the body of one run of an agent."""
 
     scope: AgentScope
 
