@@ -30,7 +30,7 @@ from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.output_schema import parse_output
-from durable_adk.wire.activity_call import ActivityCall, ActivityEnd, failed, overdue
+from durable_adk.wire.activity_call import ActivityCall, failed, overdue
 from durable_adk.wire.steps import ChildEnd, ChildRun, ToolStep
 
 
@@ -185,28 +185,6 @@ async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: st
     stored = await deps.sessions.read_events(end.key, after=record.start_seq)
     failpoint("child.read")
     return AgentResult([item.event for item in stored], end.error)
-
-
-@dataclass(frozen=True)
-class ActivityResult:
-    """The recorded end of the activity."""
-
-    end: ActivityEnd
-
-    def taken(self, tool: BaseTool, context: ToolContext) -> Any:
-        """Return the tool's result.
-
-        Raises:
-            DurableAdkError: The final error of the activity.
-        """
-        del tool, context
-        if self.end.error is not None:
-            raise from_detail(self.end.error)
-        return self.end.result
-
-    def is_reported(self, error: Exception) -> bool:
-        """Return whether to report the error to the model: not if the tool is misconfigured."""
-        return not isinstance(error, AgentDefinitionError)
 
 
 def activity_call(

@@ -10,7 +10,6 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
 from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
 from durable_adk.activities.tool.delegated import (
-    ActivityResult,
     AgentResult,
     AgentToolRuns,
     activity_call,
@@ -38,11 +37,13 @@ from durable_adk.conversation.client_requests import (
     response_to,
 )
 from durable_adk.errors import (
+    AgentDefinitionError,
     AgentError,
     DurableAdkError,
     ToolError,
     ToolsetUnavailableError,
     as_raised,
+    from_detail,
     reported_as,
     text_of,
     wrapped,
@@ -56,7 +57,7 @@ from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.require_confirmation import NOT_AS_SHOWN, REJECTED
-from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.steps import ChildRun, ToolStep
 
 _LOG = get_logger(__name__)
@@ -111,7 +112,7 @@ class ToolCall:
     context: ToolContext
     given: types.FunctionResponse | None
     """The user's answer to the request that the call waited for."""
-    answered: AgentResult | ActivityResult | None
+    answered: AgentResult | ActivityEnd | None
     """The result of the child agent or activity that backs the tool."""
     earlier: list[AgentResult]
     """The results of earlier agent runs, for a tool whose own code requests several."""
@@ -249,7 +250,8 @@ class ToolCall:
             recovered = await self._hook("on_tool_error_callback", tool, args, error=given)
             if recovered is not None:
                 return recovered
-            if isinstance(self.answered, ActivityResult) and self.answered.is_reported(error):
+            misconfigured = isinstance(error, AgentDefinitionError)
+            if isinstance(self.answered, ActivityEnd) and not misconfigured:
                 return {"error": text_of(error)}
             with reported_as(ToolError):
                 raise
@@ -273,7 +275,11 @@ class ToolCall:
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.answered is not None:
             others_have_answered(self.run.step, tool)
-            if isinstance(self.answered, ActivityResult) or _plain_agent(tool) is not None:
+            if isinstance(self.answered, ActivityEnd):
+                if self.answered.error is not None:
+                    raise from_detail(self.answered.error)
+                return self.answered.result
+            if _plain_agent(tool) is not None:
                 return self.answered.taken(tool, self.context)
             return await self._run(tool, args, [*self.earlier, self.answered])
         if self._denied(tool):
@@ -329,10 +335,10 @@ class ToolCall:
         return response if recovered is None else recovered
 
 
-async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | ActivityResult | None:
+async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | ActivityEnd | None:
     if step.child is not None:
         return await read_agent_result(deps, step.child, step.invocation_id)
-    return ActivityResult(step.activity) if step.activity is not None else None
+    return step.activity
 
 
 async def _provided_credentials(scope: StepScope, context: Context) -> dict[str, AuthCredential]:
