@@ -16,6 +16,8 @@ from durable_adk.sessions.session import Creation, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Limits
 
+MAX_SESSIONS = 256
+"""Maximum number of cached sessions."""
 _LEAVES = frozenset((str, bytes, float))
 _COLLECTIONS = frozenset((list, tuple, set, frozenset))
 _SMALL_INTS = range(-5, 257)
@@ -90,12 +92,10 @@ class SessionCache:
     not cached, and each of its steps reads it in full.
 
     Args:
-        size: Maximum number of cached sessions.
         max_bytes: Maximum bytes of memory for their events; see `memory_of`.
     """
 
-    def __init__(self, size: int = 256, *, max_bytes: int = Limits().session_cache_bytes) -> None:
-        self._size = size
+    def __init__(self, *, max_bytes: int = Limits().session_cache_bytes) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[SessionKey, _Entry] = OrderedDict()
         self._lock = threading.Lock()  # steps and commits come from two event loops
@@ -170,7 +170,7 @@ class SessionCache:
         self._entries[key] = entry  # at the end: the most recently used
         # Summed anew instead of tracked, because steps that share an entry extend it.
         total = sum(one.bytes for one in self._entries.values())
-        while len(self._entries) > self._size or total > self._max_bytes:
+        while len(self._entries) > MAX_SESSIONS or total > self._max_bytes:
             _, oldest = self._entries.popitem(last=False)
             total -= oldest.bytes
 
