@@ -1,11 +1,12 @@
 """Begins the loop: opens or continues an invocation, or finds that it has already ended."""
 
 import asyncio
-from dataclasses import dataclass
+from typing import Any
 
 from google.genai import types
 
 from durable_adk.calling.closing import uninterrupted
+from durable_adk.context.journal import Entry
 from durable_adk.errors import (
     DurableAdkError,
     InvocationCancelledError,
@@ -23,83 +24,70 @@ from durable_adk.flows.runtime import Runtime
 from durable_adk.flows.state import LoopState
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
-from durable_adk.wire.checkpoint import Checkpoint, Cursor, ReadCheckpointStep, unpacked
+from durable_adk.wire.checkpoint import (
+    Checkpoint,
+    Cursor,
+    LoadedCheckpoint,
+    ReadCheckpointStep,
+    unpacked,
+)
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import LOOP_RULES, UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
 
-@dataclass(frozen=True)
-class Ended:
-    """An invocation that has ended without this run of the loop."""
+def outcome(key: SessionKey, invocation_id: str, **values: Any) -> InvocationResult:
+    """Return the result of an invocation that did not fail.
 
-    key: SessionKey
-    ending: Ending
-
-    def result(self, runtime: Runtime) -> InvocationResult:
-        """Return its outcome.
-
-        Raises:
-            CancelledError: Both it and this run were cancelled.
-            DurableAdkError: The error with which it failed.
-        """
-        record = self.ending.record
-        if record.status is Status.CANCELLED and runtime.cancelled():
-            raise asyncio.CancelledError
-        if record.error:
-            raise from_detail(record.error)
-        return InvocationResult(
-            app=self.key.app_name,
-            user=self.key.user_id,
-            session=self.key.session_id,
-            invocation_id=record.invocation_id,
-            status=Status.COMPLETED,
-            text=self.ending.text,
-            last_event_id=self.ending.last_event_id,
-            events=self.ending.events,
-            model_calls=self.ending.model_calls,
-            tool_calls=self.ending.tool_calls,
-            tokens=self.ending.tokens,
-            revision=record.end_seq or record.start_seq,
-            epoch=record.epoch,
-        )
+    Args:
+        key: The session.
+        invocation_id: The invocation.
+        **values: Further fields of the result.
+    """
+    return InvocationResult(
+        app=key.app_name,
+        user=key.user_id,
+        session=key.session_id,
+        invocation_id=invocation_id,
+        status=Status.COMPLETED,
+        **values,
+    )
 
 
-@dataclass(frozen=True)
-class Steered:
-    """A message that was delivered to the active invocation instead of opening its own."""
+def ended(runtime: Runtime, key: SessionKey, ending: Ending) -> InvocationResult:
+    """Return the outcome of an invocation that has ended without this run of the loop.
 
-    key: SessionKey
-    invocation_id: str
-    steered: str
-
-    def result(self, runtime: Runtime) -> InvocationResult:
-        """Return an empty outcome: the other invocation answers the message."""
-        del runtime
-        return InvocationResult(
-            app=self.key.app_name,
-            user=self.key.user_id,
-            session=self.key.session_id,
-            invocation_id=self.invocation_id,
-            status=Status.COMPLETED,
-            text="",
-            last_event_id=None,
-            steered=self.steered,
-            events=0,
-            model_calls=0,
-            tool_calls=0,
-            revision=0,
-        )
+    Raises:
+        CancelledError: Both it and this run were cancelled.
+        DurableAdkError: The error with which it failed.
+    """
+    record = ending.record
+    if record.status is Status.CANCELLED and runtime.cancelled():
+        raise asyncio.CancelledError
+    if record.error:
+        raise from_detail(record.error)
+    return outcome(
+        key,
+        record.invocation_id,
+        text=ending.text,
+        last_event_id=ending.last_event_id,
+        events=ending.events,
+        model_calls=ending.model_calls,
+        tool_calls=ending.tool_calls,
+        tokens=ending.tokens,
+        revision=record.end_seq or record.start_seq,
+        epoch=record.epoch,
+    )
 
 
 async def begin(
     runtime: Runtime, request: InvocationRequest, lease_owner: str
-) -> Invocation | Ended | Steered:
-    """Open an invocation, unless it has ended or its message was delivered to the active one.
+) -> Invocation | InvocationResult:
+    """Open an invocation; return its outcome if it has ended, or the active one got its message.
 
     Raises:
         CancelledError: It was cancelled before its agents began; what was opened is closed.
-        DurableAdkError: It cannot be opened; nothing is stored.
+        DurableAdkError: It cannot be opened, so nothing is stored; or it has ended with this error.
     """
     invocation_id = request.invocation_id or f"e-{runtime.new_id()}"
     key = SessionKey(request.app, request.user, request.session or invocation_id)
@@ -118,18 +106,18 @@ async def begin(
         run_config=None if request.run_config == RunConfig() else request.run_config,
     )
     (opened, cancelled), ends = await _opened(runtime, step), False
-    while not isinstance(opened, Steered) and opened.record is None and opened.steered is None:
+    while isinstance(opened, Opened) and opened.record is None and opened.steered is None:
         if cancelled:
             raise asyncio.CancelledError
         step, ends = await prepared(runtime, request, step, opened)
         opened, cancelled = await _opened(runtime, step)
-    if isinstance(opened, Steered):
+    if not isinstance(opened, Opened):
         return opened
     if opened.record is None:
-        return Steered(key, invocation_id, opened.steered or "")
+        return outcome(key, invocation_id, steered=opened.steered)
     key = key._replace(session_id=request.session or opened.record.invocation_id)  # as recorded
     if opened.ending is not None:
-        return Ended(key, opened.ending)
+        return ended(runtime, key, opened.ending)
     _require_known(opened)
     state = LoopState(
         runtime=runtime,
@@ -159,21 +147,17 @@ def _first_checkpoint(
     )
 
 
-async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocation | Ended:
-    """Continue an invocation from its checkpoint, unless it has ended meanwhile (D10).
+async def resume(
+    runtime: Runtime, cursor: Cursor, lease_owner: str
+) -> Invocation | InvocationResult:
+    """Continue an invocation from its checkpoint; return its outcome if it has ended (D10).
 
     Raises:
         CancelledError: It was cancelled before its agents resumed; it is closed.
-        DurableAdkError: It cannot continue; it is closed with that error.
+        DurableAdkError: It cannot continue, and is closed with that error; or it ended with it.
     """
     try:
-        loaded = await runtime.perform(ReadCheckpointStep(cursor=cursor, lease_owner=lease_owner))
-        if loaded.ending is not None:
-            return Ended(cursor.key, loaded.ending)
-        checkpoint = Checkpoint.from_json(unpacked(loaded.checkpoint))
-        past = await past_entries(runtime, cursor, checkpoint.bodies)
-        if isinstance(past, Ending):
-            return Ended(cursor.key, past)
+        found = await _loaded(runtime, cursor, lease_owner)
     except (asyncio.CancelledError, DurableAdkError) as error:
         cancelled = isinstance(error, asyncio.CancelledError)
         step = closing_unknown(
@@ -185,6 +169,9 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
         )
         await uninterrupted(runtime.perform(step))
         raise
+    if isinstance(found, Ending):
+        return ended(runtime, cursor.key, found)
+    loaded, checkpoint, past = found
     _require_known(checkpoint.opened)
     runtime.inbox.restore(checkpoint.pending)
     state = LoopState(
@@ -197,6 +184,18 @@ async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocati
         past=past,
     )
     return Invocation(state, cancelled=runtime.cancelled())
+
+
+async def _loaded(
+    runtime: Runtime, cursor: Cursor, lease_owner: str
+) -> tuple[LoadedCheckpoint, Checkpoint, dict[str, list[Entry]]] | Ending:
+    """Return the checkpoint and the entries of its journals, or how the invocation has ended."""
+    loaded = await runtime.perform(ReadCheckpointStep(cursor=cursor, lease_owner=lease_owner))
+    if loaded.ending is not None:
+        return loaded.ending
+    checkpoint = Checkpoint.from_json(unpacked(loaded.checkpoint))
+    past = await past_entries(runtime, cursor, checkpoint.bodies)
+    return past if isinstance(past, Ending) else (loaded, checkpoint, past)
 
 
 def _require_known(opened: Opened) -> None:
@@ -212,7 +211,7 @@ def _require_known(opened: Opened) -> None:
         )
 
 
-async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, bool]:
+async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | InvocationResult, bool]:
     """Return the result of the opening, and whether the run was cancelled meanwhile."""
     opening = asyncio.ensure_future(runtime.perform(step))
     try:
@@ -229,7 +228,8 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, b
             end.create_session = step.create_session
             ending = await uninterrupted(runtime.perform(end))
             if ending.delivered_to is not None:
-                return Steered(step.key, step.invocation_id, ending.delivered_to), True
+                steered = outcome(step.key, step.invocation_id, steered=ending.delivered_to)
+                return steered, True
             raise asyncio.CancelledError from None
 
 

@@ -28,7 +28,7 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.flows.agent_run import AgentLoop
-from durable_adk.flows.begin import Ended, Steered, begin, resume
+from durable_adk.flows.begin import begin, ended, outcome, resume
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.plugin_hooks import error_to_store, hooked_run, run_failed
 from durable_adk.flows.runtime import Runtime
@@ -70,8 +70,8 @@ async def run_invocation(
         if isinstance(request, Cursor)
         else begin(runtime, request, lease_owner)
     )
-    if isinstance(invocation, Ended | Steered):
-        return invocation.result(runtime)
+    if isinstance(invocation, InvocationResult):
+        return invocation
     if opened is not None:
         opened(invocation)
     try:
@@ -100,7 +100,7 @@ async def _failed(
         await run_failed(invocation.state, known or {})
         if isinstance(error, DurableAdkError):
             raise error
-    return Ended(invocation.state.key, ending).result(invocation.state.runtime)
+    return ended(invocation.state.runtime, invocation.state.key, ending)
 
 
 async def _close_early(invocation: Invocation, error: asyncio.CancelledError | Exception) -> Ending:
@@ -219,12 +219,9 @@ async def _compact(invocation: Invocation) -> None:
 
 def _result(invocation: Invocation) -> InvocationResult:
     state, checkpoint = invocation.state, invocation.state.checkpoint
-    return InvocationResult(
-        app=state.key.app_name,
-        user=state.key.user_id,
-        session=state.key.session_id,
-        invocation_id=state.invocation_id,
-        status=Status.COMPLETED,
+    return outcome(
+        state.key,
+        state.invocation_id,
         text=checkpoint.final_text,
         last_event_id=checkpoint.last_event_id,
         events=checkpoint.counters.events,

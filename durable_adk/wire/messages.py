@@ -370,18 +370,18 @@ class InvocationResult(JsonModel):
     session: str
     invocation_id: str
     status: Status
-    text: str
+    text: str = ""
     """The text of the last final response that has text (EVT-10), at most 64 KiB."""
     last_event_id: str | None = None
     steered: str | None = None
     """The active invocation to which the message was delivered; no new invocation ran then."""
-    events: int
+    events: int = 0
     """Number of committed events, including the user's."""
-    model_calls: int
-    tool_calls: int
+    model_calls: int = 0
+    tool_calls: int = 0
     tokens: int = 0
     """Tokens as reported by the models, including those of agent tools."""
-    revision: int
+    revision: int = 0
     """The session's revision at the end: the cursor after the last event."""
     epoch: int = 0
     """The last epoch of its lease; 0: it had none."""
