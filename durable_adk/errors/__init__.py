@@ -162,14 +162,9 @@ class SessionBusyError(CallerError):
     """
 
     def __init__(
-        self,
-        message: str | None = None,
-        *,
-        ahead: int = 0,
-        remaining: float = 0.0,
-        error_type: str | None = None,
+        self, message: str | None = None, *, ahead: int = 0, remaining: float = 0.0
     ) -> None:
-        super().__init__(message, error_type=error_type)
+        super().__init__(message)
         self.ahead = ahead
         self.remaining = remaining
 
@@ -272,14 +267,8 @@ class EventConflictError(RunError):
     `field` is the field in which a request differs from an earlier one with the same id, or None.
     """
 
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        field: str | None = None,
-        error_type: str | None = None,
-    ) -> None:
-        super().__init__(message, error_type=error_type)
+    def __init__(self, message: str | None = None, *, field: str | None = None) -> None:
+        super().__init__(message)
         self.field = field
 
 
@@ -289,10 +278,8 @@ class StateConflictError(RunError):
     `key` is the key of the state.
     """
 
-    def __init__(
-        self, message: str | None = None, *, key: str = "", error_type: str | None = None
-    ) -> None:
-        super().__init__(message, error_type=error_type)
+    def __init__(self, message: str | None = None, *, key: str = "") -> None:
+        super().__init__(message)
         self.key = key
 
 
@@ -317,7 +304,20 @@ class WebhookRefusedError(RunError):
 
 
 class TransientError(DurableAdkError):
-    """Something is unavailable right now."""
+    """Something is unavailable right now.
+
+    `retry_after` is the delay in seconds that the service requests, or None.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: float | None = None,
+        error_type: str | None = None,
+    ) -> None:
+        super().__init__(message, error_type=error_type)
+        self.retry_after = retry_after
 
 
 class StoreUnavailableError(TransientError):
@@ -341,20 +341,7 @@ class SchemaOutdatedError(StoreUnavailableError):
 
 
 class ModelUnavailableError(TransientError):
-    """The model provider is overloaded or out of reach.
-
-    `retry_after` is the delay in seconds that the provider requests, or None.
-    """
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        retry_after: float | None = None,
-        error_type: str | None = None,
-    ) -> None:
-        super().__init__(message, error_type=error_type)
-        self.retry_after = retry_after
+    """The model provider is overloaded or out of reach."""
 
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after attempt 1, 2, ...: `retry_after`, or 1, 2, 4 ... 30."""
@@ -393,20 +380,7 @@ class IdentityProviderError(TransientError):
 
 
 class WebhookError(TransientError):
-    """A webhook was not delivered; it is sent again.
-
-    `retry_after` is the delay in seconds that the receiver requests, or None.
-    """
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        retry_after: float | None = None,
-        error_type: str | None = None,
-    ) -> None:
-        super().__init__(message, error_type=error_type)
-        self.retry_after = retry_after
+    """A webhook was not delivered; it is sent again."""
 
 
 class WorkerStuckError(TransientError):
@@ -456,7 +430,9 @@ def raised(base: type[DurableAdkError], name: str, message: str) -> DurableAdkEr
     If `name` is a builtin, the result is also an instance of it, so that ``except ValueError``
     around a run works wherever the tool ran (DUR-10).
     """
-    return _foreign_class(base, name)(message, error_type=name)
+    error = _foreign_class(base, name)(message)
+    error.error_type = name
+    return error
 
 
 def wrapped(base: type[DurableAdkError], error: Exception) -> DurableAdkError:
