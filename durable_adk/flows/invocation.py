@@ -58,7 +58,6 @@ class Invocation:
         state, closes = self.state, scope.position.closes
         return EarlyCommit(
             epoch=state.checkpoint.epoch,
-            custom_metadata=state.checkpoint.request.run_config.custom_metadata,
             closes=closes,
             on_event=state.hooked("on_event_callback") or None,
             agent=state.checkpoint.opened.agent if closes and scope.position.run else None,

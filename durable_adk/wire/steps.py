@@ -139,8 +139,6 @@ class EarlyCommit(JsonModel):
     """
 
     epoch: int
-    custom_metadata: dict[str, Any] | None = None
-    """`RunConfig.custom_metadata`, merged into the event's (RUN-27)."""
     closes: bool = False
     """Whether a final text ends the invocation: then it is closed in the same transaction."""
     on_event: bool | None = None

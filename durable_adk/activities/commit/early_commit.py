@@ -116,7 +116,7 @@ async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedSt
         return CommittedStep(await uninterrupted(_keep(active, result)))
     event = result.event
     if event is not None and early_commit.on_event:
-        event = await seen_by_plugins(active, _completed(event, early_commit))
+        event = await seen_by_plugins(active, _completed(event, active.step))
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not active.plan.is_complete(result, event):
         return CommittedStep(await uninterrupted(_left_to_loop(active, early_commit, result)))
@@ -124,10 +124,11 @@ async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedSt
     return await uninterrupted(_commit(active, early_commit, result, event))
 
 
-def _completed(event: Event, early_commit: EarlyCommit) -> Event:
+def _completed(event: Event, step: Step) -> Event:
     event.timestamp = time.time()
-    if early_commit.custom_metadata:
-        event.custom_metadata = {**early_commit.custom_metadata, **(event.custom_metadata or {})}
+    metadata = step.run_config.custom_metadata if step.run_config else None
+    if metadata:
+        event.custom_metadata = {**metadata, **(event.custom_metadata or {})}
     return event
 
 
@@ -138,7 +139,7 @@ async def _commit(
     event: Event,
 ) -> CommittedStep:
     step = active.step
-    event = _completed(event, early_commit)
+    event = _completed(event, step)
     closes = active.plan.closes(event)
     commit = CommitStep(
         key=step.key,
