@@ -30,12 +30,54 @@ from durable_adk.interop.values import adk_credential, our_auth_config, our_even
 from durable_adk.memory.memory_entry import MemoryEntry
 
 
-class StepArtifacts(AdkBaseArtifactService):
+class AdkArtifacts(AdkBaseArtifactService):
+    """google-adk's artifact service on top of a service of this package; reads and deletes."""
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+
+    def _owner(self, owner: dict[str, Any]) -> dict[str, Any]:
+        """Return the owner of artifacts that belong to google-adk's."""
+        return owner
+
+    def _named(self, filename: str, owner: dict[str, Any]) -> dict[str, Any]:
+        """Return owner and name of an artifact that has google-adk's."""
+        return {**self._owner(owner), "filename": filename}
+
+    async def load_artifact(
+        self, *, filename: str, version: int | None = None, **owner: Any
+    ) -> types.Part | None:
+        return await self._service.load_artifact(**self._named(filename, owner), version=version)
+
+    async def list_artifact_keys(self, **owner: Any) -> list[str]:
+        return await self._service.list_artifact_keys(**self._owner(owner))
+
+    async def delete_artifact(self, *, filename: str, **owner: Any) -> None:
+        await self._service.delete_artifact(**self._named(filename, owner))
+
+    async def list_versions(self, *, filename: str, **owner: Any) -> list[int]:
+        return await self._service.list_versions(**self._named(filename, owner))
+
+    async def list_artifact_versions(
+        self, *, filename: str, **owner: Any
+    ) -> list[AdkArtifactVersion]:
+        found = await self._service.list_artifact_versions(**self._named(filename, owner))
+        return [adk_version(one) for one in found]
+
+    async def get_artifact_version(
+        self, *, filename: str, version: int | None = None, **owner: Any
+    ) -> AdkArtifactVersion | None:
+        place = self._named(filename, owner)
+        found = await self._service.get_artifact_version(**place, version=version)
+        return found and adk_version(found)
+
+
+class StepArtifacts(AdkArtifacts):
     """A step's artifacts; each save in the step's own session happens once (TRAP-41)."""
 
     def __init__(self, context: Context) -> None:
+        super().__init__(context._scope.services.artifacts)
         self._context = context
-        self._service: Any = context._scope.services.artifacts
 
     async def save_artifact(
         self,
@@ -60,42 +102,16 @@ class StepArtifacts(AdkBaseArtifactService):
                 custom_metadata=custom_metadata,
             )
 
-    async def load_artifact(
-        self, *, filename: str, version: int | None = None, **owner: Any
-    ) -> types.Part | None:
-        owner = self._owner(owner)
-        return await self._service.load_artifact(**owner, filename=filename, version=version)
-
-    async def list_artifact_keys(self, **owner: Any) -> list[str]:
-        return await self._service.list_artifact_keys(**self._owner(owner))
-
     async def delete_artifact(self, *, filename: str, **owner: Any) -> None:
-        await self._service.delete_artifact(**self._owner(owner), filename=filename)
+        await self._context._scope.fence()
+        await super().delete_artifact(filename=filename, **owner)
 
-    async def list_versions(self, *, filename: str, **owner: Any) -> list[int]:
-        return await self._service.list_versions(**self._owner(owner), filename=filename)
-
-    async def list_artifact_versions(
-        self, *, filename: str, **owner: Any
-    ) -> list[AdkArtifactVersion]:
-        found = await self._service.list_artifact_versions(**self._owner(owner), filename=filename)
-        return [adk_version(one) for one in found]
-
-    async def get_artifact_version(
-        self, *, filename: str, version: int | None = None, **owner: Any
-    ) -> AdkArtifactVersion | None:
-        owner = self._owner(owner)
-        found = await self._service.get_artifact_version(
-            **owner, filename=filename, version=version
-        )
-        return found and adk_version(found)
-
-    def _owner(self, owner_args: dict[str, Any]) -> dict[str, Any]:
+    def _owner(self, owner: dict[str, Any]) -> dict[str, Any]:
         """Return the owner of artifacts; an agent used as a tool shares its caller's (ART-12)."""
         mine = self._context._owner()
-        if owner_args.get("session_id") == self._context.session.id:
+        if owner.get("session_id") == self._context.session.id:
             return mine
-        return {"session_id": None, **owner_args}
+        return {"session_id": None, **owner}
 
 
 def adk_version(version: ArtifactVersion) -> AdkArtifactVersion:

@@ -9,11 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from google.adk.artifacts.base_artifact_service import (
-    ArtifactVersion as AdkArtifactVersion,
-    BaseArtifactService as AdkBaseArtifactService,
-    ensure_part,
-)
+from google.adk.artifacts.base_artifact_service import ensure_part
 from google.adk.errors._stale_session_error import StaleSessionError as AdkStaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError as AdkAlreadyExistsError
 from google.adk.errors.session_not_found_error import (
@@ -39,7 +35,7 @@ from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.artifacts.location import artifacts_at
 from durable_adk.errors import AlreadyExistsError, SessionNotFoundError, StaleSessionError
 from durable_adk.events.event import Event
-from durable_adk.interop.services import adk_version
+from durable_adk.interop.services import AdkArtifacts
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.memory.postgres_memory_service import PostgresMemoryService
@@ -192,7 +188,7 @@ class DurableSessionService(AdkBaseSessionService):
         return stored.revision
 
 
-class DurableArtifactService(AdkBaseArtifactService):
+class DurableArtifactService(AdkArtifacts):
     """google-adk's artifact service on top of this package's.
 
     Args:
@@ -200,7 +196,7 @@ class DurableArtifactService(AdkBaseArtifactService):
     """
 
     def __init__(self, store: BaseArtifactService | Path | str) -> None:
-        self._store = artifacts_at(store) if isinstance(store, (str, Path)) else store
+        super().__init__(artifacts_at(store) if isinstance(store, (str, Path)) else store)
 
     async def save_artifact(
         self,
@@ -212,7 +208,7 @@ class DurableArtifactService(AdkBaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        return await self._store.save_artifact(
+        return await self._service.save_artifact(
             app_name=app_name,
             user_id=user_id,
             session_id=session_id,
@@ -221,36 +217,9 @@ class DurableArtifactService(AdkBaseArtifactService):
             custom_metadata=custom_metadata,
         )
 
-    async def load_artifact(
-        self, *, filename: str, version: int | None = None, **owner: Any
-    ) -> types.Part | None:
-        name = _scoped(filename, owner.get("session_id"))
-        return await self._store.load_artifact(**owner, filename=name, version=version)
-
-    async def list_artifact_keys(self, **owner: Any) -> list[str]:
-        return await self._store.list_artifact_keys(**owner)
-
-    async def delete_artifact(self, *, filename: str, **owner: Any) -> None:
-        name = _scoped(filename, owner.get("session_id"))
-        await self._store.delete_artifact(**owner, filename=name)
-
-    async def list_versions(self, *, filename: str, **owner: Any) -> list[int]:
-        name = _scoped(filename, owner.get("session_id"))
-        return await self._store.list_versions(**owner, filename=name)
-
-    async def list_artifact_versions(
-        self, *, filename: str, **owner: Any
-    ) -> list[AdkArtifactVersion]:
-        name = _scoped(filename, owner.get("session_id"))
-        found = await self._store.list_artifact_versions(**owner, filename=name)
-        return [adk_version(one) for one in found]
-
-    async def get_artifact_version(
-        self, *, filename: str, version: int | None = None, **owner: Any
-    ) -> AdkArtifactVersion | None:
-        name = _scoped(filename, owner.get("session_id"))
-        found = await self._store.get_artifact_version(**owner, filename=name, version=version)
-        return found and adk_version(found)
+    def _named(self, filename: str, owner: dict[str, Any]) -> dict[str, Any]:
+        """Return owner and name; google-adk's artifacts without a session belong to the user."""
+        return {**owner, "filename": _scoped(filename, owner.get("session_id"))}
 
 
 class DurableMemoryService(AdkBaseMemoryService):
@@ -303,7 +272,6 @@ def _read(kind: type[M], value: BaseModel) -> M:
 
 
 def _scoped(filename: str, session_id: str | None) -> str:
-    """Return an artifact's name; google-adk's artifacts without a session belong to the user."""
     is_users = session_id is None and not filename.startswith(USER_PREFIX)
     return USER_PREFIX + filename if is_users else filename
 
