@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from durable_adk.errors import (
     DurableAdkError,
@@ -67,16 +68,15 @@ async def follow_changes(
     """
     cursor, orphaned, until = after, 0, 0.0
     yielded: tuple[Status, int] | None = None
-    read = retrying(_read, CLIENT_TIMEOUT, pause=POLL)
+    read = retrying(sessions.read_progress, CLIENT_TIMEOUT, pause=POLL)
     read_page = retrying(sessions.read_page, CLIENT_TIMEOUT, pause=POLL)
     with sessions.watch(key) as watch:
         while True:
             over = run is not None and run.done()
-            head, record = await read(sessions, watch, invocation_id)
-            # Read after the record: once the record has the last event's number, all events can be
-            # read.
-            upto = record.end_seq if record else None
-            async with aclosing(paged(partial(read_page, key, upto=upto), cursor)) as news:
+            head, record, *page = await read(watch, invocation_id, after=cursor)
+            # Once the record has the last event's number, all events can be read.
+            read_more = partial(read_page, key, upto=record.end_seq if record else None)
+            async with aclosing(paged(read_more, cursor, page)) as news:
                 async for stored in news:
                     cursor = stored.seq
                     if stored.event.invocation_id == invocation_id:
@@ -103,17 +103,21 @@ async def follow_changes(
 
 
 async def paged(
-    read: Callable[..., Awaitable[tuple[list[StoredEvent], bool]]], after: int
+    read: Callable[..., Awaitable[tuple[list[StoredEvent], bool]]],
+    after: int,
+    first: list[Any] | None = None,
 ) -> AsyncGenerator[StoredEvent]:
     """Yield all events after a cursor; a caller that stops iterating keeps a page in memory.
 
     Args:
         read: `SessionLog.read_page` of a session, which takes the cursor as `after`.
         after: The cursor.
+        first: The first page, if it was read already: its events, and whether there are more. It is
+            emptied, so that it does not stay in memory.
     """
     more = True
     while more:
-        found, more = await read(after=after)
+        found, more = (first.pop(0), first.pop(0)) if first else await read(after=after)
         for stored in found:
             after = stored.seq
             yield stored
@@ -205,14 +209,6 @@ def _longest(head: Head | None) -> float:
     if head is None or head.lease_expires_at is None:
         return IDLE
     return min(max(head.lease_expires_at - time.time(), POLL), IDLE)
-
-
-async def _read(
-    sessions: SessionLog, watch: Watch, invocation_id: str
-) -> tuple[Head | None, InvocationRecord | None]:
-    """Return the session's row and the invocation."""
-    head = await sessions.look(watch)
-    return head, await sessions.get_invocation(watch.key, invocation_id)
 
 
 async def _wait(

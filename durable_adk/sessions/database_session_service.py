@@ -119,11 +119,10 @@ class DatabaseSessionService(SessionLog):
         if isinstance(self._sql, SqliteStore):
             await self._sql.scrub()
 
-    async def look(self, watch: Watch) -> Head | None:
-        """See `SessionLog.look`; commits of other processes end the wait as well."""
-        head = await super().look(watch)
+    def _saw(self, watch: Watch, head: Head | None) -> None:
+        """See the base class; commits of other processes end the wait as well."""
+        super()._saw(watch, head)
         self._news.follow(watch)
-        return head
 
     async def changed(
         self,

@@ -14,7 +14,6 @@ The log's guarantees, which `tests/unit/sessions/test_contract*.py` check on eve
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Self
 from uuid import uuid4
 
@@ -32,14 +31,13 @@ from durable_adk.sessions.log.entry import (
     encode,
     session_copy,
 )
-from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.feed import SessionReads, decoded
 from durable_adk.sessions.log.invocation_log import InvocationLog
 from durable_adk.sessions.log.listing import InvocationRecords, Listing, position_of
 from durable_adk.sessions.log.notes import Notes
 from durable_adk.sessions.log.queue import Queue
 from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
 from durable_adk.sessions.log.storage import Page, Row, Window
-from durable_adk.sessions.log.watches import Watch
 from durable_adk.sessions.records import (
     GetSessionConfig,
     ListSessionsResponse,
@@ -50,15 +48,8 @@ from durable_adk.sessions.session import Creation, Session, SessionKey, checked_
 from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sessions.state import USER_PREFIX, without_temp
 
-_LONGEST_WAIT = 0.5
-"""Maximum wait in seconds. An invocation that is closed between a caller's read and its wait causes
-no further change; the short wait makes the caller read again."""
 _TAIL = 64
 """Events in the first page, read from the end; each further page is twice as large."""
-_PAGE = 50
-"""Maximum number of events of `read_page`."""
-_PAGE_SIZE = 128 * 1024
-"""Characters of events with which a page ends; as objects they take several times as many bytes."""
 _OF_STORE = SessionKey("", "", "")
 """Owner of the state that belongs to the store itself; ids are never empty."""
 _SERVED = SessionKey("", "", "served")
@@ -69,7 +60,7 @@ _SHORT = 200_000
 """Maximum characters of events parsed in the caller's event loop; more would block it too long."""
 
 
-class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
+class SessionLog(InvocationLog, InvocationRecords, SessionReads, Queue, Notes, Copies):
     """The session service over a transactional storage: ADK's calls and the runtime's calls.
 
     All calls raise StoreUnavailableError while the storage does not respond.
@@ -256,23 +247,10 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         _require_small(rows, max_size)
         return await _decode(rows)
 
-    async def read_page(
-        self, key: SessionKey, *, after: int, upto: int | None = None
-    ) -> tuple[list[StoredEvent], bool]:
-        """Read events like `read_events`, but only as many as a slow reader may keep in memory.
-
-        Returns:
-            At least one event, if there is one, and whether there may be more.
-        """
-        window = Window(after=after, upto=upto, first=_PAGE, size=_PAGE_SIZE)
-        rows = await self._store.read(lambda tables: tables.events(key, window))
-        more = len(rows) == _PAGE or sum(len(row.body) for row in rows) >= _PAGE_SIZE
-        return _decoded(rows), more
-
     async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
         """Find an event by its id, using an index."""
         row = await self._store.read(lambda tables: tables.find_event(key, event_id))
-        return None if row is None else _decoded([row])[0]
+        return None if row is None else decoded([row])[0]
 
     async def read_from_calls(
         self, key: SessionKey, call_ids: Collection[str]
@@ -443,51 +421,6 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
         for one in sessions:
             self._changes.announce(one.key)
 
-    async def wait_for_change(
-        self,
-        key: SessionKey,
-        *,
-        after: int,
-        timeout: float,  # noqa: ASYNC109  # waiting is its purpose
-    ) -> None:
-        """Wait for events after `after`, or until an invocation is paused or closed.
-
-        A hint only: it may return early without a change, and returns after `timeout` seconds at
-        the latest, or half a second. To follow a session for longer, use a `watch`.
-        """
-        with self.watch(key) as watch:
-            head = await self.look(watch)
-            if head is None or head.revision <= after:
-                await self.changed(watch, timeout=min(timeout, _LONGEST_WAIT))
-
-    def watch(self, key: SessionKey) -> AbstractContextManager[Watch]:
-        """Watch a session, for `look` and `changed`, until the block ends."""
-        return self._changes.watch(key)
-
-    async def look(self, watch: Watch) -> Head | None:
-        """Read the row of a watched session; None for a missing one.
-
-        Any change after this call ends the next wait, even while the caller still reads. So a
-        caller that reads after this call, and then waits, misses nothing.
-        """
-        watch.looks()
-        head = await self._store.read(lambda tables: tables.head(watch.key))
-        watch.saw(head)
-        return head
-
-    async def changed(
-        self,
-        watch: Watch,
-        *,
-        timeout: float,  # noqa: ASYNC109  # as above
-    ) -> None:
-        """Wait until the session has changed since the last `look`.
-
-        Every event and every status change of an invocation counts, of any process. A hint only: it
-        may return without a change, and returns after `timeout` seconds.
-        """
-        await watch.wait(timeout)
-
 
 def _checked_user(app_name: str, user_id: str) -> SessionKey:
     """Build the key of a user, stored as a session that has no id and only state."""
@@ -509,8 +442,4 @@ def _require_small(rows: list[Row], max_size: int | None) -> None:
 
 async def _decode(rows: list[Row]) -> list[StoredEvent]:
     short = sum(len(row.body) for row in rows) <= _SHORT
-    return _decoded(rows) if short else await asyncio.to_thread(_decoded, rows)
-
-
-def _decoded(rows: list[Row]) -> list[StoredEvent]:
-    return [StoredEvent(seq=row.seq, event=decode_event(row.body)) for row in rows]
+    return decoded(rows) if short else await asyncio.to_thread(decoded, rows)

@@ -27,7 +27,8 @@ from durable_adk.server.feed import FeedEntry, SessionFeed, StatusItem
 from durable_adk.server.services import ServerServices
 from durable_adk.server.settings import ServerSettings
 from durable_adk.server.streams import ITEMS, EventStream, Reading
-from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, session_log
+from durable_adk.sessions import DatabaseSessionService, SessionKey, Status
+from durable_adk.sessions.log import feed
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.sql import polling, postgres as store
 from tests.support.postgres import HAS_POSTGRES
@@ -305,7 +306,7 @@ async def test_an_expired_lease_is_found(stores, streamed):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_reader_who_does_not_read_keeps_a_page(stores, kind, monkeypatch):
     """The rest of a long run stays in the store until it is asked for."""
-    monkeypatch.setattr(session_log, "_PAGE", 3)
+    monkeypatch.setattr(feed, "_PAGE", 3)
     reader, writer = stores
     epoch = await opened(writer)
     for number in range(1, 20):

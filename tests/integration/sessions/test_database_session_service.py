@@ -14,7 +14,7 @@ from tests.unit.sessions.test_database_session_service import check, commit, ope
 CHILD = """
 import asyncio, sys
 from durable_adk.events import Event, EventActions
-from durable_adk.sessions import SessionKey, SqliteSessionService, session_log
+from durable_adk.sessions import SessionKey, SqliteSessionService
 
 KEY = SessionKey("app", "user", "session")
 
@@ -39,7 +39,7 @@ ENDLESS = """
         delta = {"n": n, f"k{n % 7}": n, "app:n": n}
         print(await commit(service, f"{name}-{n}", delta), flush=True)"""
 WAIT = """
-    session_log._LONGEST_WAIT = 1000.0
+    feed._LONGEST_WAIT = 1000.0
     waiting = asyncio.create_task(service.wait_for_change(KEY, after=1, timeout=1000.0))
     while not any(watch._looked for watch in service._changes.current()):
         await asyncio.sleep(0.01)

@@ -5,7 +5,8 @@ import asyncio
 from google.genai import types
 
 from durable_adk.events import Event, EventActions
-from durable_adk.sessions import Status, session_log
+from durable_adk.sessions import Status
+from durable_adk.sessions.log import feed
 from durable_adk.sessions.sql import postgres
 from durable_adk.sessions.sql.postgres import CommitNotifications
 from tests.support.waiting import PATIENCE, until
@@ -72,7 +73,7 @@ NEVER = 1000.0
 
 def only_changes_wake(monkeypatch):
     """Have no wait end but by a change: neither by itself, nor because it looks again."""
-    monkeypatch.setattr(session_log, "_LONGEST_WAIT", NEVER)
+    monkeypatch.setattr(feed, "_LONGEST_WAIT", NEVER)
     monkeypatch.setattr(postgres, "_PATIENCE", NEVER)
     monkeypatch.setattr(postgres, "_LONG_PATIENCE", NEVER)
 

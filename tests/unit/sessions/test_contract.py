@@ -23,7 +23,8 @@ from durable_adk.errors import (
 )
 from durable_adk.events import Event
 from durable_adk.json_values import MAX_ID, MAX_KEY
-from durable_adk.sessions import GetSessionConfig, SessionKey, Status, session_log
+from durable_adk.sessions import GetSessionConfig, SessionKey, Status
+from durable_adk.sessions.log import feed
 from durable_adk.sessions.session import CHILD_PREFIX
 from tests.support.examples import examples
 from tests.support.waiting import PATIENCE, until
@@ -749,8 +750,8 @@ async def test_waiting_ends_with_a_commit(service, key, elsewhere, monkeypatch):
 @pytest.mark.parametrize(("most", "size"), [(3, 10**6), (50, 1), (50, 1000)])
 async def test_pages_have_all_events(service, key, monkeypatch, most, size):
     """Each is bounded in number and size, and has at least one event, however large."""
-    monkeypatch.setattr(session_log, "_PAGE", most)
-    monkeypatch.setattr(session_log, "_PAGE_SIZE", size)
+    monkeypatch.setattr(feed, "_PAGE", most)
+    monkeypatch.setattr(feed, "_PAGE_SIZE", size)
     await opened(service, key)
     for number in range(7):
         new = event(f"e{number}", text="x" * (200 if number != 3 else 3000))

@@ -13,6 +13,7 @@ from durable_adk.client.queries import read_calls
 from durable_adk.conversation.pending_calls import blocked_by, pending_calls, track_calls
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey, session_log
+from durable_adk.sessions.log import feed
 from durable_adk.sessions.log.rebuild import Rebuilt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from tests.support.examples import examples
@@ -228,7 +229,7 @@ async def test_many_events_are_not_decoded_in_the_callers_loop(
         threads.add(threading.get_ident())
         return Event.from_json(body)
 
-    monkeypatch.setattr(session_log, "decode_event", decode)
+    monkeypatch.setattr(feed, "decode_event", decode)
     if call_of == "read_events":
         assert len(await sessions.read_events(KEY)) == 3000
     else:
