@@ -1,4 +1,4 @@
-"""Optional imports of `h11`, `httpx`, `starlette` and `uvicorn`."""
+"""Optional imports of `h11`, `starlette` and `uvicorn`."""
 
 from typing import TYPE_CHECKING
 
@@ -16,22 +16,13 @@ except ImportError:
     Data = RemoteProtocolError = RequestHead = Absent
     ASGIApp = Message = Receive = Scope = Send = Absent
 
-try:
-    from httpx import URL, InvalidURL
-except ImportError:
-    if TYPE_CHECKING:
-        raise
-    URL = InvalidURL = Absent
-
 __all__ = [
     "SERVER",
-    "URL",
     "ASGIApp",
     "Config",
     "Connection",
     "Data",
     "H11Protocol",
-    "InvalidURL",
     "Message",
     "Receive",
     "RemoteProtocolError",

@@ -6,11 +6,18 @@ import socket
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.http._library import URL, InvalidURL
+from durable_adk.extras import Absent
 from durable_adk.settings import host_name
+
+try:
+    from httpx import URL, InvalidURL
+except ImportError:
+    if TYPE_CHECKING:
+        raise
+    URL = InvalidURL = Absent
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _REMEDY = (

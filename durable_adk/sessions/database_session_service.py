@@ -6,10 +6,9 @@ import shutil
 import tempfile
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
@@ -22,6 +21,9 @@ from durable_adk.sessions.sql.sqlite import SqliteStore
 from durable_adk.sql.database import PostgresDatabase
 from durable_adk.sql.database_url import file_of, is_in_memory, parse
 from durable_adk.sql.migrate import SchemaVersion
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 logger = get_logger(__name__)
 
@@ -52,7 +54,7 @@ class DatabaseSessionService(SessionLog):
     def __init__(
         self,
         db_url: str | URL | None = None,
-        db_engine: AsyncEngine | None = None,
+        db_engine: "AsyncEngine | None" = None,
         **engine_options: Any,
     ) -> None:
         if engine_options:

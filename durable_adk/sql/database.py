@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import URL, Connection
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from durable_adk.calling.code_scope import keep_running
@@ -20,6 +20,9 @@ from durable_adk.sql.forks import FirstUse
 from durable_adk.sql.migrate import SchemaVersion
 from durable_adk.sql.notifications import Notifications
 from durable_adk.sql.unavailable import misconfigured, translated
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 T = TypeVar("T")
 
@@ -53,8 +56,8 @@ _GRACE = 5.0
 class _Running:
     loop: asyncio.AbstractEventLoop
     thread: Thread
-    reader: AsyncEngine
-    writer: AsyncEngine
+    reader: "AsyncEngine"
+    writer: "AsyncEngine"
     preparing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -225,7 +228,7 @@ def _run(url: URL) -> _Running:
 
 def make_engine(
     url: URL, settings: dict[str, str], *, patient: bool = False, **options: Any
-) -> AsyncEngine:
+) -> "AsyncEngine":
     """Return an engine for asyncpg.
 
     Args:
@@ -240,6 +243,8 @@ def make_engine(
     arguments: dict[str, Any] = {"timeout": _CONNECT, "server_settings": settings}
     if not patient:
         arguments["command_timeout"] = _COMMAND
+    # Imported here: it loads SQLAlchemy's ORM, which a worker with a SQLite store does not need.
+    create_async_engine = import_module("sqlalchemy.ext.asyncio").create_async_engine
     try:
         return create_async_engine(
             for_driver(url), connect_args=arguments, hide_parameters=True, **options
@@ -253,7 +258,7 @@ def make_engine(
 @asynccontextmanager
 async def _engine(
     url: URL, settings: dict[str, str], *, patient: bool = False
-) -> AsyncGenerator[AsyncEngine]:
+) -> "AsyncGenerator[AsyncEngine]":
     """Create an engine for one connection."""
     made = make_engine(url, settings, patient=patient, poolclass=NullPool)
     try:
@@ -262,6 +267,6 @@ async def _engine(
         await made.dispose()
 
 
-async def _transaction(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
+async def _transaction(engine: "AsyncEngine", work: Callable[[Connection], T]) -> T:
     async with engine.begin() as connection:
         return await connection.run_sync(work)
