@@ -4,7 +4,13 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    aclosing,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -262,10 +268,10 @@ class InvocationClient:
             raise AssertionError("an answer that starts another invocation is sent by `give`")
         start = self._answering(judged, judged.record)
         await save_credentials(self.credentials, start.key, judged.answers)
-        with self._spanned(start) as running, running.current():
-            run = await start.begin()
-        if run is not None:
-            self.backend.release(run)
+        # Its session was deleted meanwhile, and another invocation received it: that is accepted.
+        with suppress(DeliveredToOther), self._spanned(start) as running, running.current():
+            if run := await start.begin():
+                self.backend.release(run)
 
     def _answering(self, judged: JudgedAnswer, record: InvocationRecord) -> _Start:
         """Return the start that sends an answer to the invocation that waits.

@@ -15,7 +15,7 @@ from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.records import ListSessionsResponse
 from durable_adk.sessions.session import Session
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.sessions.sql.connections import DIALECT, SqliteConnection, in_transaction
+from durable_adk.sessions.sql.connections import DIALECT, in_transaction
 from durable_adk.sessions.sql.tables import Tables
 from durable_adk.sql.schema import METADATA
 
@@ -52,7 +52,7 @@ def _at_once(work: Coroutine[Any, Any, T]) -> T:
 class DatabaseInMemory:
     """Runs transactions on a SQLite database in memory, one at a time.
 
-    A transaction takes less than a millisecond, so it runs in the caller's thread.
+    A transaction is mostly short, so it runs in the caller's thread.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class DatabaseInMemory:
         with self._lock:
             return in_transaction(
                 self._connection,
-                lambda connection: work(Tables(SqliteConnection(connection), lock=False)),
+                lambda connection: work(Tables(connection, lock=False)),
             )
 
 

@@ -68,15 +68,13 @@ class FolderObjects(Objects):
 
     async def get(self, path: str) -> bytes | None:
         """See `Objects`."""
-        return await self._call(lambda: _content(self._root / path))
+        return await self._call(lambda: self._content(path))
 
     async def read(self, path: str, size: int) -> AsyncGenerator[bytes]:
         """See `Objects`."""
         del size
         try:
-            file = await self._call(
-                lambda: (self._root / path).open("rb"), passing=FileNotFoundError
-            )
+            file = await self._call(lambda: self._open(path), passing=FileNotFoundError)
         except FileNotFoundError:
             raise FileNotFoundError(f"{self.uri}/{path} has been deleted.") from None
         try:
@@ -92,6 +90,16 @@ class FolderObjects(Objects):
     async def delete(self, paths: Sequence[str]) -> None:
         """See `Objects`; also removes emptied folders, because their names may be ids."""
         await self._call(lambda: self._delete(paths))
+
+    def _open(self, path: str) -> BinaryIO:
+        # In a private folder no link leads to a file of somebody else.
+        flags = os.O_NOFOLLOW if self._private else 0
+        return open(self._root / path, "rb", opener=lambda name, mode: os.open(name, mode | flags))
+
+    def _content(self, path: str) -> bytes | None:
+        with suppress(FileNotFoundError), self._open(path) as file:
+            return file.read()
+        return None
 
     def _create(self, path: str, data: bytes) -> bool:
         file = self._begin()
@@ -205,12 +213,6 @@ class FolderObjects(Objects):
 
 async def _chunks(data: bytes) -> AsyncGenerator[bytes]:
     yield data
-
-
-def _content(path: Path) -> bytes | None:
-    with suppress(FileNotFoundError):
-        return path.read_bytes()
-    return None
 
 
 def _discard(file: BinaryIO) -> None:

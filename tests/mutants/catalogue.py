@@ -17,10 +17,10 @@ from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import invocation
 from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
-from durable_adk.sessions.in_memory_session_service import _MemoryTables
-from durable_adk.sessions.log import entry, invocations, sessions, steering
+from durable_adk.sessions.log import entry, invocations, sessions
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.sql.tables import Tables
 from durable_adk.wire.checkpoint import SaveCheckpointStep
 from durable_adk.workflows import invocation as workflows
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
@@ -60,16 +60,12 @@ def _second_user_event(original: Any, tables: Any, key: Any, entry: Any, **optio
 
 
 def _by_timestamp(original: Any, self: Any, key: Any, window: Any) -> Any:
-    log = self._logs.get(key)
-    if log is not None:
-        log.entries.sort(key=lambda entry: entry.timestamp)
-    return original(self, key, window)
+    rows = original(self, key, window)
+    return sorted(rows, key=lambda row: entry.decode_event(row.body).timestamp)
 
 
-def _appended(self: Any, key: Any, seq: int, entry: Any) -> bool:
-    self._logs[key].entries.append(entry)
-    self._logs[key].seqs[entry.event_id] = seq
-    return True
+def _appended(original: Any, self: Any, key: Any, seq: int, one: Any) -> bool:
+    return original(self, key, seq, dataclasses.replace(one, event_id=f"{one.event_id} {seq}"))
 
 
 async def _swallowed(original: Any, world_: Any, step: Any, **options: Any) -> int:
@@ -141,7 +137,7 @@ MUTANTS = [
     mutant(
         "the store takes an event id twice",
         "append once",
-        replaces(_MemoryTables, "add_event", _appended),
+        wraps(Tables, "add_event", _appended),
     ),
     mutant(
         "the delta is applied before the event's id is looked at",
@@ -153,7 +149,7 @@ MUTANTS = [
         "fold of a turn",
         wraps(SessionLog, "commit_event", _two_transactions),
     ),
-    mutant("events are read by timestamp", "order", wraps(_MemoryTables, "events", _by_timestamp)),
+    mutant("events are read by timestamp", "order", wraps(Tables, "events", _by_timestamp)),
     mutant(
         "temp: keys are stored",
         "fold",
@@ -207,7 +203,7 @@ MUTANTS = [
         "a message that was heard keeps its ticket",
         "tickets",
         rewrites(
-            steering, "deliver_message", ("queue.leave(tables, key, head, steered, now)", "pass")
+            invocations, "deliver_message", ("queue.leave(tables, key, head, steered, now)", "pass")
         ),
     ),
     mutant(

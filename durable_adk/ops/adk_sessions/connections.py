@@ -24,7 +24,7 @@ def as_rows(found: Iterable[RowMapping]) -> list[Row]:
 
 
 _FETCHED = 20
-"""Rows in memory at a time: a row may hold a file."""
+"""Rows per round trip."""
 _SETTINGS = {"application_name": "durable-adk sessions"}
 
 

@@ -225,9 +225,11 @@ class InvocationRecords(Transactions):
     ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
         """Yield all matching invocations, oldest first; see `invocations_by_time`.
 
-        One that matches all the time is not missed; if it changes meanwhile, it may appear twice.
+        One that matches all the time is not missed. One that changes meanwhile moves to the end,
+        and is yielded only as it was first read.
         """
         last: InvocationPosition | None = None
+        seen = set[tuple[SessionKey, str]]()
         while True:
             found = await self.invocations_by_time(
                 app_name=app_name,
@@ -238,8 +240,10 @@ class InvocationRecords(Transactions):
                 beyond=last,
                 oldest_first=True,
             )
-            for one in found:
-                yield one
+            for key, record in found:
+                if (key, record.invocation_id) not in seen:
+                    seen.add((key, record.invocation_id))
+                    yield key, record
             if len(found) < page:
                 return
             last = InvocationPosition.of(*found[-1])

@@ -76,8 +76,8 @@ class SqliteStore:
         """See `Store.read`."""
         await self.prepare()
 
-        def reading(connection: sqlite3.Connection) -> T:
-            return work(Tables(SqliteConnection(connection), lock=False))
+        def reading(connection: SqliteConnection) -> T:
+            return work(Tables(connection, lock=False))
 
         return await self._in(self._reads, lambda: self._transaction("BEGIN", reading))
 
@@ -149,7 +149,7 @@ class SqliteStore:
             for one in writes:
                 one.finish()
 
-    def _transaction(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _transaction(self, begin: str, work: Callable[[SqliteConnection], T]) -> T:
         """Run a transaction on an idle connection, or on a new one."""
         with self._lock:
             idle = self._idle
@@ -196,17 +196,15 @@ class _QueuedWrite:
             return False
         return True
 
-    def run(self, connection: sqlite3.Connection) -> None:
+    def run(self, connection: SqliteConnection) -> None:
         """Run it in a transaction that runs others, too: an error undoes only its own changes."""
-        connection.execute("SAVEPOINT queued")
         try:
-            self.result = self.work(Tables(SqliteConnection(connection), lock=True))
+            with connection.savepoint() as within:
+                self.result = self.work(Tables(within, lock=True))
         except Exception as error:
             if not connection.in_transaction:
-                raise  # for example because the disk is full: SQLite has undone the others, too
-            connection.execute("ROLLBACK TO queued")
+                raise  # SQLite has undone the others, too
             self.error = error
-        connection.execute("RELEASE queued")
 
     def finish(self) -> None:
         """Hand the outcome to the caller, after the commit."""
@@ -216,8 +214,8 @@ class _QueuedWrite:
             self.done.set_exception(self.error)
 
 
-def _running(writes: Sequence[_QueuedWrite]) -> Callable[[sqlite3.Connection], None]:
-    def run(connection: sqlite3.Connection) -> None:
+def _running(writes: Sequence[_QueuedWrite]) -> Callable[[SqliteConnection], None]:
+    def run(connection: SqliteConnection) -> None:
         for one in writes:
             one.run(connection)
 

@@ -110,12 +110,12 @@ async def test_a_name_server_that_never_answers_holds_up_no_other(
     monkeypatch.setattr(socket, "getaddrinfo", found)
     monkeypatch.setattr(address, "LOOKUP_TIMEOUT", PATIENCE)
     try:
-        slow = [asyncio.create_task(look(f"slow-{n % 8}.example")) for n in range(40)]
+        slow = [asyncio.create_task(look(f"silent-{n % 8}.example")) for n in range(40)]
         await asyncio.sleep(0)
         assert await look(NAME) == PUBLIC[:1]
         answers.set()
         await asyncio.gather(*slow)
-        assert len(asked) == 9
+        assert len([host for host in asked if host.startswith("silent-")]) == 8
     finally:
         answers.set()
 

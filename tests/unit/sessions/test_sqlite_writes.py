@@ -1,8 +1,10 @@
 """Writes that wait for a SQLite file at the same time share a commit, and nothing else."""
 
 import asyncio
+import gc
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Event as Gate
 from typing import Any
@@ -11,9 +13,9 @@ import pytest
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.sql import sqlite
+from durable_adk.sessions.sql import connections, sqlite, statements
 from durable_adk.sessions.sql.sqlite import SqliteStore
-from durable_adk.sessions.sql.tables import Tables
+from durable_adk.sessions.sql.tables import Tables, _params
 from tests.support.waiting import until
 
 KEY = SessionKey("app", "user", "session")
@@ -97,10 +99,48 @@ async def test_one_that_fails_fails_alone(store: SqliteStore, gate: Gate) -> Non
     assert await keys(store) == ["a", "c"]
 
 
+async def test_one_that_fails_in_the_middle_of_a_query_keeps_no_view(
+    store: SqliteStore, gate: Gate
+) -> None:
+    """Its error, which somebody keeps, holds the query's rows; later reads see later commits."""
+
+    def work(tables: Tables) -> None:
+        tables.put_state(KEY, {"x": "1", "y": "1"})
+        rows = tables._connection.rows(statements.STATE_OF, _params(KEY))
+        raise ValueError(next(rows))
+
+    reading = store.read(work)
+    (writing,) = await queued(store, gate, work)
+    gate.set()
+    kept = await asyncio.gather(reading, writing, return_exceptions=True)
+    other = SqliteStore(store.path)
+    await other.write(put("later"))
+    await other.close()
+    for connection in store._idle:
+        assert connection.execute("SELECT key FROM state").fetchall() == [("later",)]
+    assert len(store._idle) == 2
+    assert all(isinstance(one, ValueError) for one in kept)
+
+
+def test_a_statement_takes_what_was_compiled_with_it() -> None:
+    """Those that are built for one call have values of users, and leave nothing."""
+    gc.collect()
+    before = len(connections._texts)
+    with closing(sqlite3.connect(":memory:")) as raw:
+        raw.execute("CREATE TABLE state (app_name, user_id, session_id, key, value)")
+        for number in range(50):
+            query = statements.states_of([SessionKey(f"app {number}", "user", "session")])
+            assert list(connections.SqliteConnection(raw).rows(query, {})) == []
+    del query
+    gc.collect()
+    assert len(connections._texts) == before
+
+
 async def test_one_whose_caller_left_is_not_run(store: SqliteStore, gate: Gate) -> None:
     """A write that was cancelled before it began changes nothing."""
     left, stays = await queued(store, gate, put("a"), put("b"))
     left.cancel()
+    await asyncio.wait({left})
     gate.set()
     assert await stays == "b"
     assert await keys(store) == ["b"]

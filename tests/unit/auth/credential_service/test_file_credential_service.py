@@ -113,3 +113,15 @@ def test_several_may_make_the_folder_at_once(tmp_path):
     with ThreadPoolExecutor(8) as workers:
         for number in range(100):
             list(workers.map(start, [number] * 8))
+
+
+async def test_no_link_leads_out_of_the_folder(service, tmp_path):
+    """A file that was put there as a link is not read, whoever owns what it leads to."""
+    await service.save(**PLACE, credential=key("k"))
+    [path] = files(service)
+    outside = tmp_path / "outside"
+    outside.write_bytes(path.read_bytes())
+    path.unlink()
+    path.symlink_to(outside)
+    with pytest.raises(StoreUnavailableError):
+        await service.load(**PLACE)

@@ -70,7 +70,7 @@ def change(sessions: Sessions, *statements: str) -> None:
     store = sessions._store
     assert isinstance(store, DatabaseInMemory)
     for one in statements:
-        store.run(lambda tables, one=one: tables._connection.exec_driver_sql(one))
+        store.run(lambda tables, one=one: tables._connection._connection.execute(one))
 
 
 @pytest.mark.parametrize("page", [1, 7, 1000])
