@@ -4,6 +4,7 @@ import shlex
 import threading
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from sqlalchemy import Connection, Text, column, inspect, select, table, text
 
@@ -84,6 +85,19 @@ def schema(connection: Connection) -> SchemaVersion:
     return SchemaVersion(connection.scalar(select(_VERSIONS.c.version_num)), HEAD)
 
 
+def load() -> None:
+    """Import Alembic, which takes a while: call this before a lock is taken for `migrate`."""
+    _alembic()
+
+
+def _alembic() -> tuple[Any, Any]:
+    """Return Alembic's commands and a new configuration.
+
+    Imported when needed: only an upgrade uses it, and it takes a tenth of a worker's start.
+    """
+    return import_module("alembic.command"), import_module("alembic.config").Config()
+
+
 def migrate(connection: Connection) -> None:
     """Create or upgrade the tables, in the connection's transaction.
 
@@ -93,11 +107,11 @@ def migrate(connection: Connection) -> None:
     Raises:
         InvalidRequestError: A newer release wrote the database.
     """
+    load()
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     schema(connection).require_known()
-    # Imported here: only an upgrade needs Alembic, and it takes a tenth of a worker's start.
-    command, config = import_module("alembic.command"), import_module("alembic.config").Config()
+    command, config = _alembic()
     config.set_main_option("script_location", SCRIPTS)
     config.attributes["connection"] = connection
     with _TURN:

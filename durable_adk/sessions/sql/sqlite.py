@@ -170,6 +170,7 @@ class SqliteStore:
             return
         _create(self.path)
         if not _schema(self.path).current:
+            migrate.load()  # before the lock, for which other processes wait only so long
             with _alchemy(self.path) as (raw, connection):
                 raw.execute("BEGIN IMMEDIATE")
                 migrate.migrate(connection)
