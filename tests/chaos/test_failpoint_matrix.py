@@ -17,6 +17,7 @@ import pytest
 from temporalio.client import Client
 
 from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.client import temporal_backend
 from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from durable_adk.sessions import DatabaseSessionService, Status
@@ -28,6 +29,7 @@ from tests.support.replay import replay_all
 from tests.support.required import module
 from tests.support.sampling import SAMPLE
 from tests.support.scripts import gist, shape
+from tests.support.waiting import PATIENCE
 from tests.support.worker_pool import WorkerPool
 
 CASES = cases(SAMPLE)
@@ -103,7 +105,13 @@ async def controls(pool: WorkerPool, make_place: MakePlace) -> Controls:
 async def outcomes(
     request: pytest.FixtureRequest, pool: WorkerPool, make_place: MakePlace, controls: Controls
 ) -> AsyncIterator[dict[Case, "asyncio.Task[Outcome]"]]:
-    """The selected cases, running side by side; each test waits for its own."""
+    """The selected cases, running side by side; each test waits for its own.
+
+    Clients wait as long for a worker as the tests do: a busy machine delays its first poll.
+    """
+    patch = pytest.MonkeyPatch()
+    patch.setattr(temporal_backend, "WORKER_CHECK", PATIENCE)
+    request.addfinalizer(patch.undo)  # noqa: PT021 - at the end of the module
     turn = asyncio.Semaphore(CONCURRENT)
 
     async def in_turn(case: Case) -> Outcome:

@@ -204,17 +204,21 @@ async def test_a_change_behind_a_read_is_told(stores, kind, monkeypatch, streame
     """The stream has read all that it reads when the change comes, and has not begun to wait."""
     reader, writer = stores
     await paused(writer)
-    reads, read = [], reader.read_page
+    reads = []
 
-    async def reading(*given, **named):
-        found = await read(*given, **named)
-        if not reads:
-            reads.append(found)
-            step = {"invocation_id": "one", "epoch": 1, "status": Status.ABANDONED}
-            await writer.close_invocation(KEY, **step)
-        return found
+    def ending(read):
+        async def reading(*given, **named):
+            found = await read(*given, **named)
+            if not reads:
+                reads.append(found)
+                step = {"invocation_id": "one", "epoch": 1, "status": Status.ABANDONED}
+                await writer.close_invocation(KEY, **step)
+            return found
 
-    monkeypatch.setattr(reader, "read_page", reading)
+        return reading
+
+    for name in ("read_page", "read_progress"):
+        monkeypatch.setattr(reader, name, ending(getattr(reader, name)))
     async with streamed(of(kind, reader), "abandoned"):
         assert reads
 

@@ -18,7 +18,8 @@ from durable_adk.http import serving
 from durable_adk.server.app import app, serve
 from durable_adk.server.routes.body import session_as_json
 from durable_adk.server.settings import ServerSettings
-from durable_adk.sessions import InMemorySessionService, session_log
+from durable_adk.sessions import InMemorySessionService
+from durable_adk.sessions.log import feed
 from tests.server.test_authentication import OTHER, TOKEN, bearer, digest
 from tests.support.waiting import PATIENCE, until
 
@@ -159,13 +160,13 @@ async def test_a_large_session_delays_no_other_request(monkeypatch: pytest.Monke
         text = types.Part(text="x" * 150_000)
         content = types.Content(role="user", parts=[text])
         await service.append_event(session, Event(author="user", content=content))
-    threads, parse = set[int](), session_log.decode_event
+    threads, parse = set[int](), feed.decode_event
 
     def watched(body: str) -> Event:
         threads.add(threading.get_ident())
         return parse(body)
 
-    monkeypatch.setattr(session_log, "decode_event", watched)
+    monkeypatch.setattr(feed, "decode_event", watched)
     found = await service.get_session(**names)
     assert found is not None
     assert threading.get_ident() not in threads
