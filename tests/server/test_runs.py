@@ -240,9 +240,12 @@ async def running(place: Place) -> str:
 
 
 async def is_silent(http: httpx.AsyncClient) -> bool:
-    """Whether the server takes no requests."""
+    """Whether the server takes no requests.
+
+    Each on a connection of its own: one that was accepted just before the end is served to its end.
+    """
     try:
-        return not (await http.get("/health")).is_success
+        return not (await http.get("/health", headers={"Connection": "close"})).is_success
     except httpx.TransportError:
         return True
 
