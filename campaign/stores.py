@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from temporalio.converter import DataConverter
 
@@ -32,8 +31,10 @@ async def shared(
     if url.startswith("postgresql"):
         credentials = PostgresCredentialService(url, keys=_KEYS)
     try:
-        async with folder_stores(folder.stores, session_service=sessions) as stores:
-            yield replace(stores, credential_service=credentials) if credentials else stores
+        async with folder_stores(
+            folder.stores, session_service=sessions, credential_service=credentials
+        ) as stores:
+            yield stores
     finally:
         if credentials is not None:
             await credentials.close()

@@ -154,9 +154,11 @@ class ServerConnection(CliConnection):
         async with self.stores() as stores:
             queue = self.queue(app.name)
             if not self._is_served(app):
-                options = self._worker_options(queue)
                 embedded = embedded_runner(
-                    app, data_dir=self.folder, stores=stores, options=options
+                    app,
+                    data_dir=self.folder,
+                    options=self._worker_options(queue),
+                    **stores.arguments(),
                 )
                 async with embedded as runner:
                     yield runner

@@ -1,16 +1,21 @@
 """A runner with a server, a store and a worker on this machine."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
+from durable_adk.artifacts import BaseArtifactService
+from durable_adk.auth.credential_service import BaseCredentialService
 from durable_adk.embedded.shared import embedded_client, payload_storage, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.google_objects import from_google_adk
+from durable_adk.memory import BaseMemoryService
+from durable_adk.partials import PartialChannel
 from durable_adk.runners import Runner
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Settings
 from durable_adk.storage.payload_driver import blobs_at
 from durable_adk.storage.retention import sweep
@@ -30,7 +35,11 @@ async def embedded_runner(
     app: App | BaseAgent,
     *,
     data_dir: Path | None = None,
-    stores: Stores | None = None,
+    session_service: SessionLog | None = None,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    credential_service: BaseCredentialService | None = None,
+    partials: PartialChannel | None = None,
     options: WorkerOptions | None = None,
 ) -> AsyncGenerator[Runner]:
     """Start a server, a store and a worker, and yield a runner that uses them.
@@ -48,7 +57,11 @@ async def embedded_runner(
         app: The app, or a root agent, whose name becomes the app's.
         data_dir: Folder of the files; processes with the same folder share a server. None:
             ``DURABLE_ADK_DATA_DIR``, else ``.durable-adk``.
-        stores: The stores, not closed here; None: those of the folder and of the settings.
+        session_service: The session store, not closed here; None: SQLite in `data_dir`.
+        artifact_service: The same for artifacts; None: files.
+        memory_service: The same for memory; None: SQLite.
+        credential_service: The same for credentials; None: files that only their owner may read.
+        partials: The channel of partial events, not closed here; None: that of the settings.
         options: How the worker runs; None: the defaults, on the app's own task queue.
 
     Raises:
@@ -58,8 +71,15 @@ async def embedded_runner(
     app = _as_app(from_google_adk(app))
     folder = prepare_data_dir(data_dir or Settings().data_dir)
     options = options or WorkerOptions(task_queue=embedded_task_queue(app.name))
-    kept = folder_stores(folder) if stores is None else nullcontext(stores)
-    async with kept as opened, _served(app, folder, opened, options) as runner:
+    kept = folder_stores(
+        folder,
+        session_service=session_service,
+        artifact_service=artifact_service,
+        memory_service=memory_service,
+        credential_service=credential_service,
+        partials=partials,
+    )
+    async with kept as stores, _served(app, folder, stores, options) as runner:
         yield runner
 
 

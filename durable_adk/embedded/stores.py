@@ -53,13 +53,21 @@ async def folder_stores(
     *,
     settings: Settings | None = None,
     session_service: SessionLog | None = None,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    credential_service: BaseCredentialService | None = None,
+    partials: PartialChannel | None = None,
 ) -> AsyncGenerator[Stores]:
     """Open the stores of a data folder, which any number of processes may share.
 
     Args:
         data_dir: As `prepare_data_dir` returns it.
         settings: Settings that may name other stores; None: the environment's.
-        session_service: The session store, not closed here; None: SQLite in the folder.
+        session_service: Used instead of the folder's, and not closed. So are the following:
+        artifact_service: Artifacts.
+        memory_service: Memory.
+        credential_service: Credentials.
+        partials: The channel of partial events.
 
     Raises:
         InvalidRequestError: The credentials' folder is accessible to other users, credentials
@@ -71,19 +79,21 @@ async def folder_stores(
         if session_service is None:
             session_service = SqliteSessionService(data_dir / "sessions.db")
             stack.push_async_callback(session_service.close)
-        memory = _memory(data_dir, settings.memory, session_service)
-        stack.push_async_callback(memory.close)
-        credentials = _credentials(data_dir, settings, session_service)
-        if isinstance(credentials, PostgresCredentialService):
-            stack.push_async_callback(credentials.close)
-        partials = None
-        if settings.partials is not None:
+        if memory_service is None:
+            memory_service = _memory(data_dir, settings.memory, session_service)
+            stack.push_async_callback(memory_service.close)
+        if credential_service is None:
+            credential_service = _credentials(data_dir, settings, session_service)
+            if isinstance(credential_service, PostgresCredentialService):
+                stack.push_async_callback(credential_service.close)
+        if partials is None and settings.partials is not None:
             partials = await stack.enter_async_context(_redis(settings.partials))
         yield Stores(
             session_service=session_service,
-            artifact_service=artifacts_at(settings.artifacts or data_dir / "artifacts"),
-            memory_service=memory,
-            credential_service=credentials,
+            artifact_service=artifact_service
+            or artifacts_at(settings.artifacts or data_dir / "artifacts"),
+            memory_service=memory_service,
+            credential_service=credential_service,
             partials=partials,
         )
 

@@ -2,7 +2,6 @@
 
 import inspect
 import textwrap
-from dataclasses import replace
 
 import pytest
 from google.genai import types
@@ -12,10 +11,10 @@ from durable_adk.agents import LlmAgent
 from durable_adk.client import connect
 from durable_adk.context.activity import CallbackContext
 from durable_adk.embedded import TemporalServer, embedded_runner
-from durable_adk.embedded.stores import folder_stores
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
+from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.tool_context import ToolContext
 from tests.support.scripts import USER, call, send
 from tests.support.waiting import until
@@ -135,15 +134,14 @@ async def test_artifacts_and_memories_are_in_the_folder(tmp_path):
 
 
 async def test_a_service_of_ones_own_takes_the_folders_place(tmp_path):
-    """What is passed is used by tools and runner."""
+    """What is passed is used by tools and runner, and nothing is made in the folder for it."""
     memory = InMemoryMemoryService()
-    async with folder_stores(tmp_path) as folder:
-        stores = replace(folder, memory_service=memory)
-        async with embedded_runner(keeper(), data_dir=tmp_path, stores=stores) as runner:
-            await kept(runner)
-            assert runner.memory_service is memory
+    async with embedded_runner(keeper(), data_dir=tmp_path, memory_service=memory) as runner:
+        await kept(runner)
+        assert runner.memory_service is memory
     found = await memory.search_memory(app_name="keeper", user_id=USER["user_id"], query="tea")
     assert len(found.memories) == 1
+    assert not (tmp_path / "memory.db").exists()
 
 
 async def test_a_folder_has_one_server(tmp_path):
@@ -159,7 +157,8 @@ async def test_a_folder_has_one_server(tmp_path):
 
 async def test_an_error_in_the_block_is_not_hidden(tmp_path):
     """What the caller's code raises comes out, and everything is stopped."""
+    service = InMemorySessionService()
     with pytest.raises(KeyError, match="mine"):
-        async with embedded_runner(agent(), data_dir=tmp_path):
+        async with embedded_runner(agent(), data_dir=tmp_path, session_service=service):
             raise KeyError("mine")
     assert await TemporalServer.find(tmp_path) is None
