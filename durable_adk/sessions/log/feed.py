@@ -1,8 +1,8 @@
 """Reads for those who follow a session: pages of events, and waiting for the next change."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from durable_adk.sessions.log.entry import decode_event
 from durable_adk.sessions.log.head import Head
@@ -20,6 +20,8 @@ _PAGE = 50
 """Maximum number of events of `read_page`."""
 _PAGE_SIZE = 128 * 1024
 """Characters of events with which a page ends; as objects they take several times as many bytes."""
+
+_Read = TypeVar("_Read", bound=tuple[Any, ...])
 
 
 class InvocationProgress(NamedTuple):
@@ -76,9 +78,7 @@ class SessionReads(Transactions):
         Any change after this call ends the next wait, even while the caller still reads. So a
         caller that reads after this call, and then waits, misses nothing.
         """
-        watch.looks()
-        head = await self._store.read(lambda tables: tables.head(watch.key))
-        self._saw(watch, head)
+        (head,) = await self._looked(watch, lambda tables: (tables.head(watch.key),))
         return head
 
     async def read_progress(
@@ -86,19 +86,24 @@ class SessionReads(Transactions):
     ) -> "InvocationProgress":
         """Look at a watched session like `look`, and read what an invocation has committed.
 
-        One transaction, because whoever follows an invocation makes it at each change.
+        One transaction, because every follower makes it at each change.
 
         Args:
             watch: The watch.
             invocation_id: The invocation.
             after: The sequence number after which events are read; also those of others.
         """
-        watch.looks()
-        head, record, rows = await self._store.read(
-            lambda tables: _progress(tables, watch.key, invocation_id, after)
+        head, record, rows = await self._looked(
+            watch, lambda tables: _progress(tables, watch.key, invocation_id, after)
         )
-        self._saw(watch, head)
         return InvocationProgress(head, record, decoded(rows), _is_full(rows))
+
+    async def _looked(self, watch: Watch, read: Callable[[Tables], _Read]) -> _Read:
+        """Read a watched session; the first value that `read` returns is the session's row."""
+        watch.looks()  # before the read: a change during it ends the next wait
+        found = await self._store.read(read)
+        self._saw(watch, found[0])
+        return found
 
     def _saw(self, watch: Watch, head: Head | None) -> None:
         """Record what a watch has read of its session."""

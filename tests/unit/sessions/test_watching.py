@@ -119,6 +119,30 @@ async def test_each_change_ends_a_wait(stores, key, before, change, monkeypatch)
             await reader.changed(watch, timeout=NEVER)
 
 
+async def _look(reader, watch):
+    await reader.look(watch)
+
+
+async def _progress(reader, watch):
+    await reader.read_progress(watch, "i1", after=0)
+
+
+@pytest.mark.parametrize("read", [_look, _progress])
+async def test_what_was_read_ends_no_later_wait(stores, key, monkeypatch, read):
+    """Or a follower would read for ever what it knows."""
+    only_changes_wake(monkeypatch)
+    reader, writer = stores
+    await opened(writer, key)
+    with reader.watch(key) as watch:
+        await read(reader, watch)
+        await settled(reader)
+        await commit(writer, key)
+        async with asyncio.timeout(PATIENCE):
+            await reader.changed(watch, timeout=NEVER)
+        await read(reader, watch)
+        assert not watch._changed.is_set()
+
+
 async def test_another_session_ends_no_wait(stores, key, monkeypatch):
     """A wait continues, whatever others commit."""
     only_changes_wake(monkeypatch)
