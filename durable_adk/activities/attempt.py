@@ -113,6 +113,22 @@ class ActivityAttempt(Attempt):
         """Attempt history to pass on if this attempt ends because its worker shuts down."""
         return self.history.leaving(self.number, self.deps.build)
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the worker shuts down."""
+        return activity.is_worker_shutdown()
+
+    def retries(self, error: DurableAdkError, max_attempts: int | None) -> bool:
+        """Return whether the step is to be retried after an error.
+
+        Args:
+            error: The error.
+            max_attempts: Most calls of an unavailable model; None: unlimited.
+        """
+        if max_attempts is not None and isinstance(error, ModelUnavailableError):
+            return self.counted < max_attempts
+        return transient_or_unregistered(error, before=self.unregistered)
+
     async def begins(self) -> None:
         """Record that the step's code is about to run; await it after reading all input.
 
@@ -296,6 +312,7 @@ async def step_attempt(
     deps: Dependencies,
     *,
     noted_in: Step | None = None,
+    checks_lost: bool = True,
     max_attempts: int | None = None,
 ) -> AsyncGenerator[ActivityAttempt]:
     """Run the body as one attempt of a step that runs user code or calls a model.
@@ -308,6 +325,7 @@ async def step_attempt(
         what: The step's description in messages.
         deps: The stores, and the limits.
         noted_in: See `ActivityAttempt`; the body calls `begins`. None: it need not.
+        checks_lost: Whether lost attempts are counted here without a `noted_in`.
         max_attempts: Most calls of an unavailable model; None: the step calls no model.
 
     Raises:
@@ -316,14 +334,12 @@ async def step_attempt(
     this = ActivityAttempt.current(what, deps, noted_in)
 
     def retry(error: DurableAdkError) -> bool:
-        if max_attempts is not None and isinstance(error, ModelUnavailableError):
-            return this.counted < max_attempts
-        return transient_or_unregistered(error, before=this.unregistered)
+        return this.retries(error, max_attempts)
 
     with application_errors(retry=retry, number=this.counted):
         try:
             async with heartbeating(this.history, leaving=this.leaving):
-                if noted_in is None:
+                if noted_in is None and checks_lost:
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:
@@ -335,7 +351,7 @@ async def step_attempt(
             raise
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if activity.is_worker_shutdown():
+            if this.is_leaving:
                 this.report(this.leaving)
             elif task is not None and not task.cancelling():  # code cancelled the loop's tasks
                 raise wrapped(RunError, own_cancellation(error)) from error

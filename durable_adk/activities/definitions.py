@@ -18,6 +18,7 @@ from durable_adk.activities.effect_rows import CodeEffect, EffectRow, StoreEffec
 from durable_adk.activities.effects import EFFECTS, EffectPerformer
 from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
+from durable_adk.wire.step_batch import StepBatch
 
 
 class InvocationActivities:
@@ -64,7 +65,11 @@ class InvocationActivities:
         noted_in = step if row.notes_attempts(step) else None
         max_attempts = row.attempts(deps.limits)
         async with step_attempt(
-            row.what(step), deps, noted_in=noted_in, max_attempts=max_attempts
+            row.what(step),
+            deps,
+            noted_in=noted_in,
+            checks_lost=not isinstance(step, StepBatch),  # its steps do
+            max_attempts=max_attempts,
         ) as this:
             return await self._user_loop.run(self._effects.perform(step, this))
 

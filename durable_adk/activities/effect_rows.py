@@ -16,11 +16,12 @@ from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
 from durable_adk.wire.effect import Attempt
 from durable_adk.wire.model_request import ReadModelRequestsStep
+from durable_adk.wire.step_batch import StepBatch
 from durable_adk.wire.steps import CompactStep, EarlyCommit, Step, StepResult
 
 S = TypeVar("S")
 R = TypeVar("R")
-C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep)
+C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep | StepBatch)
 A = TypeVar("A", bound=Step)
 
 

@@ -24,6 +24,7 @@ from durable_adk.activities.invocation.pause import pause_invocation, take_answe
 from durable_adk.activities.invocation.session_events import read_session_events
 from durable_adk.activities.model.call import call_model
 from durable_adk.activities.model.rebuild import read_model_requests
+from durable_adk.activities.step_batch import run_step_batch
 from durable_adk.activities.tool import delegated
 from durable_adk.activities.tool.call import call_tool
 from durable_adk.activities.tool.run import RetryLater
@@ -49,6 +50,7 @@ from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.event_page import EventPage, ReadSessionEventsStep
 from durable_adk.wire.messages import MAX_BYTES, WhenBusy
 from durable_adk.wire.model_request import ModelRequests, ReadModelRequestsStep
+from durable_adk.wire.step_batch import StepBatch, StepBatchResult
 from durable_adk.wire.steps import (
     UNKNOWN_EPOCH,
     AnswerStep,
@@ -200,6 +202,17 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         is_large=_is_large,
         commits=False,
         keeps=lambda step: step.hook in KEPT,
+    ),
+    TaskEffect(
+        "run_steps",
+        StepBatch,
+        StepBatchResult,
+        function=lambda deps, batch, attempt: run_step_batch(
+            batch, attempt, EffectPerformer(deps), row_of
+        ),
+        what=lambda batch: f"Steps of {batch.agent}",
+        summary=lambda batch: batch.agent,
+        notes_attempts=lambda _: False,  # each step does
     ),
     StoreEffect(
         "commit_event", CommitStep, int, commit_event, summary=lambda step: step.event.author

@@ -274,6 +274,7 @@ def _spec(tool: BaseTool) -> ToolSpec:
         contract=None if default else tool.contract,
         retry=tool.retry,
         task_queue=tool.task_queue,
+        delegates=tool.delegates,
     )
 
 

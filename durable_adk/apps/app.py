@@ -34,6 +34,10 @@ class App(BaseModel):
     """When to summarise the events of a growing session; None for never (CMP-1)."""
     budget: Budget | None = None
     """Maximum usage of each invocation; None to use its `RunConfig.budget`."""
+    steps_per_activity: int = Field(default=1, ge=1)
+    """How many consecutive steps (model calls, tool calls, callbacks) one Temporal activity may
+    perform. Above 1 an invocation takes fewer activities and less time; what is stored, and what a
+    crash repeats, stays the same. See docs/run/operations.md."""
     resumability_config: ResumabilityConfig | None = None
     """When an invocation waits for a long-running tool (RES-1)."""
     context_cache_config: ContextCacheConfig | None = None

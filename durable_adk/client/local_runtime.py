@@ -23,7 +23,9 @@ from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import ReadCheckpointStep
 from durable_adk.wire.effect import Attempt, Effect
+from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
+from durable_adk.wire.step_batch import StepBatch
 from durable_adk.wire.steps import (
     CloseStep,
     CompactStep,
@@ -42,6 +44,8 @@ class LocalRuntime:
     tests, `roll_every` sets the number of model calls after which the loop is torn down and rebuilt
     from its checkpoint, as on Temporal when the history has grown long.
     """
+
+    batches = False
 
     def __init__(
         self,
@@ -112,6 +116,17 @@ class LocalRuntime:
     def fullness(self) -> float:
         """Compute it from the number of model calls."""
         return self._steps / self._roll_every if self._roll_every else 0.0
+
+    def is_ahead(self) -> bool:
+        """Return False; see `batches`."""
+        return False
+
+    async def run_batch(self, batch: StepBatch) -> None:
+        """Not called; see `batches`."""
+        raise NotImplementedError
+
+    async def begin_turn(self, tools: list[ToolSpec]) -> None:
+        """Do nothing."""
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run the child in this process too."""

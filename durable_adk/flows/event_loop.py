@@ -74,6 +74,11 @@ async def run_invocation(
         return invocation
     if opened is not None:
         opened(invocation)
+    return await drive(invocation)
+
+
+async def drive(invocation: Invocation) -> InvocationResult | Cursor:
+    """Run an open invocation; see `run_invocation`."""
     try:
         cursor = await _drive(invocation)
     except LeaseLostError:

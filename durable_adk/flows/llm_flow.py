@@ -14,6 +14,7 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.step_batches import run_batch
 from durable_adk.flows.tool_turn import ToolTurn
 from durable_adk.wire.agent_stack import LlmPosition, TurnPosition
 from durable_adk.wire.manifest import AgentNode
@@ -96,6 +97,7 @@ class LlmRun:
             turn.event.id = self._scope.branch.next_id()
         else:
             await self._invocation.continuing.safe_point()
+            await run_batch(self._invocation, self._node, self._scope)
             # Answers that came meanwhile are in the prompt built now.
             position.unsettled -= self._invocation.pending.consume(position.unsettled)
             result = await _call_model(self._invocation, self._node, self._scope)
@@ -151,7 +153,8 @@ async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope
     state = invocation.state
     state.require_active(scope.branch)
     state.budget.model_call(state.runtime.now())
-    if state.model_calls_left is None or state.model_calls_left > 0:
+    may_call = state.model_calls_left is None or state.model_calls_left > 0
+    if may_call and not state.runtime.is_ahead():
         # Only now, just before a model call: the invocation that receives a message has to answer
         # it (D7).
         await invocation.pending.deliver_steered()

@@ -13,7 +13,9 @@ from durable_adk.errors import storable
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import PendingState
 from durable_adk.wire.effect import Effect
+from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.wire.step_batch import StepBatch
 from durable_adk.wire.steps import ToolStep
 
 R = TypeVar("R")
@@ -187,6 +189,8 @@ class Runtime(Protocol):
     inbox: Inbox
     rolls: bool
     """Whether the invocation may continue as new."""
+    batches: bool
+    """Whether it can perform several steps in one activity."""
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform the effect of a step; see its class, and `activities.effects`.
@@ -222,6 +226,22 @@ class Runtime(Protocol):
             ToolTimeoutError: It did not finish in time.
             ToolResultError: Its result cannot be read.
         """
+        ...
+
+    def is_ahead(self) -> bool:
+        """Return whether steps were performed in a batch that the loop has not taken yet."""
+        ...
+
+    async def run_batch(self, batch: StepBatch) -> None:
+        """Perform the next steps of the loop in one activity; `perform` returns their outcomes.
+
+        Raises:
+            DurableAdkError: The activity failed.
+        """
+        ...
+
+    async def begin_turn(self, tools: list[ToolSpec]) -> None:
+        """Prepare for a turn's calls of these tools, before the first of them."""
         ...
 
     def now(self) -> float:

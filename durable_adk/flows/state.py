@@ -187,6 +187,12 @@ class LoopState:
         return self.checkpoint.opened.rules
 
     @property
+    def steps_per_activity(self) -> int:
+        """How many consecutive steps one activity may perform."""
+        chosen = self.checkpoint.request.run_config.steps_per_activity
+        return chosen or self.checkpoint.opened.steps_per_activity or 1
+
+    @property
     def can_wait(self) -> bool:
         """Whether a user can answer a pending call: users do not see an agent used as a tool."""
         return self.checkpoint.request.tool_run is None

@@ -33,7 +33,7 @@ from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
 from durable_adk.sessions.state_merge import Base, together
 from durable_adk.wire.agent_stack import TurnPosition
-from durable_adk.wire.manifest import AgentNode, Wait
+from durable_adk.wire.manifest import AgentNode, ToolSpec, Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import StepResult, ToolStep
 
@@ -226,6 +226,8 @@ class ToolTurn:
         state, scope = self._state, self._scope
         alone = len(calls) == 1
         _check_together(state, len(calls))
+        tools = [self._node.tools.get(call.name or "", ToolSpec()) for call in calls]
+        await state.runtime.begin_turn(tools)
         state.budget.tool_calls(len(calls), state.runtime.now())
         # Responses of several calls are merged into one event. An interim result must not be stored
         # after an answer that arrived before it.

@@ -44,6 +44,8 @@ class ActivityTool(FunctionTool):
     any activity, so `activity.info()` and `activity.heartbeat()` raise there.
     """
 
+    delegates = True
+
     def __init__(
         self,
         activity: Callable[..., Any] | str,

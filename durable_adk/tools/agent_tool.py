@@ -25,6 +25,8 @@ class AgentTool(BaseTool):
     resumes; finished steps do not run again (TRAP-43).
     """
 
+    delegates = True
+
     def __init__(
         self, agent: "BaseAgent", skip_summarization: bool = False, *, include_plugins: bool = True
     ) -> None:

@@ -57,6 +57,8 @@ class BaseTool(ToolOrToolset):
     that take a `tool_context` run in activities and may do I/O.
     """
 
+    delegates: ClassVar[bool] = False
+    """Whether the workflow runs an agent, or an activity of others, for its calls."""
     confirms_itself: ClassVar[bool] = False
     """Whether `run_async` itself enforces `check_require_confirmation`; else the runtime does."""
 

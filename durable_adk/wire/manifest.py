@@ -38,6 +38,14 @@ class ToolSpec(JsonModel):
     retry: RetryConfig | None = None
     task_queue: str | None = None
     """The tool's task queue; None: the invocation's."""
+    delegates: bool = False
+    """Whether the workflow runs an agent, or an activity of others, for a call."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether its calls are never performed in one activity with other steps."""
+        at_most_once = self.contract is ToolContract.AT_MOST_ONCE
+        return self.delegates or at_most_once or self.task_queue is not None
 
 
 NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]

@@ -78,6 +78,9 @@ class RunConfig(JsonModel):
     """Model calls allowed per invocation; 0 or less: unlimited (CTX-3)."""
     budget: Budget | None = None
     """Limits of the invocation; the app's limits also apply (`App.budget`)."""
+    steps_per_activity: int | None = Field(default=None, ge=1)
+    """How many consecutive steps one Temporal activity may perform; None: the app's
+    (`App.steps_per_activity`)."""
     streaming_mode: StreamingMode = StreamingMode.NONE
     """``SSE``: partial events reach the caller while the model writes; none is stored (FLW-70)."""
     save_input_blobs_as_artifacts: bool = False

@@ -103,6 +103,8 @@ class Opened(JsonModel):
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
     budget: Budget | None = None
     """The app's budget."""
+    steps_per_activity: int | None = None
+    """The app's; None: one."""
     rules: int
     """Version of the loop rules under which the invocation runs; see `LOOP_RULES`."""
     compacts: bool = False
@@ -179,6 +181,8 @@ class Step(JsonModel, Effect["StepResult"]):
     """Number of the agent's run, for telemetry; None: the invocation's first."""
     ended: list[AgentRun] | None = None
     """The runs that ended since the previous step."""
+    repeated: bool | None = None
+    """Whether the step was performed in a batch that could not report its result."""
 
     @property
     def run_epoch(self) -> int | None:

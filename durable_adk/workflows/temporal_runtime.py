@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -25,12 +25,16 @@ from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import Checkpoint, JournalPage, LoadedCheckpoint, unpacked
 from durable_adk.wire.effect import Effect
+from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, workflow_id
+from durable_adk.wire.step_batch import StepBatch, StepOutcome, step_name
 from durable_adk.wire.steps import (
     AnswerTaken,
     Opened,
     OpenStep,
     PauseStep,
+    Step,
+    StepResult,
     ToolStep,
 )
 from durable_adk.workflows import external_activity
@@ -59,7 +63,7 @@ STORE_RETRY = RetryPolicy(
 class TemporalRuntime:
     """Implements `Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
 
-    rolls = True
+    rolls = batches = True
 
     def __init__(self, inbox: Inbox, status: StatusDisplay) -> None:
         self.inbox = inbox
@@ -67,13 +71,21 @@ class TemporalRuntime:
         self._limits = Limits()
         self._registry = ""
         self._model_queues: dict[str, str] = {}
+        self._ahead: dict[str, StepOutcome] = {}
+        """Outcomes of a batch's steps that the loop has not taken yet, by `step_name`."""
+        self._now = 0.0
+        """When the loop requested the last step that it has taken from the batch."""
         self._unseen = 0
         """Local activities since the history was last measured."""
         self.look()
 
     def now(self) -> float:
-        """Return workflow time, seconds since the epoch: recorded, so the same at every replay."""
-        return workflow.time()
+        """Return workflow time, seconds since the epoch: recorded, so the same at every replay.
+
+        While the loop follows a batch, it is the time at which the batch requested the same step,
+        so that both decide alike, for example about a budget's time limit.
+        """
+        return self._now if self._ahead else workflow.time()
 
     def new_id(self) -> str:
         """Return a uuid seeded by the run's id: the same at every replay."""
@@ -99,6 +111,8 @@ class TemporalRuntime:
 
     def fullness(self) -> float:
         """Compute it from the history's size at the last `look`: the same at every replay."""
+        if self._ahead:
+            return 0.0  # the next run would have to find these steps in the store
         limits = self._limits
         return max(
             float(self._suggested),
@@ -116,6 +130,17 @@ class TemporalRuntime:
 
     async def perform(self, step: Effect[R]) -> R:
         """Run an activity; for an effect on the store, a local one first."""
+        if self._ahead:
+            outcome = self._ahead.pop(step_name(step), None)
+            if outcome is None:
+                # The loop takes another path than the batch, because it is to end. What the batch
+                # has done is in the store, so a step that is performed again finds it.
+                self._ahead.clear()
+            elif outcome.repeated:
+                step = cast("Effect[R]", cast("Step", step).model_copy(update={"repeated": True}))
+            else:
+                self._now = outcome.at
+                return cast("R", _taken(outcome))
         row = row_of(step)
         if isinstance(row, CodeEffect):
             return await self._activity(row, step)
@@ -147,6 +172,19 @@ class TemporalRuntime:
     def _configure(self, opened: Opened) -> None:
         self._limits, self._registry = opened.limits, opened.registry
         self._model_queues = opened.model_task_queues or {}
+
+    def is_ahead(self) -> bool:
+        """Return whether a batch's outcomes are left: recorded, so the same at every replay."""
+        return bool(self._ahead)
+
+    async def run_batch(self, batch: StepBatch) -> None:
+        """Run the batch's activity, and keep the outcomes for `perform`."""
+        done = await self.perform(batch)
+        self._ahead = {outcome.name: outcome for outcome in done.outcomes}
+        self._now = done.outcomes[0].at if done.outcomes else 0.0
+
+    async def begin_turn(self, tools: list[ToolSpec]) -> None:
+        """Do nothing: each call is an activity."""
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run a child workflow, which has a history of its own."""
@@ -269,6 +307,15 @@ class TemporalRuntime:
             raise reason(error) from error
         self.look()
         return done
+
+
+def _taken(outcome: StepOutcome) -> StepResult | int | None:
+    """Return or raise what a step of a batch has returned or raised."""
+    if outcome.cancelled:
+        raise asyncio.CancelledError
+    if outcome.error is not None:
+        raise from_detail(outcome.error)
+    return outcome.seq if outcome.result is None else outcome.result
 
 
 def _with_parent(step: object) -> object:

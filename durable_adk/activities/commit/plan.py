@@ -59,9 +59,10 @@ class CommitPlan:
         """Whether a note may exist although this is the first attempt and the log is not ahead.
 
         After a reset, user code in the loop has seen a result that is not committed, and a tool
-        that must run at most once may have run.
+        that must run at most once may have run. Nor did a batch report each of its results.
         """
-        return self.only_noted or self._contract is ToolContract.AT_MOST_ONCE
+        at_most_once = self._contract is ToolContract.AT_MOST_ONCE
+        return self.only_noted or at_most_once or bool(self.step.repeated)
 
     def notes_received(self, *, code_follows: bool) -> bool:
         """Return whether a response is noted as it arrives, before the code that follows it.

@@ -71,6 +71,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         registry=deps.registry_name,
         hooks=_hooks(app, step),
         budget=app.budget,
+        steps_per_activity=app.steps_per_activity if app.steps_per_activity > 1 else None,
         # The session of an agent used as a tool is never continued.
         rules=LOOP_RULES,
         compacts=app.events_compaction_config is not None and step.tool_run is None,
