@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -27,6 +28,7 @@ T = TypeVar("T")
 _INFO = ActivityEnvironment.default_info()
 _CONVERTER = data_converter.payload_converter
 _CURRENT: ContextVar["Attempt"] = ContextVar("attempt")
+_PERFORMED: ContextVar["Performed | None"] = ContextVar("performed")
 THEIRS: dict[str, Callable[..., Any]] = {}
 """Activities of others, by name; their workers are lost as ours are."""
 
@@ -89,9 +91,10 @@ class Attempt:
     gates: list[Gate]
     """Where its gates queue up."""
     worker: int
+    is_stored: Callable[[Any], bool]
+    """Whether the event that a step is to make is stored."""
     others: "Sequence[Attempt]" = ()
     """All attempts of the simulation."""
-    step: Any = None
     lost: bool = False
     """Whether the server has given it up, so that its report is discarded."""
     dead: bool = False
@@ -100,8 +103,6 @@ class Attempt:
     """When it wakes up again, if it is frozen: ``late`` or ``ghost``."""
     parked_at: int = 0
     """How long the history was then."""
-    in_vain: bool = False
-    """Whether the event it is to make was stored when it began (I8, I10)."""
     told: bool = False
     """Whether it knows that it is to end."""
     outcome: Any = None
@@ -135,6 +136,33 @@ async def gate(name: str) -> None:
     attempt = _CURRENT.get(None)
     if attempt is not None:
         await attempt.stop_at(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """A step that is performed: alone, or as one of a batch."""
+
+    step: Any
+    in_vain: bool
+    """Whether the event it is to make was stored when it began (I8, I10)."""
+
+
+def performed() -> Performed | None:
+    """The step whose code is running."""
+    return _PERFORMED.get(None)
+
+
+_perform = EffectPerformer.perform
+
+
+async def _noting(self: EffectPerformer, step: Any, attempt: Any = None) -> Any:
+    """Perform a step, and note which one it is."""
+    if (one := current()) is not None:
+        _PERFORMED.set(Performed(step, one.is_stored(step)))
+    return await _perform(self, step, attempt)
+
+
+EffectPerformer.perform = _noting
 
 
 def current() -> "Attempt | None":
@@ -226,7 +254,7 @@ class Executor:
     def start(self, scheduled: Scheduled, worker: Worker, number: int) -> Attempt:
         """Begin the next attempt of an activity."""
         scheduled.attempts += 1
-        attempt = Attempt(scheduled, scheduled.attempts, self.gates, number)
+        attempt = Attempt(scheduled, scheduled.attempts, self.gates, number, self._is_stored)
         attempt.others = self.all
         scheduled.current = attempt
         self.all.append(attempt)
@@ -254,9 +282,7 @@ class Executor:
         if scheduled.name in THEIRS:
             return _CONVERTER.from_payloads(scheduled.payloads)
         kind = next(iter(function.__annotations__.values()))
-        (attempt.step,) = _CONVERTER.from_payloads(scheduled.payloads, [kind])
-        attempt.in_vain = self._is_stored(attempt.step)
-        return [attempt.step]
+        return _CONVERTER.from_payloads(scheduled.payloads, [kind])
 
     def cancel(self, attempt: Attempt) -> None:
         """Have the attempt know that it is to end; too late if it has something to report."""
@@ -298,5 +324,8 @@ def _enter(attempt: Attempt) -> None:
     def heartbeat(*details: RawValue) -> None:
         told.details = tuple(json.loads(raw.payload.data) for raw in details)
 
-    here = SimpleNamespace(info=lambda: info, heartbeat=heartbeat, client=None)
+    stays = threading.Event()
+    here = SimpleNamespace(
+        info=lambda: info, heartbeat=heartbeat, client=None, worker_shutdown_event=stays
+    )
     activity._Context.set(here)  # pyright: ignore[reportArgumentType]: all that our activities ask for

@@ -24,7 +24,7 @@ from simulation.user_actions import asks, cleared, denied
 Json = dict[str, Any]
 _EPOCH = re.compile(r',"epoch":\d+')
 _LAST = re.compile(r'"(text|lastEventId)":"[^"]*",')
-_STEPS = {"call_model", "call_tool", "run_callback", "execute_code", "run_function"}
+_STEPS = {"call_model", "call_tool", "run_callback", "execute_code", "run_function", "run_steps"}
 INTERRUPTIONS = {"cancel", "terminate"}
 
 
@@ -147,10 +147,13 @@ def _repeats(result: Result, control: Result) -> Iterator[str]:
     # After a reset, what was under way is done by a first attempt; a session that was cleared is
     # talked to again.
     anew = _kinds(result).count("reset") + (result.cleared is not None)
+    # An attempt of a batch repeats what its predecessor has not finished: one step, or one turn.
+    batches = again["run_steps"]
     more = sum(again[name] for name in ("call_tool", *THEIRS)) + anew * len(control.ledger.runs)
+    more += batches * max(Counter(run.revision for run in control.ledger.runs).values(), default=0)
     if ran > len(control.ledger.runs) + more:
         yield f"I8: tools ran {ran} times, with {more} attempts more"
-    more = again["call_model"] + anew * len(control.ledger.asked)
+    more = again["call_model"] + batches + anew * len(control.ledger.asked)
     if asked > len(control.ledger.asked) + more:
         yield f"I10: the model was asked {asked} times, with {more} attempts more"
 

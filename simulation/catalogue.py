@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -427,3 +428,17 @@ SCENARIOS = [
     *CLEARED,
     *OPERATED,
 ]
+IN_BATCHES = [
+    replace(
+        scenario,
+        name=f"{scenario.name} in batches",
+        app=scenario.app.model_copy(update={"steps_per_activity": 20}),
+        next_release=scenario.next_release
+        and scenario.next_release.model_copy(update={"steps_per_activity": 20}),
+        small=False,
+    )
+    for scenario in SCENARIOS
+    if not scenario.app.manifest().any_custom()
+]
+"""The same with several steps in one activity; custom agents are not performed so."""
+SCENARIOS += IN_BATCHES

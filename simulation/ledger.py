@@ -12,7 +12,7 @@ from durable_adk.context.activity import ToolContext
 from durable_adk.models import BaseLlm, LlmRequest
 from durable_adk.models.llm_request import NOT_BY_THE_USER
 from durable_adk.models.llm_response import LlmResponse
-from simulation.attempts import current, gate
+from simulation.attempts import gate, performed
 
 TOKENS = 10
 """What each answer costs."""
@@ -42,9 +42,9 @@ class Ledger:
 
     def note_ask(self, request: LlmRequest) -> int:
         """Write down that the model is asked; which ask it is."""
-        attempt = current()
-        event_id = attempt.step.event_id if attempt else "?"
-        if attempt and attempt.in_vain:
+        now = performed()
+        event_id = now.step.event_id if now else "?"
+        if now and now.in_vain:
             self.problems.append(f"I10: asked again for {event_id}, which is stored")
         self.problems += [
             f"I9: {problem} in the prompt for {event_id}" for problem in pairs(request)
@@ -114,11 +114,11 @@ def _content(reply: Any, number: int) -> types.Content:
 async def run_tool(context: ToolContext, ask: int, answer: Any = None) -> dict[str, Any]:
     """What every tool of the scenarios does: change the world, and say for which ask."""
     await gate("run.before")
-    attempt = current()
-    event_id = attempt.step.event_id if attempt else "?"
-    if attempt and attempt.in_vain:
+    now = performed()
+    event_id = now.step.event_id if now else "?"
+    if now and now.in_vain:
         ledger().problems.append(f"I8: ran again for {event_id}, which is stored")
-    revision = attempt.step.revision if attempt else 0
+    revision = now.step.revision if now else 0
     ledger().runs.append(Ran(context.idempotency_key, context.function_call_id, str(ask), revision))
     await gate("run.after")
     return {"ask": ask, "done": answer}

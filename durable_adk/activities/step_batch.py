@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from google.genai import types
+from temporalio import activity
 
 from durable_adk.activities.attempt import ActivityAttempt
 from durable_adk.activities.effect_rows import CodeEffect, EffectRow
@@ -28,6 +29,7 @@ from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.runtime import Inbox
 from durable_adk.flows.state import LoopState
 from durable_adk.log import get_logger
+from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.manifest import ToolSpec
@@ -44,6 +46,8 @@ from durable_adk.wire.steps import CommitStep, ModelStep, Step, StepResult, Tool
 logger = get_logger(__name__)
 
 R = TypeVar("R")
+FENCE: Final = "fence"
+"""Kind of the note by which a later attempt ends the earlier ones of its activity."""
 FULL: Final = 256_000
 """Bytes of outcomes after which a batch ends."""
 MOST: Final = 3 * MAX_BYTES // 2
@@ -212,15 +216,39 @@ class BatchRuntime:
             or time.monotonic() >= self._ends_at
             or (self._begun and self.this.number > 1)
             or self.this.is_leaving
-            or (isinstance(step, ModelStep) and await self._is_awaited(step))
+            # An answer may arrive, and the next model call must see it.
+            or (isinstance(step, ModelStep) and bool(self.inbox.state.waiting))
+            or (bool(self.outcomes) and not await self._may_go_ahead())
         )
 
-    async def _is_awaited(self, step: ModelStep) -> bool:
-        """Return whether the model call must see an answer or message that may arrive meanwhile."""
-        if self.inbox.state.waiting:
-            return True
-        first = not self.outcomes  # the workflow has looked
-        return not first and bool(await self.this.deps.sessions.waiting(step.key, limit=1))
+    async def fence(self) -> None:
+        """Let earlier attempts that are still alive begin no further step.
+
+        The server considers them lost, but they may have been frozen or cut off from it. Each of
+        them may still end its current step, as with an activity for each step.
+        """
+        if self.this.number > 1:
+            write = retrying(self.this.deps.sessions.note, STORE_TIMEOUT)
+            invocation_id, kind, name = self._fence
+            await write(
+                self.batch.key, invocation_id=invocation_id, kind=kind, name=name, body="{}"
+            )
+
+    async def _may_go_ahead(self) -> bool:
+        """Return whether no later attempt runs, and no message waits for the invocation's end.
+
+        The message may be for the active invocation: only the workflow can deliver it.
+        """
+        if self.this.number > 1:
+            return True  # it only looks for the first unfinished step
+        look = retrying(self.this.deps.sessions.may_go_ahead, STORE_TIMEOUT)
+        invocation_id, kind, name = self._fence
+        return await look(self.batch.key, invocation_id=invocation_id, kind=kind, name=name)
+
+    @property
+    def _fence(self) -> tuple[str, str, str]:
+        info = activity.info()
+        return self.batch.invocation_id, FENCE, f"{info.workflow_run_id}/{info.activity_id}"
 
     def _attempt_at(self, step: Effect[Any], row: EffectRow[Any]) -> Attempt:
         if not isinstance(row, CodeEffect):
@@ -300,6 +328,7 @@ async def run_step_batch(
     if not isinstance(attempt, ActivityAttempt):
         raise TypeError("A batch runs in an activity.")
     runtime = BatchRuntime(batch, attempt, performer, row_of, attempt.deps.registry)
+    await runtime.fence()
     loop = asyncio.ensure_future(drive(_invocation(runtime, batch)))
     try:
         await asyncio.wait({loop, runtime.ended}, return_when=asyncio.FIRST_COMPLETED)

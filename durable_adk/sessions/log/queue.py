@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from durable_adk.errors import QueueFullError, SessionBusyError
 from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.storage import NoteKey
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import QueueBounds, QueuePosition, Ticket
 from durable_adk.sessions.session import SessionKey
@@ -68,6 +69,18 @@ class Queue(Transactions):
         Tickets of dead lease owners are included until an invocation behind them checks.
         """
         return await self._store.read(lambda tables: live(tables, key, time.time(), limit=limit))
+
+    async def may_go_ahead(
+        self, key: SessionKey, *, invocation_id: str, kind: str, name: str
+    ) -> bool:
+        """Return whether there is no such note, and no message waits for its turn."""
+        note = NoteKey(invocation_id, kind, name)
+
+        def undisturbed(tables: Tables) -> bool:
+            waiting = live(tables, key, time.time(), limit=1)
+            return not waiting and tables.find_note(key, note) is None
+
+        return await self._store.read(undisturbed)
 
     async def leave_queue(self, key: SessionKey, *, invocation_id: str, lease_owner: str) -> None:
         """Drop the lease owner's ticket for the invocation, if there is one.
