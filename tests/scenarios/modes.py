@@ -5,6 +5,7 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -87,12 +88,20 @@ class OnTemporal:
         cache: How many workflows the workers keep. With 0 a worker has one conversation at a time:
             without a cache the SDK lets the tasks of a second workflow time out.
         history: See `Order`.
+        steps: See `Order`.
     """
 
     def __init__(
-        self, world: "World", scenarios: Sequence[Scenario], *, cache: int, history: int = 4000
+        self,
+        world: "World",
+        scenarios: Sequence[Scenario],
+        *,
+        cache: int,
+        history: int = 4000,
+        steps: int = 1,
     ) -> None:
         self._history = history
+        self._steps = steps
         self.at_once = 8 if cache else 2
         self._world = world
         self._scenarios = scenarios
@@ -110,6 +119,7 @@ class OnTemporal:
                 queue=f"{self._world.name}-{number}",
                 cache=self._cache,
                 history=self._history,
+                steps=self._steps,
             )
             for number in range(workers)
         ]
@@ -143,9 +153,10 @@ class Killed:
 
     at_once = 8
 
-    def __init__(self, world: "World", *, seed: int) -> None:
+    def __init__(self, world: "World", *, seed: int, steps: int = 1) -> None:
         self._world = world
         self._seed = seed
+        self._steps = steps
         self._idle: deque[ForkedWorker] = deque()
 
     async def __aenter__(self) -> Self:
@@ -174,6 +185,7 @@ class Killed:
         return Order(
             scenarios=(scenario.name,),
             queue=queue,
+            steps=self._steps,
             dies_after=dice.randint(1, length),
             delay=dice.choice([0, 0.004, 0.02, 0.1]),
         )
@@ -186,7 +198,7 @@ class Killed:
         async def succeed() -> None:
             await first.end()
             talk.interrupted.append(f"after event {doom.dies_after} and {doom.delay:g} s")
-            await second.obey(Order(scenarios=doom.scenarios, queue=doom.queue))
+            await second.obey(replace(doom, dies_after=None, delay=0))
 
         succession = asyncio.create_task(succeed())
         try:

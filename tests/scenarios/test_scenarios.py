@@ -19,11 +19,14 @@ from tests.support import seeds
 
 pytestmark = pytest.mark.replayed
 
-MODES = ("in_process", "temporal", "uncached", "rolled", "killed")
+MODES = ("in_process", "temporal", "uncached", "rolled", "killed", "batched", "batched_killed")
 QUICK = {"in_process": len(SCENARIOS), "temporal": len(SCENARIOS), "killed": 8}
 """How many of each mode's scenarios are part of `make test`."""
 
-SHARES = {"temporal": 4, "uncached": 8, "rolled": 8, "killed": 8}
+SHARES = {
+    **{"temporal": 4, "uncached": 8, "rolled": 8, "killed": 8},
+    **{"batched": 4, "batched_killed": 8},
+}
 """Of how many scenarios a mode plays one; and, killed, those of `make test`."""
 
 
@@ -105,6 +108,8 @@ async def suite(
         "uncached": OnTemporal(worlds["uncached"], scenarios, cache=0),
         "rolled": OnTemporal(worlds["rolled"], scenarios, cache=1000, history=1),
         "killed": Killed(worlds["killed"], seed=seed),
+        "batched": OnTemporal(worlds["batched"], scenarios, cache=1000, steps=20),
+        "batched_killed": Killed(worlds["batched_killed"], seed=seed, steps=20),
     }
     async with AsyncExitStack() as stack:
         for name in dict.fromkeys([MODES[0], *(name for name, _ in selected)]):
@@ -139,8 +144,8 @@ async def test_a_conversation_does_not_depend_on_how_it_is_run(
     """D14, I1 to I4, I9, I10: the events, the state and the errors are those of the script.
 
     They are the same in process, on Temporal, with every task replayed or with a new run of the
-    workflow before every model call (D10), and with the worker killed after an event; nothing is
-    lost, doubled or left open, and no call gets a second key.
+    workflow before every model call (D10), with several steps in one activity, and with the worker
+    killed after an event; nothing is lost, doubled or left open, and no call gets a second key.
     """
     print(f"{seeds.VARIABLE}={seed}")  # noqa: T201  # shown with a failure
     outcome = await suite.outcome(mode, scenario)
@@ -158,7 +163,7 @@ async def test_a_conversation_does_not_depend_on_how_it_is_run(
     assert outcome.state == reference.state
     assert outcome.statuses == reference.statuses
     assert [heard.error for heard in outcome.heard] == [heard.error for heard in reference.heard]
-    assert len(outcome.interrupted) == (mode == "killed")
+    assert len(outcome.interrupted) == (mode in ("killed", "batched_killed"))
 
 
 def test_there_are_enough_scenarios() -> None:

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from durable_adk.apps import App
 from durable_adk.client import connect
 from durable_adk.events import Event
 from durable_adk.sessions import SessionKey, SqliteSessionService
@@ -35,6 +36,8 @@ class Order:
     the other modes."""
     history: int = 4000
     """How many events a run of a workflow may have; 1: it continues as new whenever it can."""
+    steps: int = 1
+    """`App.steps_per_activity`."""
     dies_after: int | None = None
     """Number of the committed event of session u/s after which the process is killed."""
     delay: float = 0
@@ -105,7 +108,7 @@ async def _serve(orders: Connection, address: str, folder: Path) -> None:
             stack.push_async_callback(sessions.close)
             serving = worker(
                 client,
-                apps=[ledger.noting(BY_NAME[name].app()) for name in order.scenarios],
+                apps=[_app(ledger, name, order.steps) for name in order.scenarios],
                 session_service=sessions,
                 options=WorkerOptions(
                     task_queue=order.queue,
@@ -118,6 +121,10 @@ async def _serve(orders: Connection, address: str, folder: Path) -> None:
             )
             await stack.enter_async_context(serving)
             orders.send("ready")
+
+
+def _app(ledger: Ledger, name: str, steps: int) -> App:
+    return ledger.noting(BY_NAME[name].app()).model_copy(update={"steps_per_activity": steps})
 
 
 def _next(orders: Connection) -> Order | None:
