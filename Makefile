@@ -16,7 +16,10 @@ help: ## Say what there is to make
 
 install: $(STAMP) $(ADK) ## Make .venv with the package and all tools
 
-$(STAMP): pyproject.toml
+$(VENV):
+	mkdir $(VENV)
+
+$(STAMP): pyproject.toml | $(VENV)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "durable_adk needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
@@ -26,7 +29,7 @@ $(STAMP): pyproject.toml
 # A process that may not keep bytecode compiles all that it imports, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-$(ADK): pyproject.toml | $(STAMP)
+$(ADK): pyproject.toml | $(VENV)
 	$(PYTHON) -m venv $(VENV)/adk
 	$(VENV)/adk/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(VENV)/adk/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[adk]' --group adk

@@ -4,6 +4,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ def command_line(*arguments: str) -> str:
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert result.exit_code == 0, (arguments, result.output)
     return re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+
+
+@cache
+def help_of(*command: str) -> str:
+    """The help of a command."""
+    return command_line(*command, "--help")
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -84,7 +91,7 @@ async def test_the_readmes_python_runs_as_it_stands(code: str, tmp_path: Path) -
 
 def known_commands() -> set[str]:
     """The commands that the help lists."""
-    return set(re.findall(r"^│ (\w[\w-]*) ", command_line("--help"), re.MULTILINE))
+    return set(re.findall(r"^│ (\w[\w-]*) ", help_of(), re.MULTILINE))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
@@ -93,7 +100,7 @@ def test_the_commands_a_document_names_exist(document: Path) -> None:
     known = known_commands()
     for command, options in commands(document.read_text()):
         assert command.split()[0] in known, command
-        offered = set(re.findall(r"--[a-z][a-z-]*", command_line(*command.split(), "--help")))
+        offered = set(re.findall(r"--[a-z][a-z-]*", help_of(*command.split())))
         assert set(options) <= offered, command
 
 

@@ -15,6 +15,7 @@ EXAMPLE = str(ROOT / "examples" / "capital_agent")
 TRIP = "Find the capital of France and book a trip to Paris."
 MAIN = "durable_adk.cli.program:main"
 IMPORTED = (
+    "alembic.command",  # for a new store
     *(f"durable_adk.cli.{name}" for name in ("answer", "pending", "run", "schedule", "sessions")),
     *(f"durable_adk.cli.operations.{name}" for name in ("check", "doctor", "erase", "health")),
     "durable_adk.embedded.runner",

@@ -1,14 +1,13 @@
 """What worker processes import before they are forked."""
 
-from temporalio.worker._worker import load_default_build_id
-
+from durable_adk.sql import migrate
 from tests.scenarios import worker_main as scenarios_main
 from tests.support import worker_main
 
 PRELOAD = ("tests.support.preload",)
 """For `ForkedWorker`: this module."""
 
-# Each process hashes all code that it has imported, half a second long; forked ones inherit it.
-load_default_build_id()
+# Whoever opens a store first makes its tables: a quarter of a second of each process's CPU time.
+migrate.load()
 
 __all__ = ["PRELOAD", "scenarios_main", "worker_main"]
