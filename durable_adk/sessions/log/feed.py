@@ -1,6 +1,6 @@
 """Reads for those who follow a session: pages of events, and waiting for the next change."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
@@ -86,7 +86,8 @@ class SessionReads(Transactions):
     ) -> "InvocationProgress":
         """Look at a watched session like `look`, and read what an invocation has committed.
 
-        One transaction, because every follower makes it at each change.
+        One transaction, because every follower makes it at each change; those of one session that
+        are at the same event make it together.
 
         Args:
             watch: The watch.
@@ -94,14 +95,23 @@ class SessionReads(Transactions):
             after: The sequence number after which events are read; also those of others.
         """
         head, record, rows = await self._looked(
-            watch, lambda tables: _progress(tables, watch.key, invocation_id, after)
+            watch,
+            lambda tables: _progress(tables, watch.key, invocation_id, after),
+            wanted=(invocation_id, after),
         )
-        return InvocationProgress(head, record, decoded(rows), _is_full(rows))
+        # Each caller gets objects of its own (TRAP-8); the rows are text, and the record is flat.
+        own = record and record.model_copy(deep=record.error is not None)
+        return InvocationProgress(head, own, decoded(rows), _is_full(rows))
 
-    async def _looked(self, watch: Watch, read: Callable[[Tables], _Read]) -> _Read:
-        """Read a watched session; the first value that `read` returns is the session's row."""
+    async def _looked(
+        self, watch: Watch, read: Callable[[Tables], _Read], *, wanted: Hashable = None
+    ) -> _Read:
+        """Read a watched session; the first value that `read` returns is the session's row.
+
+        Two reads of a session with the same `wanted` read the same.
+        """
         watch.looks()  # before the read: a change during it ends the next wait
-        found = await self._store.read(read)
+        found = await watch.share(wanted, lambda: self._store.read(read))
         self._saw(watch, found[0])
         return found
 

@@ -72,8 +72,13 @@ def commit(
     if not tables.add_event(key, head.revision + 1, entry):
         return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
     head = sessions.advance(tables, key, head, entry)
-    if closing is not None:
-        close(tables, key, invocation_id=invocation_id, epoch=epoch, status=closing)
+    if closing is None:
+        tables.save_head(key, head)
+    else:
+        record = tables.invocation(key, invocation_id)
+        if record is None or record.status.closed:  # never while it holds the lease
+            raise lease_lost(invocation_id, epoch)
+        _close(tables, key, head.released(), record, closing)
     failpoint("commit.written")
     return Row(head.revision, entry.digest, entry.body)
 
@@ -96,16 +101,17 @@ def open_invocation(
     SessionBusyError is returned instead of raised, because the ticket must be committed.
     """
     now = time.time()
-    if create_session:
-        sessions.create_if_missing(tables, key, caller)
-    # Read again after adding: with row locks, another transaction may have created it first.
-    head = sessions.existing(tables, key)
-    opened = tables.invocation(key, entry.invocation_id)
-    if opened is not None:
-        _require_opened_by(tables, key, opened, entry)
-        return opened
     invocation_id = entry.invocation_id
-    _require_openable(tables, key, invocation_id, lease_owner)
+    if create_session:
+        head, is_new = sessions.find_or_create(tables, key, caller)
+    else:
+        head, is_new = sessions.existing(tables, key), False
+    if not is_new:
+        opened = tables.invocation(key, invocation_id)
+        if opened is not None:
+            _require_opened_by(tables, key, opened, entry)
+            return opened
+        _require_openable(tables, key, invocation_id, lease_owner)
     reason = queue.held(head, now) or queue.behind(
         tables, key, head, invocation_id=invocation_id, position=position, now=now
     )
@@ -187,17 +193,18 @@ def withdraw(
 ) -> InvocationRecord | None:
     """Reject a lease owner's opening; see `InvocationLog.withdraw_invocation`."""
     if create_session:
-        sessions.create_if_missing(tables, key)
+        sessions.find_or_create(tables, key)
     if tables.head(key) is None:  # otherwise locks the row, so openings are serialized with this
         return None
     record = tables.invocation(key, invocation_id)
     if record is None and tables.find_event(key, f"{invocation_id}.0") is not None:
         raise EventConflictError(f"The message {invocation_id!r} was already delivered.")
     if record is None:
-        now = int(time.time())
-        tables.remove_withdrawn(key, str(now - WITHDRAWN_FOR))
-        tables.put_note(key, NoteKey(invocation_id, WITHDRAWN, lease_owner), str(now), replace=True)
-        queue.drop(tables, key, invocation_id, lease_owner, time.time())
+        now = time.time()
+        note = NoteKey(invocation_id, WITHDRAWN, lease_owner)
+        tables.remove_withdrawn(key, _kept_since(now))
+        tables.put_note(key, note, str(int(now)), replace=True)
+        queue.drop(tables, key, invocation_id, lease_owner, now)
     return record
 
 
@@ -250,14 +257,27 @@ def close(
         head = head.released()
     else:
         head = head.touched(time.time())
+    record.error = error
+    return _close(tables, key, head, record, status)
+
+
+def _close(
+    tables: Tables, key: SessionKey, head: Head, record: InvocationRecord, status: Status
+) -> InvocationRecord:
+    """Close an invocation, and save its session's row, which has been changed for it."""
+    now = time.time()
     tables.save_head(key, head)
-    record.error, record.end_seq = error, head.revision
-    tables.remove_notes(key, invocation_id)
-    tables.remove_withdrawn(key, str(int(time.time()) - WITHDRAWN_FOR))
-    queue.leave(tables, key, head, invocation_id, time.time())
+    record.end_seq = head.revision
+    tables.remove_notes(key, record.invocation_id, withdrawn_before=_kept_since(now))
+    queue.leave(tables, key, head, record.invocation_id, now)
     record = set_status(tables, key, record, status)
     failpoint("close.written")
     return record
+
+
+def _kept_since(now: float) -> str:
+    """Return the earliest body of a note of kind `WITHDRAWN` that is kept."""
+    return str(int(now) - WITHDRAWN_FOR)
 
 
 def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:

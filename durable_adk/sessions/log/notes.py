@@ -112,7 +112,7 @@ class Notes(Transactions):
 
         def put(tables: Tables, key: SessionKey) -> None:
             if create_session:
-                sessions.create_if_missing(tables, key)
+                sessions.find_or_create(tables, key)
             sessions.existing(tables, key)  # locks the session, so that concurrent configs count
             known = tables.notes(key, invocation_id, PUSH, after=None, limit=limit + 1)
             if len({one.name for one in known} - {name}) >= limit:

@@ -36,8 +36,14 @@ def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
     return View(head, tables.state(key), [])
 
 
-def create_if_missing(tables: Tables, key: SessionKey, caller: SessionKey | None = None) -> None:
+def find_or_create(
+    tables: Tables, key: SessionKey, caller: SessionKey | None = None
+) -> tuple[Head, bool]:
     """Create the session unless it exists; a child session only if its caller's session does.
+
+    Returns:
+        The session's row, and whether it was created: then there is nothing else in the session,
+        because a deletion leaves nothing.
 
     Raises:
         SessionNotFoundError: The caller's session is gone, so its deletion could not remove this
@@ -45,9 +51,13 @@ def create_if_missing(tables: Tables, key: SessionKey, caller: SessionKey | None
     """
     if caller is not None:
         existing(tables, caller)
-    if tables.head(key) is None:
-        now = time.time()
-        add(tables, key, Head(create_time=now, update_time=now))
+    head = tables.head(key)
+    if head is not None:
+        return head, False
+    now = time.time()
+    made = add(tables, key, Head(create_time=now, update_time=now))
+    # With row locks, another transaction may have created it first.
+    return (existing(tables, key), False) if made is None else (made, True)
 
 
 def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
@@ -131,7 +141,9 @@ def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
     entry = merged(tables, key, entry)
     if not tables.add_event(key, head.revision + 1, entry):
         raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
-    return advance(tables, key, head, entry)
+    head = advance(tables, key, head, entry)
+    tables.save_head(key, head)
+    return head
 
 
 def merged(tables: Tables, key: SessionKey, entry: Entry) -> Entry:
@@ -151,8 +163,6 @@ def merged(tables: Tables, key: SessionKey, entry: Entry) -> Entry:
 
 
 def advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
-    """Update the session's row and state for an event that was added."""
-    head = head.appended(entry.timestamp, time.time(), len(entry.body))
-    tables.save_head(key, head)
+    """Update the state for an event that was added; return the session's row, to be saved."""
     tables.put_state(key, entry.delta)
-    return head
+    return head.appended(entry.timestamp, time.time(), len(entry.body))

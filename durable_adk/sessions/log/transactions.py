@@ -20,7 +20,10 @@ class Store(Protocol):
     """
 
     async def read(self, work: Callable[[Tables], T]) -> T:
-        """Run `work` on a consistent snapshot of the tables and return its result."""
+        """Run `work` on a consistent snapshot of the tables and return its result.
+
+        It may run twice, so it changes nothing.
+        """
         ...
 
     async def write(self, work: Callable[[Tables], T]) -> T:

@@ -104,19 +104,23 @@ NOTES_OF = (
 NOTE_OF = NOTES_OF.where(NOTES.c.name == bindparam("name"))
 FIRST_NOTES_OF = NOTES_OF.limit(_LIMIT)
 NEXT_NOTES_OF = NOTES_OF.where(NOTES.c.name > bindparam("after")).limit(_LIMIT)
-REMOVE_NOTES = delete(NOTES).where(
-    _is(NOTES),
-    NOTES.c.invocation_id == bindparam("id"),
-    *(NOTES.c.kind != kind for kind in sorted(KEPT)),
-)
 REMOVE_NOTE = delete(NOTES).where(
     _is(NOTES),
     NOTES.c.invocation_id == bindparam("id"),
     NOTES.c.kind == bindparam("kind"),
     NOTES.c.name == bindparam("name"),
 )
-REMOVE_WITHDRAWN = delete(NOTES).where(
-    _is(NOTES), NOTES.c.kind == WITHDRAWN, NOTES.c.body < bindparam("before")
+_IS_OLD = and_(NOTES.c.kind == WITHDRAWN, NOTES.c.body < bindparam("before"))
+REMOVE_WITHDRAWN = delete(NOTES).where(_is(NOTES), _IS_OLD)
+REMOVE_NOTES = delete(NOTES).where(
+    _is(NOTES),
+    or_(
+        and_(
+            NOTES.c.invocation_id == bindparam("id"),
+            *(NOTES.c.kind != kind for kind in sorted(KEPT)),
+        ),
+        _IS_OLD,
+    ),
 )
 TICKETS_OF = (
     select(*(column for column in TICKETS.c if column.name not in (*KEY, "message")))

@@ -281,9 +281,13 @@ class Tables:
         """Remove a note, if there is one."""
         self._connection.change(sql.REMOVE_NOTE, {**_params(key), **_note_params(note)})
 
-    def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
-        """Remove an invocation's notes, except those of the kinds `KEPT`."""
-        self._connection.change(sql.REMOVE_NOTES, {**_params(key), "id": invocation_id})
+    def remove_notes(self, key: SessionKey, invocation_id: str, withdrawn_before: str = "") -> None:
+        """Remove an invocation's notes, except those of the kinds `KEPT`.
+
+        With `withdrawn_before` also what `remove_withdrawn` removes.
+        """
+        which = {"id": invocation_id, "before": withdrawn_before}
+        self._connection.change(sql.REMOVE_NOTES, {**_params(key), **which})
 
     def remove_withdrawn(self, key: SessionKey, before: str) -> None:
         """Remove the session's notes of kind `WITHDRAWN` whose bodies sort before this one."""

@@ -27,6 +27,7 @@ from durable_adk.sessions import GetSessionConfig, SessionKey, Status
 from durable_adk.sessions.log import feed
 from durable_adk.sessions.session import CHILD_PREFIX
 from tests.support.examples import examples
+from tests.support.statements import counted
 from tests.support.waiting import PATIENCE, until
 from tests.unit.sessions.contract import (
     NEVER,
@@ -791,3 +792,30 @@ async def test_waiting_does_not_outlast_its_time(service, key, monkeypatch):
 
     await until(lasts)  # an announcement that comes late ends one early
     await service.wait_for_change(key._replace(user_id="nobody"), after=0, timeout=0.01)
+
+
+async def test_a_turn_writes_with_few_statements(service, key):
+    """Each is a round trip to PostgreSQL, and on SQLite another wait for Python's lock."""
+    await log(service, key)  # it is prepared
+    closing = {"invocation_id": "i1", "epoch": 1, "closing": Status.COMPLETED}
+    for turn in (
+        [
+            (6, lambda: opened(service, key)),
+            (3, lambda: service.commit_event(key, event("a"), invocation_id="i1", epoch=1)),
+            (6, lambda: service.commit_event(key, event("b"), **closing)),
+        ],
+        [(6, lambda: opened(service, key, "i2"))],
+    ):
+        for number, write in turn:
+            with counted() as run:
+                await write()
+            assert len(run) == number
+    assert [record.status for record in await records(service, key)] == [
+        Status.COMPLETED,
+        Status.RUNNING,
+    ]
+    assert [seq for seq, _ in await log(service, key)] == [1, 2, 3, 4]
+
+
+async def records(service, key):
+    return [await service.get_invocation(key, name) for name in ("i1", "i2")]

@@ -342,8 +342,7 @@ async def test_pages_of_sessions_are_found_by_an_index(service, path, user, inde
     """However many sessions there are, a page reads no others, and sorts none."""
     await opened(service)
     statements = []
-    for connection in service._sql._idle:
-        connection.set_trace_callback(statements.append)
+    service._sql._opened._connection.set_trace_callback(statements.append)
     listing = Listing(app_name="app", user_id=user, limit=1, after=None, since=None)
     token = listing._token(Position(1.0, "user", "a"))
     for page_token in (None, token):
