@@ -27,8 +27,8 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.oauth import with_consent_page, with_token, without_client_secret
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.context.loop import InvocationContext, RunningAgent, run_tool_in_memory
+from durable_adk.copies import lazy, lazy_models, own_copy
 from durable_adk.errors import InvalidRequestError, StateValueError
-from durable_adk.events.copies import lazy, lazy_models, own_copy
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation

@@ -23,7 +23,7 @@ from google.genai import types
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS, is_request
 from durable_adk.conversation.history import USER, visible_history
-from durable_adk.events.copies import own_copy
+from durable_adk.copies import own_copy
 from durable_adk.events.event import Event
 from durable_adk.wire.messages import answer_event
 

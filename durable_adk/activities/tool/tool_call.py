@@ -36,6 +36,7 @@ from durable_adk.conversation.client_requests import (
     is_denied,
     response_to,
 )
+from durable_adk.copies import own_copy
 from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
@@ -48,7 +49,6 @@ from durable_adk.errors import (
     text_of,
     wrapped,
 )
-from durable_adk.events.copies import own_copy
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
