@@ -124,7 +124,8 @@ class StepScope:
     """Returns the plugins that see the step."""
     has_call: Callable[[str], bool] = frozenset[str]().__contains__
     """Returns whether an earlier function call of the invocation has this id."""
-
+    build_contents: Callable[..., list[types.Content]] | None = None
+    """`conversation.contents.build_contents` with what earlier steps have rendered."""
     created_epoch: int = 0
     """Distinguishes the session from deleted ones of its name; see `Head.created_epoch`."""
     fence: Fence = _pass

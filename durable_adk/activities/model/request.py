@@ -119,7 +119,7 @@ def _introduction(target: BaseAgent) -> str:
 
 
 async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
-    request.contents = build_contents(
+    request.contents = (scope.build_contents or build_contents)(
         scope.events,
         agent_name=agent.name,
         branch=scope.branch,

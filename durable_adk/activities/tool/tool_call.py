@@ -346,7 +346,7 @@ async def _provided_credentials(scope: StepScope, context: Context) -> dict[str,
     wanted = {
         config.key: config
         for event in scope.events
-        if event.invocation_id == scope.invocation_id
+        if event.actions.requested_auth_configs and event.invocation_id == scope.invocation_id
         for config in event.actions.requested_auth_configs.values()
     }
     loaded = {key: await context.load_credential(config) for key, config in wanted.items()}
