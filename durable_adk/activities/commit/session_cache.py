@@ -4,6 +4,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ MAX_SESSIONS = 256
 """Maximum number of cached sessions."""
 _LEAVES = frozenset((str, bytes, float))
 _COLLECTIONS = frozenset((list, tuple, set, frozenset))
+_SIZES = attrgetter("event_bytes", "contents.bytes")
+"""Returns the parts of the size of an `_Entry`."""
 _SMALL_INTS = range(-5, 257)
 """Integers that CPython shares."""
 
@@ -108,7 +112,12 @@ class SessionCache:
     def bytes(self) -> int:
         """Bytes of memory that the cached events, and what is rendered of them, take."""
         with self._lock:
-            return sum(entry.bytes for entry in self._entries.values())
+            return self._bytes()
+
+    def _bytes(self) -> int:
+        # Summed anew instead of tracked, because steps that share an entry extend it; and without
+        # a call of Python's own for each entry, because each commit asks.
+        return sum(chain.from_iterable(map(_SIZES, self._entries.values())))
 
     async def read(
         self, sessions: SessionLog, key: SessionKey, revision: int, invocation_id: str
@@ -174,8 +183,7 @@ class SessionCache:
         if entry.bytes > self._max_bytes:
             return
         self._entries[key] = entry  # at the end: the most recently used
-        # Summed anew instead of tracked, because steps that share an entry extend it.
-        total = sum(one.bytes for one in self._entries.values())
+        total = self._bytes()
         while len(self._entries) > MAX_SESSIONS or total > self._max_bytes:
             _, oldest = self._entries.popitem(last=False)
             total -= oldest.bytes
@@ -211,7 +219,7 @@ class _Entry:
     @property
     def bytes(self) -> int:
         """Bytes of memory that the entry takes."""
-        return self.event_bytes + self.contents.bytes
+        return sum(_SIZES(self))
 
     @property
     def revision(self) -> int:
