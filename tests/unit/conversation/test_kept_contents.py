@@ -17,20 +17,18 @@ EXTRA = [types.Content(role="user", parts=[types.Part(text="by the way")])]
 
 @given(
     histories(),
-    st.sampled_from([None, "p.a"]),
-    st.sampled_from(["me", "other"]),
-    st.sampled_from(["default", "none"]),
-    st.sampled_from([None, EXTRA]),
+    st.fixed_dictionaries(
+        {
+            "branch": st.sampled_from([None, "p.a"]),
+            "agent_name": st.sampled_from(["me", "other"]),
+            "include_contents": st.sampled_from(["default", "none"]),
+            "model_input_context": st.sampled_from([None, EXTRA]),
+        }
+    ),
     st.lists(st.integers(0, 12), max_size=4),
 )
-def test_what_is_kept_shows_the_same(events, branch, agent_name, mode, extra, steps):
+def test_what_is_kept_shows_the_same(events, options, steps):
     """FLW-21 to 29, REW-1, CMP-2: after any steps, also one that lags behind another."""
-    options: dict[str, Any] = {
-        "agent_name": agent_name,
-        "branch": branch,
-        "include_contents": mode,
-        "model_input_context": extra,
-    }
     kept = KeptContents()
     for revision in [*steps, len(events)]:
         seen = events[:revision]

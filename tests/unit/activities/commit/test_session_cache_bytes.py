@@ -113,7 +113,7 @@ async def stored(sessions: Sessions, name: str, number: int, text: str = KB) -> 
             invocation_id=name,
             author="a",
             timestamp=1.0,
-            content=types.Content(parts=[types.Part(text=text)]),
+            content=types.Content(role="model", parts=[types.Part(text=text)]),
         )
         for n in range(number)
     ]
