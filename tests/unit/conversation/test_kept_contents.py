@@ -38,10 +38,10 @@ def test_what_is_kept_shows_the_same(events, options, steps):
 def test_a_response_to_a_call_that_a_summary_hides_shows_it_again():
     """CMP-2: a call that was answered before the summary is answered once more."""
     before = session(event("user", "hi"), slow("a"), event("me", answer("a")), event("me", "ok"))
-    events = session(*before, summary("short", ids=("e0", "e3")), event("user", "go"))
-    later = session(*events, event("user", answer("a", 2)))
+    after = (event("user", "go"), event("user", answer("a", 2)))
+    later = session(*before, summary("short", ids=("e0", "e3")), *after)
     kept = KeptContents()
-    build_contents(events, agent_name="me", branch=None, kept=kept)
+    build_contents(later[:-1], agent_name="me", branch=None, kept=kept)
     shown = build_contents(later, agent_name="me", branch=None, kept=kept)
     assert shown == build_contents(later, agent_name="me", branch=None)
     assert any(part.function_call for content in shown for part in content.parts or ())
