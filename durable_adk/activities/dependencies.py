@@ -11,9 +11,10 @@ from durable_adk.activities.commit.session_cache import KnownEvents, SessionCach
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.context.activity import Services, StepScope, step_session
+from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.history import recent
+from durable_adk.copies import own_copy
 from durable_adk.errors import SessionRegressedError
-from durable_adk.events.copies import own_copy
 from durable_adk.events.event import Event
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.plugins.plugin_manager import PluginManager
@@ -169,6 +170,7 @@ class Dependencies:
             },
             plugins=lambda: self.plugins(step).plugins,
             has_call=known.has_call,
+            build_contents=partial(build_contents, kept=known.contents),
             created_epoch=known.created_epoch,
             fence=retrying(partial(self._require_open, step), SERVICE_TIMEOUT),
         )

@@ -27,8 +27,8 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.oauth import with_consent_page, with_token, without_client_secret
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.context.loop import InvocationContext, RunningAgent, run_tool_in_memory
+from durable_adk.copies import lazy, lazy_models, own_copy
 from durable_adk.errors import InvalidRequestError, StateValueError
-from durable_adk.events.copies import lazy, lazy_models, own_copy
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
@@ -124,7 +124,8 @@ class StepScope:
     """Returns the plugins that see the step."""
     has_call: Callable[[str], bool] = frozenset[str]().__contains__
     """Returns whether an earlier function call of the invocation has this id."""
-
+    build_contents: Callable[..., list[types.Content]] | None = None
+    """`conversation.contents.build_contents` with what earlier steps have rendered."""
     created_epoch: int = 0
     """Distinguishes the session from deleted ones of its name; see `Head.created_epoch`."""
     fence: Fence = _pass

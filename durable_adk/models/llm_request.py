@@ -6,6 +6,8 @@ from typing import Any, Protocol, cast
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
 
+from durable_adk.copies import lazy_copies
+
 FOREIGN_CONTEXT = "For context:"
 """Start of a content that quotes another agent (FLW-22)."""
 SYSTEM_INSTRUCTION = "System instruction"
@@ -19,11 +21,11 @@ SET_MODEL_RESPONSE = "set_model_response"
 def is_message(content: types.Content) -> bool:
     """Return whether the user wrote the content."""
     parts = content.parts or []
-    return (
-        content.role == "user"
-        and not any(part.function_response for part in parts)
-        and not (parts and (parts[0].text or "").startswith(NOT_BY_THE_USER))
-    )
+    for part in parts:  # not `any`: a test's model asks this of thousands of contents
+        if part.function_response:
+            return False
+    by_runtime = bool(parts) and (parts[0].text or "").startswith(NOT_BY_THE_USER)
+    return content.role == "user" and not by_runtime
 
 
 class DeclaredTool(Protocol):
@@ -48,10 +50,13 @@ class LlmRequest(BaseModel):
     """The declared tools by name; any value that has the methods of `BaseTool`."""
 
     def snapshot(self) -> "LlmRequest":
-        """Return a deep copy, except for the tools, which are shared."""
+        """Return a deep copy, except for the tools, which are shared.
+
+        Contents that nobody has read are copied when the copy is read.
+        """
         return self.model_copy(
             update={
-                "contents": [content.model_copy(deep=True) for content in self.contents],
+                "contents": lazy_copies(types.Content, self.contents),
                 "config": self.config.model_copy(deep=True),
                 "tools_dict": dict(self.tools_dict),
             }

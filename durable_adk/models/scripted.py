@@ -5,13 +5,13 @@ import hashlib
 import json
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from google.genai import types
 from pydantic import PrivateAttr, SkipValidation
 
+from durable_adk.copies import originals
 from durable_adk.errors import ModelError
 from durable_adk.json_values import canonical
 from durable_adk.models._chunks import word_by_word
@@ -90,9 +90,13 @@ def turn_of(request: LlmRequest) -> int:
     was an error, and errors are not part of a prompt. Turns of other agents have the role ``user``
     (FLW-22) and are not counted.
     """
-    turns = sum(content.role == "model" for content in request.contents)
-    messages = [is_message(content) for content in request.contents]
-    unanswered = sum(a and b for a, b in pairwise(messages))
+    turns = unanswered = 0
+    follows_message = False
+    for content in originals(request.contents):  # a test may have thousands, and measure
+        turns += content.role == "model"
+        message = content.role == "user" and is_message(content)
+        unanswered += message and follows_message
+        follows_message = message
     return turns + unanswered
 
 

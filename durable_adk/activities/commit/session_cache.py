@@ -3,12 +3,15 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from durable_adk.conversation.contents import KeptContents
 from durable_adk.events.event import Event
 from durable_adk.sessions.log.entry import stored_copy
 from durable_adk.sessions.records import StoredEvent
@@ -20,6 +23,8 @@ MAX_SESSIONS = 256
 """Maximum number of cached sessions."""
 _LEAVES = frozenset((str, bytes, float))
 _COLLECTIONS = frozenset((list, tuple, set, frozenset))
+_SIZES = attrgetter("event_bytes", "contents.bytes")
+"""Returns the parts of the size of an `_Entry`."""
 _SMALL_INTS = range(-5, 257)
 """Integers that CPython shares."""
 
@@ -67,6 +72,8 @@ class KnownEvents(NamedTuple):
     """Positions of the invocation's function calls by id, including those of later events."""
     revision: int
     """The number of events."""
+    contents: KeptContents
+    """What has been rendered of the session's events."""
     created_epoch: int = 0
     """The lease's epoch when the session was created: 0 unless an earlier one of its name was
     deleted."""
@@ -92,7 +99,8 @@ class SessionCache:
     not cached, and each of its steps reads it in full.
 
     Args:
-        max_bytes: Maximum bytes of memory for their events; see `memory_of`.
+        max_bytes: Maximum bytes of memory for their events, see `memory_of`, and for what is
+            rendered of them for models.
     """
 
     def __init__(self, *, max_bytes: int = Limits().session_cache_bytes) -> None:
@@ -102,9 +110,14 @@ class SessionCache:
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the cached events take."""
+        """Bytes of memory that the cached events, and what is rendered of them, take."""
         with self._lock:
-            return sum(entry.bytes for entry in self._entries.values())
+            return self._bytes()
+
+    def _bytes(self) -> int:
+        # Summed anew instead of tracked, because steps that share an entry extend it; and without
+        # a call of Python's own for each entry, because each commit asks.
+        return sum(chain.from_iterable(map(_SIZES, self._entries.values())))
 
     async def read(
         self, sessions: SessionLog, key: SessionKey, revision: int, invocation_id: str
@@ -166,10 +179,11 @@ class SessionCache:
     def _put(self, key: SessionKey, entry: "_Entry") -> None:
         self._entries.pop(key, None)
         if entry.bytes > self._max_bytes:
+            entry.contents.clear()
+        if entry.bytes > self._max_bytes:
             return
         self._entries[key] = entry  # at the end: the most recently used
-        # Summed anew instead of tracked, because steps that share an entry extend it.
-        total = sum(one.bytes for one in self._entries.values())
+        total = self._bytes()
         while len(self._entries) > MAX_SESSIONS or total > self._max_bytes:
             _, oldest = self._entries.popitem(last=False)
             total -= oldest.bytes
@@ -191,14 +205,21 @@ class _Entry:
     """Positions of each invocation's calls by call id; the first event of an id counts."""
     creation: Creation | None = None
     """The session's creation; None: not read yet."""
-    bytes: int = 0
+    event_bytes: int = 0
     """Bytes of memory that the events take."""
+    contents: KeptContents = field(default_factory=KeptContents)
+    """What has been rendered of the events; copies of the entry share it."""
 
     @classmethod
     def of(cls, events: Iterable[Event], seen_by: str = "", *, sized: bool = True) -> "_Entry":
         entry = cls(seen_by)
         entry.extend(0, events, sized=sized)
         return entry
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory that the entry takes."""
+        return sum(_SIZES(self))
 
     @property
     def revision(self) -> int:
@@ -220,20 +241,20 @@ class _Entry:
                     calls = self.calls.setdefault(event.invocation_id, {})
                     calls.setdefault(call.id or "", position)
                 self.events.append(event)
-                self.bytes += memory_of(event) if sized else 0
+                self.event_bytes += memory_of(event) if sized else 0
 
     def known(self, revision: int, invocation_id: str) -> KnownEvents:
         events = self.events[:revision]
         start = min(self.starts.get(invocation_id, len(events)), len(events))
         calls = self.calls.get(invocation_id, {})
         created = self.creation.epoch if self.creation else 0
-        return KnownEvents(events, start, calls, len(events), created)
+        return KnownEvents(events, start, calls, len(events), self.contents, created)
 
     def copy(self) -> "_Entry":
         """Return an independent entry with the same events, without indexing them again."""
         calls = {name: dict(known) for name, known in self.calls.items()}
         events, starts = list(self.events), dict(self.starts)
-        return _Entry(self.seen_by, events, starts, calls, self.creation, self.bytes)
+        return replace(self, events=events, starts=starts, calls=calls)
 
 
 def _stored(key: SessionKey, event: Event) -> Event:

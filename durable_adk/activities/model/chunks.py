@@ -9,8 +9,8 @@ from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.context.activity import CallbackContext
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.model_event import model_event
+from durable_adk.copies import own_copy
 from durable_adk.errors import CallbackError
-from durable_adk.events.copies import own_copy
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse

@@ -13,12 +13,12 @@ from durable_adk.calling import call, contained
 from durable_adk.code_executors.flow import prepare
 from durable_adk.context.activity import CallbackContext, ReadonlyContext, StepScope, ToolContext
 from durable_adk.conversation.contents import build_contents
+from durable_adk.copies import own_copy
 from durable_adk.errors import (
     CallbackError,
     ToolError,
     reported_as,
 )
-from durable_adk.events.copies import own_copy
 from durable_adk.google_objects import callable_from_google_adk
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.planning import apply_planner
@@ -119,7 +119,7 @@ def _introduction(target: BaseAgent) -> str:
 
 
 async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
-    request.contents = build_contents(
+    request.contents = (scope.build_contents or build_contents)(
         scope.events,
         agent_name=agent.name,
         branch=scope.branch,

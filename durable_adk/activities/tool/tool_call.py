@@ -36,6 +36,7 @@ from durable_adk.conversation.client_requests import (
     is_denied,
     response_to,
 )
+from durable_adk.copies import own_copy
 from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
@@ -48,7 +49,6 @@ from durable_adk.errors import (
     text_of,
     wrapped,
 )
-from durable_adk.events.copies import own_copy
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
@@ -346,7 +346,7 @@ async def _provided_credentials(scope: StepScope, context: Context) -> dict[str,
     wanted = {
         config.key: config
         for event in scope.events
-        if event.invocation_id == scope.invocation_id
+        if event.actions.requested_auth_configs and event.invocation_id == scope.invocation_id
         for config in event.actions.requested_auth_configs.values()
     }
     loaded = {key: await context.load_credential(config) for key, config in wanted.items()}

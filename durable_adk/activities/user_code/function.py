@@ -6,6 +6,7 @@ from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.step_function import READ_EVENTS, find, wants_context
 from durable_adk.calling import call, contained, time_limit
 from durable_adk.context.activity import ReadonlyContext
+from durable_adk.copies import own_copy
 from durable_adk.errors import (
     AgentError,
     PayloadTooLargeError,
@@ -16,7 +17,6 @@ from durable_adk.errors import (
     as_detail,
     wrapped,
 )
-from durable_adk.events.copies import own_copy
 from durable_adk.json_values import canonical, check_json, to_json_value
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import FunctionStep, StepResult

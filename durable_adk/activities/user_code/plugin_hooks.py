@@ -12,6 +12,7 @@ from durable_adk.calling import time_limit
 from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.sent_message import with_digests
+from durable_adk.copies import own_copy
 from durable_adk.errors import (
     CallbackError,
     InvalidRequestError,
@@ -19,7 +20,6 @@ from durable_adk.errors import (
     as_raised,
     from_detail,
 )
-from durable_adk.events.copies import own_copy
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json

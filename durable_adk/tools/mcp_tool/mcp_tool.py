@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from durable_adk.calling import call
 from durable_adk.context.activity import ReadonlyContext, ToolContext
+from durable_adk.copies import own_copy
 from durable_adk.errors import CallerError
-from durable_adk.events.copies import own_copy
 from durable_adk.json_values import check_json
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.mcp_tool import _library

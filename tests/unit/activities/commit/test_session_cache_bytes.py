@@ -10,6 +10,7 @@ from google.genai import types
 from durable_adk.activities.commit.session_cache import SessionCache, memory_of
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.apps import AppRegistry
+from durable_adk.conversation.contents import KeptContents, build_contents
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.log.entry import Entry, decode_event
@@ -112,7 +113,7 @@ async def stored(sessions: Sessions, name: str, number: int, text: str = KB) -> 
             invocation_id=name,
             author="a",
             timestamp=1.0,
-            content=types.Content(parts=[types.Part(text=text)]),
+            content=types.Content(role="model", parts=[types.Part(text=text)]),
         )
         for n in range(number)
     ]
@@ -203,3 +204,51 @@ async def test_the_size_is_that_of_what_is_stored(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Event, "to_json", lambda _self: pytest.fail("it is written again"))
     assert await step(sessions, cache, "a", 3) == 3
     assert cache.bytes > 2 * EACH
+
+
+async def render(sessions: Sessions, cache: SessionCache, name: str, revision: int) -> None:
+    """Build a prompt, as a step does."""
+    known = await cache.read(sessions, key(name), revision, name)
+    build_contents(known.events, agent_name="b", branch=None, kept=known.contents)
+
+
+async def test_what_is_rendered_of_a_session_counts_and_goes_with_it() -> None:
+    """I22: it is dropped before the events are, and kept from invocation to invocation."""
+    sessions, cache = Sessions(), SessionCache(max_bytes=int(EACH * 25))
+    await stored(sessions, "a", 10)
+    await step(sessions, cache, "a", 10)
+    alone = cache.bytes
+    await render(sessions, cache, "a", 10)
+    rendered = cache.bytes
+    assert rendered > alone + 10 * len(KB)  # quoted, as another agent's
+    await cache.read(sessions, key("a"), 10, "another invocation")
+    assert cache.bytes == rendered
+    await stored(sessions, "large", 20)
+    await step(sessions, cache, "large", 20)
+    await render(sessions, cache, "large", 20)
+    assert await step(sessions, cache, "large", 20) == 0  # without what was rendered of it
+    assert cache.bytes <= EACH * 25
+
+
+def test_the_size_of_what_is_rendered_is_that_of_its_memory() -> None:
+    """I22: what the events have is not counted twice."""
+    for agent_name in ("a", "b"):
+        texts = [event("a", types.Part(text=KB), invocation_id=ID) for _ in range(100)]
+        calls = [
+            event("a", call(f"adk-{n}"), event_answer(n), invocation_id=ID) for n in range(100)
+        ]
+        build_contents(texts + calls, agent_name=agent_name, branch=None)
+        gc.collect()
+        tracemalloc.start()
+        kept = KeptContents()
+        build_contents(texts + calls, agent_name=agent_name, branch=None, kept=kept)
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert taken * 0.7 <= kept.bytes <= taken * 1.4
+
+
+def event_answer(number: int) -> types.Part:
+    """The response to a call."""
+    response = types.FunctionResponse(id=f"adk-{number}", name="tool", response={"v": number})
+    return types.Part(function_response=response)
