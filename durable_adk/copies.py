@@ -64,9 +64,9 @@ def lazy_models(kind: type[M], make: Callable[[S], M], sources: Iterable[S]) -> 
     """Return a `lazy` model for each source; cheap for code that reads few of many."""
     # Without a call of Python's own for each: a session may have thousands of events.
     pairs = list(zip(repeat(make), sources, strict=False))
-    new: Callable[[type[M]], M] = _new
-    models = list(map(new, repeat(_unread(kind), len(pairs))))
-    deque(map(_PRIVATE.__set__, models, pairs), maxlen=0)
+    models: list[M] = list(map(cast("Any", _new), repeat(_unread(kind), len(pairs))))
+    assign: Callable[[M, object], None] = _PRIVATE.__set__
+    deque(map(assign, models, pairs), maxlen=0)
     return models
 
 

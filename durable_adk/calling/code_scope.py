@@ -47,7 +47,10 @@ class CodeScope:
         stepped: bool = False,
     ) -> None:
         self._base = base
-        self._outer = None if outermost else _scope.get()
+        around = _scope.get()
+        self._outer = None if outermost else around
+        self.around = around if outermost else None
+        """The scope around an outermost one: a batch of steps has one around those of its steps."""
         self._stepped = stepped
         self._before: CodeScope | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -104,6 +107,13 @@ class CodeScope:
     def _is_of_others(self, task: "asyncio.Task[Any] | None") -> bool:
         """Return whether the cancellation is not by the scope's own code, and must propagate."""
         return task is None or bool(task.cancelling()) or self.outermost.is_disturbed
+
+    def has_within(self, other: "CodeScope") -> bool:
+        """Return whether an outermost scope is this one, or was made in it, as a batch's steps."""
+        within: CodeScope | None = other
+        while within is not None and within is not self:
+            within = within.around and within.around.outermost
+        return within is self
 
     def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return whether the scope was last entered in an event loop."""
@@ -175,7 +185,7 @@ class CodeTask(asyncio.Task[Any]):
         """Cancel the task, unless the current code may not do so."""
         by, mine = _scope.get(), self._within.get(_scope)
         if by is not None and mine is not None and self._is_of_runtime:
-            if by.outermost is not mine.outermost:
+            if not by.outermost.has_within(mine.outermost):
                 mine.outermost.is_disturbed = True
                 return False
             self.is_cancelled_by_code = by.outermost is not by
