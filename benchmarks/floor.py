@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import BaseModel
 from temporalio import activity, workflow
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
+from temporalio.converter import DataConverter
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -22,6 +23,13 @@ with workflow.unsafe.imports_passed_through():
     from google.genai import types
 
     from benchmarks.task import answer, get_capital, reply
+
+
+class ShortConverter(PydanticPayloadConverter):
+    """Without nulls: with them 300 tool calls need more than a history may have."""
+
+    def __init__(self) -> None:
+        super().__init__(ToJsonOptions(exclude_unset=True))
 
 
 class Turn(BaseModel):
@@ -71,8 +79,9 @@ class FloorWorkflow:
 async def serve(address: str, queue: str) -> None:
     """Work until the input ends."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules("google", "pydantic")
+    converter = DataConverter(payload_converter_class=ShortConverter)
     async with Worker(
-        await Client.connect(address, data_converter=pydantic_data_converter),
+        await Client.connect(address, data_converter=converter),
         task_queue=queue,
         workflows=[FloorWorkflow],
         activities=[floor_model, floor_tool],

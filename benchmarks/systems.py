@@ -7,12 +7,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from benchmarks.task import ANSWER, at_a_time, message
 
@@ -66,6 +67,8 @@ class Running:
         self._process = psutil.Process(child.pid)
         self.last: str | None = None
         """The id of the last workflow."""
+        self.repeated = 0
+        """Turns that have failed and were run again."""
 
     async def turns(self, number: int, most: int = 1, steps: int = 1) -> None:
         """Run turns with so many tool calls, each in a session of its own, some at a time."""
@@ -79,12 +82,14 @@ class Running:
         assert self.system.workflow is not None
         request = {"app": self.system.app, "user": "u", "session": session}
         name = uuid.uuid4().hex
-        await self._client.execute_workflow(
-            self.system.workflow,
-            request | {"message": message(steps)},
-            id=name,
-            task_queue=self._queue,
+        request |= {"message": message(steps)}
+        handle = await self._client.start_workflow(
+            self.system.workflow, request, id=name, task_queue=self._queue
         )
+        while True:
+            with suppress(RPCError):  # a connection of a busy server may end
+                await handle.result()
+                break
         self.last = name
 
     async def cpu(self) -> float:
@@ -101,7 +106,8 @@ class Running:
 
     async def _ask(self, arguments: list[int]) -> float:
         self._stdin.write(json.dumps(arguments).encode() + b"\n")
-        return json.loads(await self._line())
+        seconds, self.repeated = json.loads(await self._line())
+        return seconds
 
     async def _line(self) -> str:
         while not (line := (await self._stdout.readline()).decode()).startswith(ANSWER):

@@ -41,18 +41,21 @@ def _next(text: str, done: int) -> types.Part:
     return types.Part(function_call=call)
 
 
-async def answer(run: Callable[[int, int, int], Awaitable[None]] | None = None) -> None:
-    """Answer each line of the input until it ends, with this process's seconds of CPU so far.
+async def answer(run: Callable[[int, int, int], Awaitable[int]] | None = None) -> None:
+    """Answer each line of the input until it ends.
+
+    An answer is this process's seconds of CPU, and how many turns had to be repeated, so far.
 
     Args:
         run: Runs turns first if the line has their number, how many at a time, and their tool
-            calls; None: they arrive by Temporal.
+            calls; returns how many had to be repeated so far. None: they arrive by Temporal.
     """
+    repeated = 0
     print(ANSWER, flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         if run and (arguments := json.loads(line)):
-            await run(*arguments)
-        print(ANSWER + json.dumps(time.process_time()), flush=True)
+            repeated = await run(*arguments)
+        print(ANSWER + json.dumps([time.process_time(), repeated]), flush=True)
 
 
 async def at_a_time(number: int, most: int, turn: Callable[[], Awaitable[None]]) -> None:

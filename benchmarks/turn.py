@@ -150,6 +150,7 @@ async def measure(systems: Sequence[Running], client: Client, how: argparse.Name
     seconds, _ = await rounds(systems, how.long_rounds, lambda one: one.turns(1, 1, LONG))
     add("long", ratios(seconds))
     add("long_history", await histories(systems, client))
+    add("repeated", {one.system.name: one.repeated for one in systems})
     add("memory", {one.system.name: await grown(one, how.memory_turns) for one in systems})
     return found
 
@@ -187,6 +188,7 @@ def report(found: Found, how: argparse.Namespace) -> None:
         f"throughput, {AT_ONCE} at a time": lambda one: f"{1 / one['time_of_many']['median']:.2f}",
         "its worker's CPU a turn": ratio("cpu_of_many"),
         f"time of {LONG} tool calls": ratio("long"),
+        "failed turns, run again": lambda one: str(one["repeated"]),
         "history events of a tool turn": lambda one: str(one["history"]["events"]),
         "its bytes": lambda one: f"{one['history']['bytes']:,}",
         "its billed actions": lambda one: str(one["history"]["actions"]),
@@ -215,7 +217,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60, help="jobs of each system")
     parser.add_argument("--turns", type=int, default=192, help=f"of a job with {AT_ONCE} at a time")
     parser.add_argument("--crowds", type=int, default=5, help="such jobs")
-    parser.add_argument("--long-rounds", type=int, default=5, help=f"jobs of {LONG} tool calls")
+    parser.add_argument("--long-rounds", type=int, default=3, help=f"jobs of {LONG} tool calls")
     parser.add_argument("--memory-turns", type=int, default=2_000)
     parser.add_argument("--only", nargs="*", help="names of systems; FLOOR is always one")
     how = parser.parse_args()
