@@ -117,7 +117,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(system: System, address: str, store: str, client: Client) -> AsyncGenerator[Running]:
+async def running(
+    system: System, address: str, store: str, client: Client
+) -> AsyncGenerator[Running]:
     """Start the worker of a system, and end it with its input.
 
     Args:

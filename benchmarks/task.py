@@ -35,7 +35,7 @@ def reply(contents: Iterable[types.Content]) -> types.Content:
 
 
 def _next(text: str, done: int) -> types.Part:
-    if done >= int(text.split()[0]):
+    if done >= int(text.split(maxsplit=1)[0]):
         return types.Part(text="It is Paris.")
     call = types.FunctionCall(name="get_capital", args={"country": "France"})
     return types.Part(function_call=call)

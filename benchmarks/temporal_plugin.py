@@ -19,7 +19,7 @@ from temporalio.workflow import ActivityConfig
 
 with workflow.unsafe.imports_passed_through():
     from google.adk.agents import LlmAgent
-    from google.adk.models import BaseLlm, LlmRequest, LlmResponse, LLMRegistry
+    from google.adk.models import BaseLlm, LLMRegistry, LlmRequest, LlmResponse
     from google.adk.runners import InMemoryRunner
     from google.genai import types
 
