@@ -44,6 +44,7 @@ async def measure(systems: Sequence[Running], client: Client, how: argparse.Name
     def add(what: str, values: Mapping[str, object]) -> None:
         for name, value in values.items():
             found[name][what] = value
+        write(found)  # whoever ends a long run early has what was found
 
     await rounds(systems, 5, lambda one: one.turns(1))  # warm up
     seconds, cpu = await rounds(systems, how.rounds, lambda one: one.turns(1))
@@ -59,6 +60,12 @@ async def measure(systems: Sequence[Running], client: Client, how: argparse.Name
     add("repeated", {one.system.name: one.repeated for one in systems})
     add("memory", {one.system.name: await grown(one, how.memory_turns) for one in systems})
     return found
+
+
+def write(found: Found) -> None:
+    """Write what was found so far."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
 
 
 async def run(systems: Sequence[System], how: argparse.Namespace, folder: Path) -> Found:
@@ -137,8 +144,6 @@ def main() -> None:
         folder.chmod(0o755)  # PostgreSQL's own user has to get through
         found = asyncio.run(run(systems, how, folder))
     report(found, how)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
     sys.stdout.flush()
     os._exit(0)  # the SDK may crash at interpreter exit (temporalio/sdk-python#300)
 
