@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 # google-adk has an environment of its own: it wants older versions of what is used here, and nothing
 # else may come to need it. Its types stand apart, so that those of its dependencies are .venv's.
 ADK := $(VENV)/adk/.installed
+# What `make bench` compares with: google-adk, and Temporal's plugin for it.
+PEERS := $(VENV)/peers/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-runtime test-server test-google test-ops test-cli test-thorough test-all explore check fmt bench bench-scale dist lock simulate matrix pins mutants chaos chaos-crowd chaos-long clean
@@ -36,6 +38,12 @@ $(ADK): pyproject.toml | $(VENV)
 	mkdir -p $(VENV)/adk/types/google
 	ln -sfn $$($(VENV)/adk/bin/python -c 'import google.adk; print(google.adk.__path__[0])') $(VENV)/adk/types/google/adk
 	@touch $(ADK)
+
+$(PEERS): pyproject.toml | $(STAMP)
+	$(PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check --group peers
+	@touch $(PEERS)
 
 demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 	@$(BIN)/durable-adk demo
@@ -102,8 +110,9 @@ fmt: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/mdformat $(DOCUMENTS)
 
-bench: $(STAMP) ## Measure
+bench: $(STAMP) $(PEERS) ## Measure, beside google-adk and Temporal's plugin for it
 	$(BIN)/python -m benchmarks.turn
+	$(BIN)/python -m benchmarks.session
 	$(BIN)/python -m benchmarks.streaming
 	$(BIN)/python -m benchmarks.takeover
 	$(BIN)/python -m benchmarks.reaction

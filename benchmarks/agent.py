@@ -1,26 +1,25 @@
-"""The agents of the benchmarks: one tool call, then text, in every turn."""
+"""The agents of the benchmarks: tool calls, then text, in every turn."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
-from google.genai import types
-
+from benchmarks.task import get_capital, reply
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.models import ScriptedModel
-
-TURNS = 500
+from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 
 
-def get_capital(country: str) -> str:
-    """Return the capital of a country."""
-    del country
-    return "Paris"
+class CapitalModel(BaseLlm):
+    """The model of all systems; unlike `ScriptedModel` it keeps no request."""
 
+    model: str = "capital"
 
-def capital_model() -> ScriptedModel:
-    """A model that has the tool called and then answers, turn after turn."""
-    call = types.FunctionCall(name="get_capital", args={"country": "France"})
-    return ScriptedModel(replies=[types.Part(function_call=call), "It is Paris."] * TURNS)
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """See base class."""
+        del stream
+        yield LlmResponse(content=reply(llm_request.contents))
 
 
 def apps() -> list[App]:
@@ -32,4 +31,4 @@ def apps() -> list[App]:
 
 
 def _agent(**fields: Any) -> LlmAgent:
-    return LlmAgent(name="g", model=capital_model(), tools=[get_capital], **fields)
+    return LlmAgent(name="g", model=CapitalModel(), tools=[get_capital], **fields)

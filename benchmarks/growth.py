@@ -21,16 +21,14 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from temporalio.client import Client
 
 from benchmarks.agent import apps
-from durable_adk.agents import LlmAgent
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
-from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
@@ -105,12 +103,9 @@ async def _serve(address: str, queue: str, store: str) -> None:
     client, sessions = await connect(address), SqliteSessionService(store)
     # A cache that fills is no leak, but nothing would tell them apart.
     options = WorkerOptions(task_queue=queue, limits=Limits(session_cache_bytes=0))
-    app, _ = apps()
-    model = cast("ScriptedModel", cast("LlmAgent", app.root_agent).model)
-    async with worker(client, apps=[app], session_service=sessions, options=options):
+    async with worker(client, apps=apps(), session_service=sessions, options=options):
         print("ready", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
-            model.requests.clear()
             print(ANSWER + json.dumps(calls.count if calls else _size()), flush=True)
     await sessions.close()
 
@@ -142,7 +137,7 @@ class _Worker:
         """Run turns one after the other, each in a session of its own."""
         for _ in range(number):
             name = uuid.uuid4().hex
-            request = {"app": "bench", "user": "u", "session": name, "message": "Hi"}
+            request = {"app": "bench", "user": "u", "session": name, "message": "1"}
             await self._client.execute_workflow(
                 "Invocation", request, id=name, task_queue=self._queue
             )

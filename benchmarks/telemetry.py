@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -21,7 +22,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from temporalio.client import Client
 
 from benchmarks.agent import apps
-from benchmarks.turn import MESSAGE, timed
+from benchmarks.task import message
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
 from durable_adk.sessions import SqliteSessionService
@@ -57,7 +58,7 @@ async def serve(address: str, store: str, queue: str) -> None:
 
 async def turn(client: Client, queue: str) -> None:
     """One turn in a session of its own."""
-    request = {"app": "bench", "user": "u", "session": uuid.uuid4().hex, "message": MESSAGE}
+    request = {"app": "bench", "user": "u", "session": uuid.uuid4().hex, "message": message()}
     name = f"{queue}-{uuid.uuid4().hex}"
     await client.execute_workflow("Invocation", request, id=name, task_queue=queue)
 
@@ -93,9 +94,10 @@ async def measure(rounds: int, other: Path | None) -> None:
             times: dict[str, list[float]] = {queue: [] for queue in code}
             for number in range(rounds + 5):
                 for queue, taken in times.items():
-                    seconds = await timed(lambda queue=queue: turn(client, queue))
+                    began = time.perf_counter()
+                    await turn(client, queue)
                     if number >= 5:  # after it is warm
-                        taken.append(seconds)
+                        taken.append(time.perf_counter() - began)
     medians = {queue: statistics.median(taken) for queue, taken in times.items()}
     for queue, median in medians.items():
         print(f"{queue}: {median / medians['bare']:.3f} times the turn without a provider")

@@ -5,7 +5,7 @@ from pathlib import Path
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.artifacts.file_artifact_service import FileArtifactService
 from durable_adk.artifacts.object_artifact_service import ObjectArtifactService
-from durable_adk.storage.object_store import resolved
+from durable_adk.storage.location import resolved
 
 
 def artifacts_at(location: Path | str) -> BaseArtifactService:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from durable_adk.artifacts._stored import StoredArtifactService
-from durable_adk.storage.object_store import objects_at
+from durable_adk.storage.location import objects_at
 
 
 class ObjectArtifactService(StoredArtifactService):

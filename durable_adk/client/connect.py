@@ -14,7 +14,7 @@ from temporalio.service import KeepAliveConfig, RPCError, RPCStatusCode
 from durable_adk.encryption import EncryptionCodec, KeyFile
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.settings import Settings
-from durable_adk.storage.object_store import resolved
+from durable_adk.storage.location import resolved
 from durable_adk.wire.converter import data_converter, encrypted, stored_in
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)

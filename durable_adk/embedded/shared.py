@@ -23,7 +23,7 @@ from durable_adk.embedded.server import (
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.settings import Settings
-from durable_adk.storage.object_store import resolved
+from durable_adk.storage.location import resolved
 
 NAMESPACE = "default"
 GRACE = 15.0

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from google.protobuf.message import DecodeError
 from temporalio import activity
@@ -20,21 +20,13 @@ from temporalio.converter import (
 )
 
 from durable_adk.attempt_history import is_attempt_history
-from durable_adk.encryption.keys import Key, KeyProvider
+from durable_adk.encryption.keys import Cipher, Key, KeyProvider
 from durable_adk.errors import EncryptionKeyError
-from durable_adk.extras import Absent, require
+from durable_adk.extras import require
 from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.storage.payload_driver import owner_of
 from durable_adk.storage.refusal import ENCODING as REFUSED, refusal
-
-try:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ImportError:
-    if TYPE_CHECKING:
-        raise
-    AESGCM = InvalidTag = Absent
 
 ENCODING = "binary/encrypted-aes-256-gcm-1"
 """Encoding of an encrypted payload: cipher and layout version. Its data is a nonce of 12 bytes,
@@ -74,8 +66,8 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
     """Owner of the payloads, from the SDK's context. If empty, each payload's metadata counts."""
     namespace: str = ""
     """The namespace whose payloads a reader without a workflow may read; empty: all."""
-    _ciphers: dict[str, tuple[bytes, AESGCM]] = field(
-        default_factory=dict[str, tuple[bytes, AESGCM]], repr=False
+    _ciphers: dict[str, tuple[bytes, Cipher]] = field(
+        default_factory=dict[str, tuple[bytes, Cipher]], repr=False
     )
 
     def __post_init__(self) -> None:
@@ -153,7 +145,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             return Payload.FromString(
                 self._cipher(key).decrypt(nonce, secret, _bound(key_id, owner))
             )
-        except (InvalidTag, ValueError, DecodeError):
+        except (ValueError, DecodeError):
             return self._refused(
                 f"A payload that names key {key_id!r} was changed, or was encrypted with a "
                 "different key of the same id: give each new key a unique id."
@@ -172,10 +164,10 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         logger.warning("payload.refused", owner=self.owner, reason=reason)
         return refusal(reason)
 
-    def _cipher(self, key: Key) -> AESGCM:
+    def _cipher(self, key: Key) -> Cipher:
         known = self._ciphers.get(key.id)
         if known is None or known[0] != key.secret:
-            known = self._ciphers[key.id] = key.secret, AESGCM(key.secret)
+            known = self._ciphers[key.id] = key.secret, Cipher(key.secret)
         return known[1]
 
 

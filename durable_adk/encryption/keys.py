@@ -1,4 +1,4 @@
-"""Encryption keys and their providers."""
+"""Encryption keys, their providers, and the cipher."""
 
 import asyncio
 import base64
@@ -8,8 +8,9 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
 
@@ -161,3 +162,31 @@ class KeyFile:
         lines = [line.strip() for line in text.splitlines()]
         keys = [Key.parse(line) for line in lines if line and not line.startswith("#")]
         return KeyRing(keys)
+
+
+class Cipher:
+    """Encrypts with one key, and authenticates what is bound to the ciphertext.
+
+    The library takes 6 MB, so that only processes with encryption load it.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        """Load the library; the extra ``encryption`` is installed."""
+        aead = import_module("cryptography.hazmat.primitives.ciphers.aead")
+        self._aead: Any = aead.AESGCM(secret)
+        self._invalid: type[Exception] = import_module("cryptography.exceptions").InvalidTag
+
+    def encrypt(self, nonce: bytes, content: bytes, bound: bytes) -> bytes:
+        """Return the ciphertext."""
+        return self._aead.encrypt(nonce, content, bound)
+
+    def decrypt(self, nonce: bytes, secret: bytes, bound: bytes) -> bytes:
+        """Return the content.
+
+        Raises:
+            ValueError: The ciphertext or what is bound to it was changed, or the key is another.
+        """
+        try:
+            return self._aead.decrypt(nonce, secret, bound)
+        except self._invalid as error:
+            raise ValueError("The ciphertext is not authentic.") from error

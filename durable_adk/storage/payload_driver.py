@@ -26,7 +26,7 @@ from temporalio.converter import (
 
 from durable_adk.attempt_history import is_attempt_history
 from durable_adk.storage.blobs import Blobs
-from durable_adk.storage.object_store import objects_at
+from durable_adk.storage.location import objects_at
 from durable_adk.storage.refusal import refusal
 
 OWNER = "durable-adk-owner"

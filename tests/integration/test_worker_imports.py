@@ -6,12 +6,14 @@ import sys
 NEEDLESS = (
     "alembic",  # for upgrades of tables
     "asyncpg",
+    "cryptography",  # for encryption
     "durable_adk.cli",
     "durable_adk.ops",
     "durable_adk.server",
     "fastapi",
     "google.adk",
     "mcp",
+    "obstore",  # for object stores
     "opentelemetry.sdk",
     "redis",
     "sqlalchemy.ext.asyncio",  # for PostgreSQL

@@ -47,6 +47,8 @@ IMPORTERS = {
     "durable_adk/server/adk/page.py": "constants, which are only looked for",
     "durable_adk/sql/migrate.py": "two constants",
     "durable_adk/sql/database.py": "a constant",
+    "durable_adk/encryption/keys.py": "two constants",
+    "durable_adk/storage/location.py": "a constant",
     "durable_adk/extras.py": "a table of constants, which are only looked for",
     "durable_adk/models/_gemini_errors.py": "three constants",
 }

@@ -12,8 +12,7 @@ from durable_adk.auth.credential_service.base_credential_service import (
     BaseCredentialService,
     hashed,
 )
-from durable_adk.encryption.codec import AESGCM, InvalidTag
-from durable_adk.encryption.keys import KeyProvider
+from durable_adk.encryption.keys import Cipher, KeyProvider
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
 from durable_adk.extras import require
 from durable_adk.json_values import canonical
@@ -88,7 +87,7 @@ class PostgresCredentialService(BaseCredentialService):
         row_key = _row_key(app_name, user_id, key)
         first = await self._keys.current()
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        cipher = AESGCM(first.secret)
+        cipher = Cipher(first.secret)
         secret = cipher.encrypt(nonce, credential.to_json().encode(), _bound(first.id, row_key))
         row = {
             "owner": row_key["whose"],
@@ -130,9 +129,9 @@ class PostgresCredentialService(BaseCredentialService):
             )
         nonce, secret = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
-            text = AESGCM(key.secret).decrypt(nonce, secret, _bound(key_id, row_key))
+            text = Cipher(key.secret).decrypt(nonce, secret, _bound(key_id, row_key))
             return AuthCredential.from_json(text)
-        except (InvalidTag, ValueError, ValidationError):
+        except (ValueError, ValidationError):
             # Without the cause, which may contain the plaintext.
             raise InvalidRequestError(
                 f"The credential {row_key['which']} in the database was changed, or is encrypted "

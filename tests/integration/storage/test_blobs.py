@@ -7,7 +7,8 @@ import pytest
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.storage.blobs import Blobs
 from durable_adk.storage.folder_objects import FolderObjects
-from durable_adk.storage.object_store import ObjectStore, objects_at
+from durable_adk.storage.location import objects_at
+from durable_adk.storage.object_store import ObjectStore
 from durable_adk.storage.payload_driver import blobs_at
 from tests.support.s3 import S3
 from tests.support.waiting import until
