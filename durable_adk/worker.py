@@ -17,6 +17,7 @@ from temporalio.worker import (
 )
 
 from durable_adk import __version__
+from durable_adk.activities.attempt_files import AttemptFiles
 from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.dependencies import Dependencies
@@ -275,7 +276,8 @@ class WorkerApps:
         self._stuck: WorkerStuckError | None = None
         self._body: asyncio.Timeout | None = None
         self._effects = EffectPerformer(self._deps)
-        self.activities = InvocationActivities(self._effects, self._user_loop).all()
+        self._files = AttemptFiles(client)
+        self.activities = InvocationActivities(self._effects, self._user_loop, self._files).all()
         """Activities to register with the worker."""
 
     def lost_tasks(self, worker: Worker) -> LostTasks:
@@ -300,6 +302,7 @@ class WorkerApps:
         async with self._unless_stuck() as whole:
             leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))
             announcing = asyncio.create_task(self._announce())
+            noting = asyncio.create_task(self._files.run())
             try:
                 names = [app.name for app in self._apps]
                 logger.info("worker.started", task_queue=task_queue, apps=names)
@@ -308,6 +311,7 @@ class WorkerApps:
             finally:
                 leaving.cancel()
                 announcing.cancel()
+                noting.cancel()
                 await self._closed()
                 logger.info("worker.stopped", task_queue=task_queue)
         if self._stuck is not None:
