@@ -54,6 +54,8 @@ from durable_adk.workflows.lost_tasks import LostTasks
 from durable_adk.workflows.runner import bind, workflow_runner
 from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEventsWorkflow
 
+HEARTBEAT_THROTTLE = timedelta(seconds=0.5)
+"""Minimum time between two heartbeats of an activity."""
 CLOSE_TIMEOUT = 5.0
 """Seconds for closing the models' connections."""
 WORKFLOW_THREADS = 500
@@ -213,14 +215,14 @@ class Timing(TypedDict):
     default_heartbeat_throttle_interval: timedelta
 
 
-def timing(limits: Limits) -> Timing:
+def timing() -> Timing:
     """Return timeouts that decide how soon another worker takes over from a dead one."""
-    throttle = timedelta(seconds=limits.heartbeat_timeout) / 3
     return Timing(
         # 10 s by default. If a busy worker is late, the workflow is replayed.
         sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=700),
-        max_heartbeat_throttle_interval=throttle,
-        default_heartbeat_throttle_interval=throttle,
+        # Attempts space their heartbeats themselves; one after a notice must not wait.
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
     )
 
 
@@ -489,7 +491,7 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
         max_concurrent_activities=options.max_concurrent,
         max_concurrent_local_activities=options.max_concurrent,
         max_concurrent_workflow_tasks=options.max_concurrent_workflow_tasks,
-        **timing(options.limits),
+        **timing(),
         max_task_queue_activities_per_second=options.max_task_queue_activities_per_second,
         graceful_shutdown_timeout=options.graceful_shutdown,
         # Without a build id, the SDK hashes all loaded code at each start.

@@ -9,7 +9,6 @@ from temporalio import activity
 from durable_adk.activities.attempt import (
     Retry,
     application_errors,
-    run_to_completion,
     step_attempt,
     transient,
     transient_or_busy,
@@ -18,6 +17,7 @@ from durable_adk.activities.attempt import (
 from durable_adk.activities.attempt_files import AttemptFiles
 from durable_adk.activities.effect_rows import CodeEffect, EffectRow, StoreEffect
 from durable_adk.activities.effects import EFFECTS, EffectPerformer
+from durable_adk.activities.heartbeats import run_to_completion
 from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 
@@ -73,7 +73,7 @@ class InvocationActivities:
         noted_in = step if row.notes_attempts(step) else None
         max_attempts = row.attempts(deps.limits)
         async with step_attempt(
-            row.what(step), deps, noted_in=noted_in, max_attempts=max_attempts
+            row.what(step), deps, step.key, noted_in=noted_in, max_attempts=max_attempts
         ) as this:
             return await self._user_loop.run(self._effects.perform(step, this))
 

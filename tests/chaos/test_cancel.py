@@ -16,6 +16,8 @@ from tests.support.processes import INVOCATION, Control, Workplace
 from tests.support.scripts import gist, shape
 from tests.support.waiting import PATIENCE, until
 
+NEVER = 100 * PATIENCE
+"""A heartbeat timeout that no test lives to see."""
 EXPECTED = {
     "tool": ["user text go", "waiter call patient", "waiter response patient"],
     "blocked": ["user text go", "waiter call blocked", "waiter response blocked"],
@@ -30,8 +32,10 @@ async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
 ) -> None:
     """I15, CAN-1, CAN-2: what is committed stays, open calls are answered, the abort comes last.
 
-    What runs would continue: its gate is opened only when the invocation has ended.
+    What runs would continue: its gate is opened only when the invocation has ended. No heartbeat is
+    due: the workflow notifies it through the session store (CAN-3).
     """
+    place.heartbeat = NEVER
     async with await place.start_worker():
         run = asyncio.create_task(place.all_of(app))
         await until(place.traces.runs)

@@ -38,6 +38,7 @@ def _create_sessions() -> None:
         sa.Column("waiting", sa.BigInteger, nullable=False),
         sa.Column("created_epoch", sa.BigInteger, nullable=False),
         sa.Column("retried", sa.BigInteger, nullable=False),
+        sa.Column("cancellations", sa.BigInteger, nullable=False),
         sa.Column("size", sa.BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
