@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -164,6 +164,11 @@ class ActivityAttempt(Attempt):
         started = {_name(1), *(note.name for note in notes)}
         return sum(_name(one) in started for one in self.history.lost(self.number))
 
+    def heartbeating(self, key: SessionKey) -> AbstractAsyncContextManager[None]:
+        """Send the attempt's heartbeats while the body runs; `key` is its session."""
+        cancels = Cancellations(self.deps.sessions, key)
+        return heartbeating(self.history, leaving=self.leaving, cancels=cancels)
+
     def report(self, history: AttemptHistory) -> None:
         """Send the history to the next attempt, in a heartbeat."""
         if not self.is_local:
@@ -317,7 +322,6 @@ async def step_attempt(
         ApplicationError: The step has failed, or is to be retried.
     """
     this = ActivityAttempt.current(what, deps, noted_in)
-    cancels = Cancellations(deps.sessions, key)
 
     def retry(error: DurableAdkError) -> bool:
         if max_attempts is not None and isinstance(error, ModelUnavailableError):
@@ -326,14 +330,13 @@ async def step_attempt(
 
     with application_errors(retry=retry, number=this.counted):
         try:
-            async with heartbeating(this.history, leaving=this.leaving, cancels=cancels):
+            async with this.heartbeating(key):
                 if noted_in is None:
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:
-            # Temporal keeps the details, with the failure, for the next attempt. A step that has
-            # blocked its worker sends none, so that it counts as lost: otherwise it would be
-            # retried for ever.
+            # Temporal keeps the details for the next attempt. A step that has blocked its worker
+            # sends none, so that it counts as lost: otherwise it would be retried for ever.
             if not (isinstance(error, WorkerStuckError) and error.suspected):
                 this.report(history_after(this.history, this.number, error))
             raise
