@@ -32,7 +32,12 @@ from durable_adk.worker import WorkerOptions, worker
 from harness.journal import note, notes
 
 QUEUE = "campaign"
-LIMITS = Limits(max_history_events=30, model_attempts=100, max_queued_per_session=QUEUED)
+LIMITS = Limits(
+    max_history_events=30,
+    model_attempts=100,
+    max_queued_per_session=QUEUED,
+    heartbeat_timeout=2.0,  # a frozen worker has to be replaced while it is frozen
+)
 """So few events that longer invocations continue as new; and so many attempts that a model which is
 cut off again and again fails no run."""
 RELEASES = 2

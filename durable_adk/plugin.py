@@ -149,7 +149,7 @@ class DurableAdkPlugin(SimplePlugin):
         chosen = {
             "graceful_shutdown_timeout": graceful,
             "workflow_task_executor": served.workflow_threads,
-            **timing(self._limits),
+            **timing(),
         }
         _choose(options, chosen)
         return config

@@ -79,8 +79,9 @@ class Limits(BaseModel):
     """Timeout of a tool call, callbacks included, unless the tool has its own."""
     callback_timeout: FiniteSeconds = Field(default=60.0, gt=0)
     """Timeout of one list of agent callbacks."""
-    heartbeat_timeout: FiniteSeconds = Field(default=2.0, gt=0)
-    """Seconds without a heartbeat after which another worker takes over an activity (D19)."""
+    heartbeat_timeout: FiniteSeconds = Field(default=20.0, gt=0)
+    """Seconds without a heartbeat after which another worker takes over an activity (D19). A worker
+    on the machine of a process that has died takes over at once."""
     max_history_events: int = Field(default=2000, ge=1)
     """History events of a workflow run before it continues as new (D10)."""
     max_history_bytes: int = Field(default=2_000_000, ge=1)

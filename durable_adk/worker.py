@@ -17,6 +17,7 @@ from temporalio.worker import (
 )
 
 from durable_adk import __version__
+from durable_adk.activities.attempt_files import AttemptFiles
 from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.dependencies import Dependencies
@@ -53,6 +54,8 @@ from durable_adk.workflows.lost_tasks import LostTasks
 from durable_adk.workflows.runner import bind, workflow_runner
 from durable_adk.workflows.session_reads import ModelRequestsWorkflow, SessionEventsWorkflow
 
+HEARTBEAT_THROTTLE = timedelta(seconds=0.5)
+"""Minimum time between two heartbeats of an activity."""
 CLOSE_TIMEOUT = 5.0
 """Seconds for closing the models' connections."""
 WORKFLOW_THREADS = 500
@@ -212,14 +215,14 @@ class Timing(TypedDict):
     default_heartbeat_throttle_interval: timedelta
 
 
-def timing(limits: Limits) -> Timing:
+def timing() -> Timing:
     """Return timeouts that decide how soon another worker takes over from a dead one."""
-    throttle = timedelta(seconds=limits.heartbeat_timeout) / 3
     return Timing(
         # 10 s by default. If a busy worker is late, the workflow is replayed.
         sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=700),
-        max_heartbeat_throttle_interval=throttle,
-        default_heartbeat_throttle_interval=throttle,
+        # Attempts space their heartbeats themselves; one after a notice must not wait.
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
     )
 
 
@@ -275,7 +278,8 @@ class WorkerApps:
         self._stuck: WorkerStuckError | None = None
         self._body: asyncio.Timeout | None = None
         self._effects = EffectPerformer(self._deps)
-        self.activities = InvocationActivities(self._effects, self._user_loop).all()
+        self._files = AttemptFiles(client)
+        self.activities = InvocationActivities(self._effects, self._user_loop, self._files).all()
         """Activities to register with the worker."""
 
     def lost_tasks(self, worker: Worker) -> LostTasks:
@@ -300,6 +304,7 @@ class WorkerApps:
         async with self._unless_stuck() as whole:
             leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))
             announcing = asyncio.create_task(self._announce())
+            noting = asyncio.create_task(self._files.run())
             try:
                 names = [app.name for app in self._apps]
                 logger.info("worker.started", task_queue=task_queue, apps=names)
@@ -308,6 +313,7 @@ class WorkerApps:
             finally:
                 leaving.cancel()
                 announcing.cancel()
+                noting.cancel()
                 await self._closed()
                 logger.info("worker.stopped", task_queue=task_queue)
         if self._stuck is not None:
@@ -485,7 +491,7 @@ def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions)
         max_concurrent_activities=options.max_concurrent,
         max_concurrent_local_activities=options.max_concurrent,
         max_concurrent_workflow_tasks=options.max_concurrent_workflow_tasks,
-        **timing(options.limits),
+        **timing(),
         max_task_queue_activities_per_second=options.max_task_queue_activities_per_second,
         graceful_shutdown_timeout=options.graceful_shutdown,
         # Without a build id, the SDK hashes all loaded code at each start.

@@ -1,20 +1,20 @@
-"""One attempt of a step: its heartbeats, the errors retried, and the lost attempts that count."""
+"""One attempt of a step: the errors retried, and the lost attempts that count."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.heartbeats import Cancellations, heartbeating
 from durable_adk.activities.tool.run import RetryLater, ToolsetUnavailable
-from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
+from durable_adk.attempt_history import AttemptHistory
 from durable_adk.calling import own_cancellation
-from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
     DurableAdkError,
@@ -35,6 +35,7 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.log import get_logger
+from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.converter import shortened
 from durable_adk.wire.effect import Attempt
 from durable_adk.wire.steps import Step
@@ -179,6 +180,11 @@ class ActivityAttempt(Attempt):
         started = {_name(1), *(note.name for note in notes)}
         return sum(_name(one) in started for one in self.history.lost(self.number))
 
+    def heartbeating(self, key: SessionKey) -> AbstractAsyncContextManager[None]:
+        """Send the attempt's heartbeats while the body runs; `key` is its session."""
+        cancels = Cancellations(self.deps.sessions, key)
+        return heartbeating(self.history, leaving=self.leaving, cancels=cancels)
+
     def report(self, history: AttemptHistory) -> None:
         """Send the history to the next attempt, in a heartbeat."""
         if not self.is_local:
@@ -310,6 +316,7 @@ def transient_or_unregistered(error: DurableAdkError, *, before: int) -> bool:
 async def step_attempt(
     what: str,
     deps: Dependencies,
+    key: SessionKey,
     *,
     noted_in: Step | None = None,
     checks_lost: bool = True,
@@ -324,6 +331,7 @@ async def step_attempt(
     Args:
         what: The step's description in messages.
         deps: The stores, and the limits.
+        key: The session.
         noted_in: See `ActivityAttempt`; the body calls `begins`. None: it need not.
         checks_lost: Whether lost attempts are counted here without a `noted_in`.
         max_attempts: Most calls of an unavailable model; None: the step calls no model.
@@ -338,14 +346,13 @@ async def step_attempt(
 
     with application_errors(retry=retry, number=this.counted):
         try:
-            async with heartbeating(this.history, leaving=this.leaving):
+            async with this.heartbeating(key):
                 if noted_in is None and checks_lost:
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:
-            # Temporal keeps the details, with the failure, for the next attempt. A step that has
-            # blocked its worker sends none, so that it counts as lost: otherwise it would be
-            # retried for ever.
+            # Temporal keeps the details for the next attempt. A step that has blocked its worker
+            # sends none, so that it counts as lost: otherwise it would be retried for ever.
             if not (isinstance(error, WorkerStuckError) and error.suspected):
                 this.report(history_after(this.history, this.number, error))
             raise
@@ -369,42 +376,3 @@ def history_after(history: AttemptHistory, number: int, error: BaseException) ->
     return history.after(
         number, excused=excused, unregistered=unregistered, toolset_failures=toolset_failures
     )
-
-
-@asynccontextmanager
-async def heartbeating(
-    history: AttemptHistory = NO_ATTEMPTS, *, leaving: AttemptHistory | None = None
-) -> AsyncGenerator[None]:
-    """Send heartbeats while the body runs; they also deliver cancellations to it (D11).
-
-    Args:
-        history: Details for the next attempt if this one is lost. Each heartbeat replaces the
-            details of earlier ones.
-        leaving: Details to send once the worker shuts down: code that cannot be cancelled is lost
-            with the worker, which is no evidence against the code.
-    """
-    timeout = activity.info().heartbeat_timeout
-    if timeout is None:
-        yield
-        return
-
-    async def beat() -> None:
-        while True:
-            await asyncio.sleep(timeout.total_seconds() / 4)
-            reported = leaving if leaving is not None and activity.is_worker_shutdown() else history
-            try:
-                reported.send()
-            except Exception as error:  # noqa: BLE001 - the next one may succeed
-                logger.warning("heartbeat.not_sent", error_type=type(error).__name__)
-
-    beater = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        beater.cancel()
-
-
-async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Finish a store operation despite cancellation, because its result must be known."""
-    async with heartbeating():
-        return await uninterrupted(work)

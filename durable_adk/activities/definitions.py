@@ -1,6 +1,7 @@
 """The Temporal activities: one for each effect, with retries and heartbeats."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 from temporalio import activity
@@ -8,14 +9,15 @@ from temporalio import activity
 from durable_adk.activities.attempt import (
     Retry,
     application_errors,
-    run_to_completion,
     step_attempt,
     transient,
     transient_or_busy,
     transient_or_unregistered,
 )
+from durable_adk.activities.attempt_files import AttemptFiles
 from durable_adk.activities.effect_rows import CodeEffect, EffectRow, StoreEffect
 from durable_adk.activities.effects import EFFECTS, EffectPerformer
+from durable_adk.activities.heartbeats import run_to_completion
 from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.wire.step_batch import StepBatch
@@ -24,9 +26,15 @@ from durable_adk.wire.step_batch import StepBatch
 class InvocationActivities:
     """The activities of workflow type ``Invocation``: one for each row of `effects.EFFECTS`."""
 
-    def __init__(self, effects: EffectPerformer, user_loop: UserCodeLoop) -> None:
+    def __init__(
+        self,
+        effects: EffectPerformer,
+        user_loop: UserCodeLoop,
+        files: AttemptFiles | None = None,
+    ) -> None:
         self._effects = effects
         self._user_loop = user_loop
+        self._files = files
         self._in_place = InPlaceWaits()
 
     def all(self) -> list[Callable[[Any], Awaitable[Any]]]:
@@ -35,9 +43,10 @@ class InvocationActivities:
 
     def _activity(self, row: EffectRow[Any]) -> Callable[[Any], Awaitable[Any]]:
         async def perform(step: Any) -> Any:
-            if isinstance(row, StoreEffect):
-                return await self._store(row, step)
-            return await self._run_code(row, step)
+            with self._files.noted() if self._files else nullcontext():
+                if isinstance(row, StoreEffect):
+                    return await self._store(row, step)
+                return await self._run_code(row, step)
 
         perform.__name__ = perform.__qualname__ = row.name
         # The converter decodes the step by these annotations.
@@ -67,6 +76,7 @@ class InvocationActivities:
         async with step_attempt(
             row.what(step),
             deps,
+            step.key,
             noted_in=noted_in,
             checks_lost=not isinstance(step, StepBatch),  # its steps do
             max_attempts=max_attempts,

@@ -68,6 +68,8 @@ class CodeEffect(_Row[C, R], ABC):
     """The step's description in errors."""
     task_queue: Callable[[C, Mapping[str, str]], str | None] = lambda _step, _by_model: None
     """The task queue of a step, given those of models; None: the workflow's."""
+    heartbeat_timeout: Callable[[C], float | None] = lambda _: None
+    """The step's own heartbeat timeout, in seconds; None: the invocation's."""
     attempts: Callable[[Limits], int | None] = lambda _: None
     """Maximum attempts at an unavailable service; None: unlimited."""
     notes_attempts: Callable[[C], bool] = lambda _: True
@@ -78,6 +80,10 @@ class CodeEffect(_Row[C, R], ABC):
     A local activity's input is not sent to the server, but the workflow receives no signals while
     it runs.
     """
+
+    def heartbeat(self, step: C, limits: Limits) -> float:
+        """Return the seconds without a heartbeat after which an attempt counts as lost."""
+        return self.heartbeat_timeout(step) or limits.heartbeat_timeout
 
     def timeout(self, step: C, limits: Limits) -> float:
         """Return the seconds of an attempt; the code's own time limit ends earlier."""

@@ -56,6 +56,7 @@ from durable_adk.wire.steps import (
     AnswerStep,
     AnswerTaken,
     CallbackStep,
+    CancellationStep,
     CloseStep,
     CodeStep,
     CommitStep,
@@ -111,6 +112,10 @@ async def _pause(deps: Dependencies, step: PauseStep) -> bool | None:
     return paused
 
 
+async def _note_cancellation(deps: Dependencies, step: CancellationStep) -> bool:
+    return await deps.sessions.note_cancellation(step.key)
+
+
 @_guarded
 async def _take(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     return await take_over.retry_when_freed(deps, step, take_answer)
@@ -161,6 +166,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         what=lambda step: f"Tool {step.tool!r}",
         summary=lambda step: step.tool,
         task_queue=lambda step, _: step.spec.task_queue if step.spec else None,
+        heartbeat_timeout=lambda step: step.spec.heartbeat_timeout if step.spec else None,
     ),
     StepEffect(
         "execute_code",
@@ -219,6 +225,13 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
     ),
     StoreEffect(
         "pause_invocation", PauseStep, bool, _pause, summary=lambda step: f"epoch {step.epoch}"
+    ),
+    StoreEffect(
+        "note_cancellation",
+        CancellationStep,
+        bool,
+        _note_cancellation,
+        summary=lambda step: step.key.app_name,
     ),
     StoreEffect(
         "take_answer",

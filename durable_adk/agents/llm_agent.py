@@ -271,6 +271,7 @@ def _spec(tool: BaseTool) -> ToolSpec:
     default = tool.contract is ToolContract.AT_LEAST_ONCE
     return ToolSpec(
         timeout=tool.timeout,
+        heartbeat_timeout=tool.heartbeat_timeout,
         contract=None if default else tool.contract,
         retry=tool.retry,
         task_queue=tool.task_queue,

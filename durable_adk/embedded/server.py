@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import random
 import secrets
@@ -14,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -24,6 +23,7 @@ from temporalio.service import RPCError
 from durable_adk.embedded.process import Process
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.retrying import Deadline
+from durable_adk.storage.files import open_lock, try_lock
 
 HOST = "127.0.0.1"
 
@@ -380,18 +380,3 @@ def _in_use(data_dir: Path) -> AlreadyExistsError:
         f"A Temporal server already uses {data_dir}{where}; use that one, stop it, or choose "
         "another folder."
     )
-
-
-def open_lock(path: Path) -> BinaryIO:
-    """Open a lock file; it and its folder are created if missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("ab")
-
-
-def try_lock(file: BinaryIO, *, shared: bool) -> bool:
-    """Try to lock a file until it is closed; return whether that succeeded."""
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -13,16 +13,11 @@ from temporalio.client import Client
 
 from durable_adk.client.connect import KEEP_ALIVE, converter_of, reason_of
 from durable_adk.embedded.process import Process
-from durable_adk.embedded.server import (
-    START_TIMEOUT,
-    ServerInfo,
-    TemporalServer,
-    open_lock,
-    try_lock,
-)
+from durable_adk.embedded.server import START_TIMEOUT, ServerInfo, TemporalServer
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.settings import Settings
+from durable_adk.storage.files import open_lock, try_lock
 from durable_adk.storage.location import resolved
 
 NAMESPACE = "default"

@@ -43,6 +43,7 @@ SESSIONS = Table(
     Column("waiting", BigInteger, nullable=False),
     Column("created_epoch", BigInteger, nullable=False),
     Column("retried", BigInteger, nullable=False),
+    Column("cancellations", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
     # For pages of an app's or a user's listing.
     Index("sessions_of_app", "app_name", "update_time", "user_id", "session_id"),

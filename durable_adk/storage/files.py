@@ -1,10 +1,12 @@
-"""Folders that survive a crash of the machine, and one shared by one user's processes."""
+"""Folders that survive a crash of the machine, locks, and a folder of one user's processes."""
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 
 def sync_folder(folder: Path) -> None:
@@ -31,3 +33,18 @@ def check_private(folder: Path) -> None:
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     if not ours or stat.S_IMODE(found.st_mode) & 0o077:
         raise PermissionError(errno.EPERM, "Not a private folder of this user", str(folder))
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """Open a lock file; it and its folder are created if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("ab")
+
+
+def try_lock(file: BinaryIO, *, shared: bool) -> bool:
+    """Try to lock a file until it is closed; return whether that succeeded."""
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

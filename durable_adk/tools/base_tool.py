@@ -69,6 +69,7 @@ class BaseTool(ToolOrToolset):
         description: str,
         is_long_running: bool = False,
         timeout: float | None = None,
+        heartbeat_timeout: float | None = None,
         deadline: float | timedelta | None = None,
         on_deadline: OnDeadline = "reject",
         contract: ToolContract | str = ToolContract.AT_LEAST_ONCE,
@@ -83,6 +84,7 @@ class BaseTool(ToolOrToolset):
             description: Description for the model.
             is_long_running: Whether the result comes later, in a separate message.
             timeout: Seconds that one run may take; None for the worker's default.
+            heartbeat_timeout: `Limits.heartbeat_timeout` of its runs; None for the worker's.
             deadline: How long to wait for the user's answer (a confirmation, a credential, a
                 long-running tool's result), in seconds or as a timedelta. None: without limit.
             on_deadline: What happens at the deadline; see `OnDeadline`. ``approve`` is for
@@ -101,6 +103,7 @@ class BaseTool(ToolOrToolset):
         self.description = description
         self.is_long_running = is_long_running
         self.timeout = checked_seconds(timeout, f"timeout of tool {name!r}")
+        self.heartbeat_timeout = checked_seconds(heartbeat_timeout, f"heartbeat_timeout of {name}")
         self.deadline = checked_seconds(deadline, f"deadline of tool {name!r}")
         self.on_deadline: OnDeadline = checked_on_deadline(
             on_deadline, name, is_long_running=is_long_running

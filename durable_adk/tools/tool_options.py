@@ -13,6 +13,7 @@ MAX_NAME = 1_000
 class ContractOptions(TypedDict, total=False):
     """Options of `BaseTool` that determine how and where its calls run."""
 
+    heartbeat_timeout: float | None
     contract: ToolContract | str
     retry: RetryConfig | None
     task_queue: str | None

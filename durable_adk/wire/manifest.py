@@ -33,6 +33,8 @@ class ToolSpec(JsonModel):
 
     timeout: float | None = None
     """Seconds; None: the worker's default."""
+    heartbeat_timeout: float | None = None
+    """Seconds; None: the worker's default."""
     contract: ToolContract | None = None
     """The contract; None: at least once."""
     retry: RetryConfig | None = None

@@ -352,6 +352,12 @@ class PauseStep(JsonModel, Effect[bool | None]):
     """The loop's revision; see `SessionLog.pause_invocation`."""
 
 
+class CancellationStep(JsonModel, Effect[bool]):
+    """Notify the attempts of a session's steps that one of them was cancelled."""
+
+    key: SessionKey
+
+
 class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     """Check an answer to pending calls and store it."""
 

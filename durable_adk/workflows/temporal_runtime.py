@@ -21,6 +21,7 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild
 from durable_adk.flows.runtime import Inbox
+from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import Checkpoint, JournalPage, LoadedCheckpoint, unpacked
@@ -30,6 +31,7 @@ from durable_adk.wire.messages import InvocationRequest, InvocationResult, workf
 from durable_adk.wire.step_batch import StepBatch, StepOutcome, step_name
 from durable_adk.wire.steps import (
     AnswerTaken,
+    CancellationStep,
     Opened,
     OpenStep,
     PauseStep,
@@ -228,22 +230,49 @@ class TemporalRuntime:
                     summary=summary,
                 )
             with self._status.step(summary):
-                done = await workflow.execute_activity(
+                activity = workflow.start_activity(
                     row.name,
                     step,
                     result_type=row.result,
                     task_queue=row.task_queue(step, self._model_queues),
                     start_to_close_timeout=limit,
-                    heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
+                    heartbeat_timeout=timedelta(seconds=row.heartbeat(step, self._limits)),
                     retry_policy=RETRY,
                     # An async tool may clean up before the session goes to the next message.
                     cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                     summary=summary,
                 )
+                done = await self._end_of(activity, step.key)
         except FailureError as error:
             raise reason(error) from error
         self.look()
         return done
+
+    async def _end_of(self, activity: workflow.ActivityHandle[R], key: SessionKey) -> R:
+        """Wait for an activity's end; notify its attempt of a cancellation through the store.
+
+        Without that, an attempt learns of it from the reply to its next heartbeat.
+        """
+        try:
+            return await asyncio.shield(activity)
+        except asyncio.CancelledError:
+            activity.cancel()
+            notice = asyncio.create_task(self._notify(CancellationStep(key=key)))
+            try:
+                return await activity
+            finally:
+                notice.cancel()
+
+    async def _notify(self, step: CancellationStep) -> None:
+        # The timer ends the workflow task, so that the server knows of the cancellation first.
+        await workflow.sleep(timedelta(milliseconds=1))
+        with suppress(FailureError):  # then the heartbeat's reply has it
+            await workflow.execute_local_activity(
+                row_of(step).name,
+                step,
+                schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
+                retry_policy=RetryPolicy(maximum_attempts=1),
+            )
 
     async def _recorded(self) -> None:
         """Record a local activity's result in the history before a custom agent's body sees it.
@@ -292,7 +321,7 @@ class TemporalRuntime:
             if is_cancelled_exception(error) or _is_final(error):
                 raise reason(error) from error
         try:
-            done = await workflow.execute_activity(
+            activity = workflow.start_activity(
                 row.name,
                 step,
                 result_type=row.result,
@@ -303,6 +332,7 @@ class TemporalRuntime:
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary=row.summary(step),
             )
+            done = await self._end_of(activity, step.key)
         except FailureError as error:
             raise reason(error) from error
         self.look()

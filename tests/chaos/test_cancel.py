@@ -16,6 +16,10 @@ from tests.support.processes import INVOCATION, Control, Workplace
 from tests.support.scripts import gist, shape
 from tests.support.waiting import PATIENCE, until
 
+NEVER = 100 * PATIENCE
+"""A heartbeat timeout that no test lives to see."""
+REQUESTED = "activity_task_cancel_requested_event_attributes"
+NOTED = "marker_recorded_event_attributes"
 EXPECTED = {
     "tool": ["user text go", "waiter call patient", "waiter response patient"],
     "blocked": ["user text go", "waiter call blocked", "waiter response blocked"],
@@ -30,8 +34,10 @@ async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
 ) -> None:
     """I15, CAN-1, CAN-2: what is committed stays, open calls are answered, the abort comes last.
 
-    What runs would continue: its gate is opened only when the invocation has ended.
+    What runs would continue: its gate is opened only when the invocation has ended. No heartbeat is
+    due: the workflow notifies it through the session store (CAN-3).
     """
+    place.heartbeat = NEVER
     async with await place.start_worker():
         run = asyncio.create_task(place.all_of(app))
         await until(place.traces.runs)
@@ -50,6 +56,14 @@ async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
     assert record.status is Status.CANCELLED
     assert following[-1].is_final_response()
     assert following[-1].error_code is None
+    # Else the reply to the heartbeat after the notice might not know of the cancellation yet.
+    history = await place.workflow(app).fetch_history()
+    [requested] = [one for one in history.events if one.HasField(REQUESTED)]
+    [noted, *_] = [
+        one for one in history.events if one.event_id > requested.event_id and one.HasField(NOTED)
+    ]
+    of_request = getattr(requested, REQUESTED).workflow_task_completed_event_id
+    assert getattr(noted, NOTED).workflow_task_completed_event_id > of_request
 
 
 @pytest.mark.parametrize("moment", ["commit.after:kill@3", "close.after:kill@1"])

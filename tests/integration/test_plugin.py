@@ -28,7 +28,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.wire.converter import stored_in
 from durable_adk.wire.messages import InvocationRequest
-from durable_adk.worker import WorkerOptions, worker
+from durable_adk.worker import HEARTBEAT_THROTTLE, WorkerOptions, worker
 from tests.support.scripts import call, gist
 from tests.support.waiting import PATIENCE, until
 
@@ -189,7 +189,7 @@ async def test_what_they_have_chosen_stays(
     )
     config = theirs.config(active_config=True)
     assert config["sticky_queue_schedule_to_start_timeout"] == chosen
-    assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=2) / 3
+    assert config["max_heartbeat_throttle_interval"] == HEARTBEAT_THROTTLE
     assert config["max_concurrent_workflow_tasks"] == (
         WorkerOptions().max_concurrent_workflow_tasks
     )

@@ -106,7 +106,7 @@ _RENAMED = """
         step = step.model_copy(deep=True)
         step.event.id += ".second"
     try:
-        return await workflow.execute_activity("""
+        activity = workflow.start_activity("""
 
 
 async def _first_begins(_self: Any, _name: str, token: str) -> str:
@@ -238,7 +238,7 @@ MUTANTS = [
         rewrites(
             TemporalRuntime,
             "_stored",
-            ("    try:\n        done = await workflow.execute_activity(", _RENAMED),
+            ("    try:\n        activity = workflow.start_activity(", _RENAMED),
         ),
     ),
     # ----- steps

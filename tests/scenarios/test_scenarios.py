@@ -24,8 +24,12 @@ QUICK = {"in_process": len(SCENARIOS), "temporal": len(SCENARIOS), "killed": 8}
 """How many of each mode's scenarios are part of `make test`."""
 
 SHARES = {
-    **{"temporal": 4, "uncached": 8, "rolled": 8, "killed": 8},
-    **{"batched": 4, "batched_killed": 8},
+    "temporal": 4,
+    "uncached": 8,
+    "rolled": 8,
+    "killed": 8,
+    "batched": 4,
+    "batched_killed": 8,
 }
 """Of how many scenarios a mode plays one; and, killed, those of `make test`."""
 

@@ -5,9 +5,10 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from durable_adk.events import Event
+from durable_adk.settings import Limits
 from harness.forked_worker import ForkedWorker
 from tests.support.chaos_apps import NAP
 from tests.support.matrix_cases import Scene
@@ -33,6 +34,7 @@ class Stage:
     async def worker(self, app: str, *, failpoint: str = "", grace: int = 10) -> ForkedWorker:
         """One more worker, which is ready."""
         order = self.place.order(Scene(app), failpoint, grace=grace)
+        order = replace(order, heartbeat=Limits().heartbeat_timeout)
         [worker] = await self.stack.enter_async_context(self.pool.serving(order, 1))
         return worker
 
@@ -200,7 +202,7 @@ SITUATIONS: list[Situation] = [
     told_to_end_while_idle,
     told_to_end_in_a_tool,
 ]
-IDLE, CALL, SLACK = 1.2, 3.0, 0.5
+IDLE, CALL, SLACK = 1.2, 1.0, 0.5
 """Seconds; the slack is for what a turn takes anyway."""
 
 

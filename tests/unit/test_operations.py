@@ -103,7 +103,7 @@ def test_every_fixed_time_has_its_row() -> None:
     """What nobody can set is known all the same, and is what the code has."""
     store = {name: f"{value.removesuffix('s')} s" for name, value in database._SETTINGS.items()}
     del store["application_name"], store["synchronous_commit"]  # no times
-    sticky = timing(Limits())["sticky_queue_schedule_to_start_timeout"]
+    sticky = timing()["sticky_queue_schedule_to_start_timeout"]
     alive = (KEEP_ALIVE.interval_millis, KEEP_ALIVE.timeout_millis)
     assert {cells[0]: cells[1] for cells in rows(FIXED)} == {
         **{f"`{name}`": value for name, value in store.items()},

@@ -14,10 +14,9 @@ from durable_adk.activities.attempt import (
     IN_PLACE_TICKETS,
     IN_PLACE_TIMEOUT,
     busy_delay,
-    heartbeating,
-    run_to_completion,
 )
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.heartbeats import Cancellations, heartbeating, run_to_completion
 from durable_adk.errors import SessionBusyError
 from durable_adk.failpoints import failpoint
 from durable_adk.retrying import Deadline
@@ -66,7 +65,7 @@ class InPlaceWaits:
             first = busy
         self._count += 1
         try:
-            async with heartbeating():
+            async with heartbeating(cancels=Cancellations(deps.sessions, step.key)):
                 return await _until_free(deps, effect, step, first)
         finally:
             self._count -= 1

@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 from pydantic import BaseModel, Field, ValidationError
 
-from durable_adk.embedded.server import open_lock, try_lock
 from durable_adk.errors import AlreadyExistsError
 from durable_adk.retrying import Deadline
+from durable_adk.storage.files import open_lock, try_lock
 
 _FILE = "dev.json"
 _LOCK_TIMEOUT = 2.0  # seconds for a `dev` that is stopping, or a process that only reads the file

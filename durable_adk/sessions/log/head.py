@@ -32,6 +32,8 @@ class Head:
     retried: int = 0
     """Number of the active invocation's event ids that are reserved for the loop; 0 saves a query.
     See `notes.reserve`."""
+    cancellations: int = 0
+    """Number of cancelled steps under the current lease; see `note_cancellation`."""
     size: int = 0
     """Characters of the events, and of the session's initial state."""
 
@@ -127,6 +129,7 @@ class Head:
             lease_epoch=self.lease_epoch + 1,
             lease_ttl=ttl,
             retried=0,  # the new epoch already fences off earlier ones
+            cancellations=0,
         )
         return taken.renewed(now)
 

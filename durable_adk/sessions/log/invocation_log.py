@@ -253,6 +253,17 @@ class InvocationLog(Transactions):
             )
         )
 
+    async def note_cancellation(self, key: SessionKey) -> bool:
+        """Wake those who watch a session because one of its steps was cancelled.
+
+        A hint, which any number of repeats may give. `Head.cancellations` tells them from other
+        changes.
+
+        Returns:
+            Whether there is such a session.
+        """
+        return await self._change(invocations.note_cancellation, key)
+
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
         """Restart the lease's `ttl`; does nothing if the lease is not held."""
         await self._store.write(

@@ -7,6 +7,7 @@ call therefore finds its own first attempt before that attempt's consequences (T
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from durable_adk.errors import (
@@ -226,6 +227,14 @@ def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) ->
     head = tables.head(key)
     if head is not None and head.holds(invocation_id, epoch):
         tables.save_head(key, head.renewed(time.time()))
+
+
+def note_cancellation(tables: Tables, key: SessionKey) -> bool:
+    """Change the session's row; see `InvocationLog.note_cancellation`."""
+    head = tables.head(key)
+    if head is not None:
+        tables.save_head(key, replace(head, cancellations=head.cancellations + 1))
+    return head is not None
 
 
 def close(

@@ -22,9 +22,10 @@ from durable_adk.errors import (
     StoreUnavailableError,
     WorkerStuckError,
 )
-from durable_adk.sessions import InMemorySessionService
+from durable_adk.sessions import InMemorySessionService, SessionKey
 from tests.support.waiting import until
 
+KEY = SessionKey("app", "u", "s")
 DEPS = Dependencies(registry=AppRegistry([]), sessions=InMemorySessionService())
 
 
@@ -47,7 +48,7 @@ class Step:
         environment.on_heartbeat = self._beat
 
         async def body() -> None:
-            async with step_attempt("Tool 'x'", DEPS, max_attempts=max_attempts):
+            async with step_attempt("Tool 'x'", DEPS, KEY, max_attempts=max_attempts):
                 if error is not None:
                     raise error
 
@@ -152,7 +153,7 @@ async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
     )
 
     async def body() -> None:
-        async with step_attempt("Tool 'x'", DEPS):
+        async with step_attempt("Tool 'x'", DEPS, KEY):
             await until(lambda: len(beats) >= 2)
 
     await environment.run(body)
@@ -178,13 +179,13 @@ async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: boo
     environment.info = replace(
         environment.info,
         attempt=41,
-        heartbeat_timeout=timedelta(seconds=100 if obeys else 0.04),
+        heartbeat_timeout=timedelta(seconds=1000),
         heartbeat_details=[told.model_dump(mode="json")],
     )
     leaving = AttemptHistory(reported=((1, 41),), excused=((1, 41),), exits=1)
 
     async def body() -> None:
-        async with step_attempt("Tool 'x'", DEPS):
+        async with step_attempt("Tool 'x'", DEPS, KEY):
             environment.worker_shutdown()
             if obeys:
                 environment.cancel()

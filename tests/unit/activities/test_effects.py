@@ -13,7 +13,14 @@ from durable_adk.wire.effect import Effect
 
 NAMES = {
     *("open_invocation", "call_model", "call_tool", "execute_code", "run_callback"),
-    *("run_function", "run_hook", "commit_event", "pause_invocation", "take_answer"),
+    *(
+        "run_function",
+        "run_hook",
+        "commit_event",
+        "note_cancellation",
+        "pause_invocation",
+        "take_answer",
+    ),
     *(
         "close_invocation",
         "compact",

@@ -88,11 +88,17 @@ def pause(service, key):
     return service.pause_invocation(key, invocation_id="i1", epoch=1)
 
 
+def note_cancellation(service, key):
+    """Cancel one of its steps."""
+    return service.note_cancellation(key)
+
+
 CHANGES = [
     (create, opened),
     (create, delete),
     (opened, commit),
     (opened, pause),
+    (opened, note_cancellation),
     (opened, close),
     (paused, resumed),
     (paused, abandon),
@@ -117,6 +123,22 @@ async def test_each_change_ends_a_wait(stores, key, before, change, monkeypatch)
         await change(writer, key)
         async with asyncio.timeout(PATIENCE):
             await reader.changed(watch, timeout=NEVER)
+
+
+async def test_cancelled_steps_are_counted_until_the_next_invocation(stores, key):
+    """Or each of its long steps would ask the server whether it is cancelled (CAN-3)."""
+    reader, writer = stores
+    assert not await writer.note_cancellation(key)
+    await opened(writer, key)
+    with reader.watch(key) as watch:
+        counts = [(await reader.look(watch)).cancellations]
+        for _ in range(2):
+            assert await writer.note_cancellation(key)
+            counts.append((await reader.look(watch)).cancellations)
+        await close(writer, key)
+        await opened(writer, key, "i2")
+        counts.append((await reader.look(watch)).cancellations)
+    assert counts == [0, 1, 2, 0]
 
 
 async def _look(reader, watch):

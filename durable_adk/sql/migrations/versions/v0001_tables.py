@@ -38,6 +38,7 @@ def _create_sessions() -> None:
         sa.Column("waiting", sa.BigInteger, nullable=False),
         sa.Column("created_epoch", sa.BigInteger, nullable=False),
         sa.Column("retried", sa.BigInteger, nullable=False),
+        sa.Column("cancellations", sa.BigInteger, nullable=False),
         sa.Column("size", sa.BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
@@ -45,13 +46,7 @@ def _create_sessions() -> None:
     of_user = ["app_name", "user_id", "update_time", "session_id"]
     op.create_index("sessions_of_app", "sessions", of_app)
     op.create_index("sessions_of_user", "sessions", of_user)
-    op.create_table(
-        "tombstones",
-        *_session_key(),
-        sa.Column("epoch", sa.BigInteger, nullable=False),
-        sa.Column("delete_time", sa.Double, nullable=False),
-        sqlite_with_rowid=False,
-    )
+    _create_tombstones()
     op.create_table(
         "events",
         *_session_key(),
@@ -72,6 +67,16 @@ def _create_sessions() -> None:
         sa.Column("key", sa.Text, primary_key=True),
         sa.Column("value", sa.Text, nullable=False),
         sa.Column("initial", sa.Text),
+        sqlite_with_rowid=False,
+    )
+
+
+def _create_tombstones() -> None:
+    op.create_table(
+        "tombstones",
+        *_session_key(),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
+        sa.Column("delete_time", sa.Double, nullable=False),
         sqlite_with_rowid=False,
     )
 
