@@ -20,7 +20,7 @@ from durable_adk.activities.effects import EFFECTS, EffectPerformer
 from durable_adk.activities.heartbeats import run_to_completion
 from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
-from durable_adk.wire.step_batch import StepBatch
+from durable_adk.wire.checkpoint import StepBatch
 
 
 class InvocationActivities:

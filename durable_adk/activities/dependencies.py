@@ -10,10 +10,10 @@ from typing import Any
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import Services, StepScope, step_session
 from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.history import recent
-from durable_adk.copies import own_copy
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
 from durable_adk.partials.channel import PartialChannel

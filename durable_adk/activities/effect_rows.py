@@ -14,9 +14,9 @@ from durable_adk.calling.closing import uninterrupted
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
+from durable_adk.wire.checkpoint import StepBatch
 from durable_adk.wire.effect import Attempt
 from durable_adk.wire.model_request import ReadModelRequestsStep
-from durable_adk.wire.step_batch import StepBatch
 from durable_adk.wire.steps import CompactStep, EarlyCommit, Step, StepResult
 
 S = TypeVar("S")

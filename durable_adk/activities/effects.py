@@ -45,12 +45,13 @@ from durable_adk.wire.checkpoint import (
     ReadJournalStep,
     SaveCheckpointStep,
     SaveJournalStep,
+    StepBatch,
+    StepBatchResult,
 )
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.event_page import EventPage, ReadSessionEventsStep
 from durable_adk.wire.messages import MAX_BYTES, WhenBusy
 from durable_adk.wire.model_request import ModelRequests, ReadModelRequestsStep
-from durable_adk.wire.step_batch import StepBatch, StepBatchResult
 from durable_adk.wire.steps import (
     UNKNOWN_EPOCH,
     AnswerStep,

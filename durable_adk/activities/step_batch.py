@@ -1,4 +1,4 @@
-"""Runs the loop inside one activity: the same loop, effects, event ids and commits (D20).
+"""Runs the loop inside one activity: the same loop, effects, event ids and commits.
 
 A batch ends between two steps: before a step that needs the workflow or an activity of its own, and
 at its limits. The loop is abandoned there, and the workflow continues with the outcomes so far.
@@ -31,16 +31,16 @@ from durable_adk.flows.state import LoopState
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.effect import Attempt, Effect
-from durable_adk.wire.manifest import ToolSpec
-from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult
-from durable_adk.wire.step_batch import (
+from durable_adk.wire.checkpoint import (
     BATCH_SECONDS,
     StepBatch,
     StepBatchResult,
     StepOutcome,
     step_name,
 )
+from durable_adk.wire.effect import Attempt, Effect
+from durable_adk.wire.manifest import ToolSpec
+from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult
 from durable_adk.wire.steps import CommitStep, ModelStep, Step, StepResult, ToolStep
 
 logger = get_logger(__name__)

@@ -21,11 +21,10 @@ from durable_adk.flows.runtime import Inbox
 from durable_adk.retrying import CLIENT_TIMEOUT, retrying
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import ReadCheckpointStep
+from durable_adk.wire.checkpoint import ReadCheckpointStep, StepBatch
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
-from durable_adk.wire.step_batch import StepBatch
 from durable_adk.wire.steps import (
     CloseStep,
     CompactStep,

@@ -26,8 +26,8 @@ from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.oauth import with_consent_page, with_token, without_client_secret
 from durable_adk.auth.redaction import without_secrets
+from durable_adk.calling.copies import lazy, lazy_models, own_copy
 from durable_adk.context.loop import InvocationContext, RunningAgent, run_tool_in_memory
-from durable_adk.copies import lazy, lazy_models, own_copy
 from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions

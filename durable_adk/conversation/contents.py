@@ -25,10 +25,10 @@ from typing import Literal, NamedTuple
 from google.genai import types
 from pydantic import BaseModel
 
+from durable_adk.calling.copies import lazy_models, own_copy
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.conversation.history import USER, is_visible, visible_history
 from durable_adk.conversation.turns import Turn, TurnReader, shows
-from durable_adk.copies import lazy_models, own_copy
 from durable_adk.events.event import Event
 
 MAX_VIEWS = 16

@@ -11,11 +11,10 @@ from typing import Any, Protocol, TypeVar
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import storable
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import PendingState
+from durable_adk.wire.checkpoint import PendingState, StepBatch
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
-from durable_adk.wire.step_batch import StepBatch
 from durable_adk.wire.steps import ToolStep
 
 R = TypeVar("R")

@@ -21,7 +21,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
-from durable_adk.copies import lazy, lazy_models
+from durable_adk.calling.copies import lazy, lazy_models
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions, EventCompaction
 from durable_adk.events.tool_confirmation import ToolConfirmation

@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
 
-from durable_adk.copies import lazy_copies
+from durable_adk.calling.copies import lazy_copies
 
 FOREIGN_CONTEXT = "For context:"
 """Start of a content that quotes another agent (FLW-22)."""

@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 from google.genai import types
 from pydantic import PrivateAttr, SkipValidation
 
-from durable_adk.copies import originals
+from durable_adk.calling.copies import originals
 from durable_adk.errors import ModelError
 from durable_adk.json_values import canonical
 from durable_adk.models._chunks import word_by_word

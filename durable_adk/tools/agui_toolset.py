@@ -6,8 +6,8 @@ from typing import Any, Literal, cast
 
 from google.genai import types
 
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import ReadonlyContext, ToolContext
-from durable_adk.copies import own_copy
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
 from durable_adk.tools.base_tool import BaseTool

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, NoReturn
 
 from google.genai import types
 
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import ToolContext
-from durable_adk.copies import own_copy
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.settings import checked_seconds

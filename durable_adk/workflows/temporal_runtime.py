@@ -24,11 +24,18 @@ from durable_adk.flows.runtime import Inbox
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import Checkpoint, JournalPage, LoadedCheckpoint, unpacked
+from durable_adk.wire.checkpoint import (
+    Checkpoint,
+    JournalPage,
+    LoadedCheckpoint,
+    StepBatch,
+    StepOutcome,
+    step_name,
+    unpacked,
+)
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, workflow_id
-from durable_adk.wire.step_batch import StepBatch, StepOutcome, step_name
 from durable_adk.wire.steps import (
     AnswerTaken,
     CancellationStep,

@@ -87,8 +87,8 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 
 COMPUTING = """
     acceptance access address agui announcement application arguments async authentication backend
-    begin blobs body broken budget cache call caller calling calls card change channel check chunks
-    cli close closing compact connect connection container contract copies custom database db
+    batch begin blobs body broken budget cache call caller calling calls card change channel check
+    chunks cli close closing compact connect connection container contract copies custom database db
     debugging decoding delegated deliver delivery demo dependencies determinism dev diagnosis doctor
     embedded encryption entry env environment erase erasure error execution expired external extras
     feed file finding folder forks gemini head health hook http id in_process inferred inserts

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.user_code.callbacks import answer_of
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import CallbackContext
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.model_event import model_event
-from durable_adk.copies import own_copy
 from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions

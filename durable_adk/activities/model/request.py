@@ -10,10 +10,10 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.instructions import render
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
 from durable_adk.calling import call, contained
+from durable_adk.calling.copies import own_copy
 from durable_adk.code_executors.flow import prepare
 from durable_adk.context.activity import CallbackContext, ReadonlyContext, StepScope, ToolContext
 from durable_adk.conversation.contents import build_contents
-from durable_adk.copies import own_copy
 from durable_adk.errors import (
     CallbackError,
     ToolError,

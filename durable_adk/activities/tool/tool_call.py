@@ -29,6 +29,7 @@ from durable_adk.activities.tool.run import (
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.calling import contained
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import Context, StepScope, ToolContext
 from durable_adk.conversation.client_requests import (
     decision,
@@ -36,7 +37,6 @@ from durable_adk.conversation.client_requests import (
     is_denied,
     response_to,
 )
-from durable_adk.copies import own_copy
 from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,

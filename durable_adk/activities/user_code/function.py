@@ -5,8 +5,8 @@ import asyncio
 from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.step_function import READ_EVENTS, find, wants_context
 from durable_adk.calling import call, contained, time_limit
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import ReadonlyContext
-from durable_adk.copies import own_copy
 from durable_adk.errors import (
     AgentError,
     PayloadTooLargeError,

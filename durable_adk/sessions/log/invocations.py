@@ -108,8 +108,7 @@ def open_invocation(
     else:
         head, is_new = sessions.existing(tables, key), False
     if not is_new:
-        opened = tables.invocation(key, invocation_id)
-        if opened is not None:
+        if (opened := tables.invocation(key, invocation_id)) is not None:
             _require_opened_by(tables, key, opened, entry)
             return opened
         _require_openable(tables, key, invocation_id, lease_owner)

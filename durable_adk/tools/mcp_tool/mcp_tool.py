@@ -8,8 +8,8 @@ from google.genai import types
 from pydantic import ValidationError
 
 from durable_adk.calling import call
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import ReadonlyContext, ToolContext
-from durable_adk.copies import own_copy
 from durable_adk.errors import CallerError
 from durable_adk.json_values import check_json
 from durable_adk.tools.base_tool import BaseTool

@@ -29,6 +29,7 @@ NAMES = {
         "read_checkpoint",
         "read_journals",
     ),
+    "run_steps",
     *("read_session_events", "read_model_requests", "deliver_webhook"),
 }
 

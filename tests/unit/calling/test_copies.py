@@ -10,9 +10,9 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
-from durable_adk import copies
+from durable_adk.calling import copies
+from durable_adk.calling.copies import lazy_models, own_copy
 from durable_adk.context.activity import step_session
-from durable_adk.copies import lazy_models, own_copy
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import Session, SessionKey
 from tests.support.histories import event as said
