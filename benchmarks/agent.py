@@ -23,10 +23,11 @@ class CapitalModel(BaseLlm):
 
 
 def apps() -> list[App]:
-    """The app, and one that shows the model the current turn only: its request does not grow."""
+    """The app, one that shows the model the current turn only, and one with batches of steps."""
     return [
         App(name="bench", root_agent=_agent()),
         App(name="short", root_agent=_agent(include_contents="none")),
+        App(name="batch", root_agent=_agent(), steps_per_activity=20),
     ]
 
 

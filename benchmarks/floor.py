@@ -76,17 +76,22 @@ class FloorWorkflow:
         return text
 
 
-async def serve(address: str, queue: str) -> None:
-    """Work until the input ends."""
+def floor_worker(client: Client, queue: str) -> Worker:
+    """Make its worker."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules("google", "pydantic")
-    converter = DataConverter(payload_converter_class=ShortConverter)
-    async with Worker(
-        await Client.connect(address, data_converter=converter),
+    return Worker(
+        client,
         task_queue=queue,
         workflows=[FloorWorkflow],
         activities=[floor_model, floor_tool],
         workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
-    ):
+    )
+
+
+async def serve(address: str, queue: str) -> None:
+    """Work until the input ends."""
+    converter = DataConverter(payload_converter_class=ShortConverter)
+    async with floor_worker(await Client.connect(address, data_converter=converter), queue):
         await answer()
 
 

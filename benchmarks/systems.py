@@ -43,6 +43,7 @@ OURS = System(name="durable_adk", **_OURS)
 SYSTEMS = (
     FLOOR,
     OURS,
+    System(name="durable_adk, 20 steps an activity", **_OURS, app="batch"),
     System(name="durable_adk on PostgreSQL", **_OURS, on_postgres=True),
     System(
         name="temporalio-google-adk",

@@ -203,6 +203,11 @@ class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
     cursor: Cursor
     lease_owner: str
 
+    @property
+    def key(self) -> SessionKey:
+        """The session."""
+        return self.cursor.key
+
 
 class LoadedCheckpoint(JsonModel):
     """Everything that the loop needs to continue."""

@@ -19,6 +19,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
+from durable_adk.wire.run_config import RunConfig
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.billing import billed
 from tests.support.matrix_runs import approval
@@ -64,29 +65,33 @@ async def history_of(client: Client, invocation_id: str) -> int:
     return billed((await workflow.fetch_history()).events)
 
 
-async def test_the_actions_of_a_turn_and_of_an_approval(runner: Runner, client: Client) -> None:
+@pytest.mark.parametrize(("column", "steps"), [(0, 1), (1, 20)])
+async def test_the_actions_of_a_turn_and_of_an_approval(
+    runner: Runner, client: Client, column: int, steps: int
+) -> None:
     """D19: what the table says is in the histories."""
-    first = [event async for event in runner.run_async(**USER, new_message="go")]
+    options = {"run_config": RunConfig(steps_per_activity=steps)}
+    first = [event async for event in runner.run_async(**USER, new_message="go", **options)]
     turn = await history_of(client, first[0].invocation_id)
-    assert documented("a turn with one tool call")[0] == str(turn)
-    second = [event async for event in runner.run_async(**USER, new_message="again")]
+    assert documented("a turn with one tool call")[column] == str(turn)
+    second = [event async for event in runner.run_async(**USER, new_message="again", **options)]
     [pending] = await runner.pending(**USER)
     answer = approval(pending.call_id, pending.name)
     assert [event async for event in runner.run_async(**USER, new_message=answer)]
     confirmed = await history_of(client, second[0].invocation_id)
-    assert documented("an approval, on top of its turn")[0] == str(confirmed - turn)
+    assert documented("an approval, on top of its turn")[column] == str(confirmed - turn)
 
 
 async def test_the_actions_of_a_workflow_written_by_hand(client: Client) -> None:
     """What the table compares with: the same turn, three activities, and no session."""
-    options = WorkerOptions(task_queue=uuid.uuid4().hex)
-    async with floor_worker(client, options):
+    queue = uuid.uuid4().hex
+    async with floor_worker(client, queue):
         workflow = await client.start_workflow(
-            "Floor", {"message": "go"}, id=uuid.uuid4().hex, task_queue=options.task_queue
+            "Floor", {"message": "go"}, id=uuid.uuid4().hex, task_queue=queue
         )
         await workflow.result()
         total = billed((await workflow.fetch_history()).events)
-    assert documented("a turn with one tool call")[1] == str(total)
+    assert documented("a turn with one tool call")[2] == str(total)
 
 
 def test_the_actions_of_a_minute() -> None:

@@ -1,0 +1,270 @@
+"""Several steps in one activity: the same events, in fewer activities."""
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from temporalio.client import Client
+
+from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.apps import App
+from durable_adk.client import workflow_id
+from durable_adk.context.activity import ToolContext
+from durable_adk.errors import InvalidRequestError
+from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.tools import AgentTool, FunctionTool, RetryConfig, ToolContract
+from durable_adk.wire.run_config import RunConfig
+from durable_adk.worker import WorkerOptions, worker
+from tests.support.billing import billed
+from tests.support.matrix_runs import approval
+from tests.support.scripts import USER, call, calls, gist, send, shape, stored
+from tests.support.waiting import PATIENCE, until
+
+Make = Callable[..., Awaitable[Runner]]
+
+
+@pytest.fixture
+async def make(client: Client, tmp_path: Path) -> AsyncIterator[Make]:
+    """Makes a runner of an app, with a worker."""
+    async with AsyncExitStack() as stack:
+
+        async def made(agent: BaseAgent, **fields: Any) -> Runner:
+            queue = uuid.uuid4().hex
+            app = App(name=f"a{queue}", root_agent=agent, **fields)
+            service = SqliteSessionService(tmp_path / f"{queue}.db")
+            stack.push_async_callback(service.close)
+            options = WorkerOptions(task_queue=queue)
+            serving = worker(client, apps=[app], session_service=service, options=options)
+            await stack.enter_async_context(serving)
+            runner = Runner(app=app, session_service=service, client=client, task_queue=queue)
+            return await stack.enter_async_context(runner)
+
+        yield made
+
+
+async def history(client: Client, runner: Runner, invocation_id: str) -> Any:
+    """The history of an invocation that ends."""
+    key = SessionKey(runner.app_name, USER["user_id"], USER["session_id"])
+    handle = client.get_workflow_handle(workflow_id(key, invocation_id))
+    await handle.result()
+    return (await handle.fetch_history()).events
+
+
+async def activities(client: Client, runner: Runner, invocation_id: str) -> Counter[str]:
+    """How many activities of each type an invocation has scheduled, local ones apart."""
+    events = await history(client, runner, invocation_id)
+    scheduled = [one.activity_task_scheduled_event_attributes for one in events]
+    return Counter(one.activity_type.name for one in scheduled if one.activity_type.name)
+
+
+def traveller(*replies: Any, tools: Any = (), **fields: Any) -> LlmAgent:
+    """An agent that says these things in turn."""
+    return LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=list(tools), **fields)
+
+
+def look(where: str, tool_context: ToolContext) -> str:
+    """Look somewhere."""
+    tool_context.state["last"] = where
+    return f"seen {where}"
+
+
+def tour() -> LlmAgent:
+    """Three calls, two of them at once, and an answer."""
+    twice = calls(("look", {"where": "left"}), ("look", {"where": "right"}))
+    return traveller(call("look", where="up"), twice, "Nothing.", tools=[look])
+
+
+async def test_the_events_are_those_of_a_step_per_activity(make: Make, client: Client) -> None:
+    """D14: only the activities differ: one, instead of one for each of six steps."""
+    alone, batch = await make(tour()), await make(tour(), steps_per_activity=20)
+    expected = [shape(event) for event in await send(alone, invocation_id="i")]
+    events = await send(batch, invocation_id="i")
+    assert [shape(event) for event in events] == expected
+    assert [gist(event) for event in await stored(batch)] == [
+        gist(event) for event in await stored(alone)
+    ]
+    assert await activities(client, alone, "i") == {"call_model": 3, "call_tool": 3}
+    assert await activities(client, batch, "i") == {"run_steps": 1}
+
+
+async def test_a_tool_turn_has_half_the_history(make: Make, client: Client) -> None:
+    """At most 12 events and 3 billed actions, instead of 24 and 5."""
+    agent = traveller(call("look", where="up"), "Nothing.", tools=[look])
+    runner = await make(agent, steps_per_activity=20)
+    await send(runner, invocation_id="i")
+    events = await history(client, runner, "i")
+    assert len(events) <= 12
+    assert billed(events) <= 3
+
+
+@pytest.mark.parametrize(("app", "run", "batches"), [(1, 3, 2), (20, None, 1), (20, 1, 0)])
+async def test_a_run_may_choose_another_number(
+    make: Make, client: Client, app: int, run: int | None, batches: int
+) -> None:
+    """The run's setting counts before the app's; a batch performs as many steps at most."""
+    look_twice = [call("look", where="up"), call("look", where="down"), "Nothing."]
+    runner = await make(traveller(*look_twice, tools=[look]), steps_per_activity=app)
+    await send(runner, invocation_id="i", run_config=RunConfig(steps_per_activity=run))
+    found = await activities(client, runner, "i")
+    assert found["run_steps"] == batches
+    assert sum(found.values()) == {2: 3, 1: 1, 0: 5}[batches]
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_no_step_at_all_is_refused(number: int) -> None:
+    """The error names the field."""
+    with pytest.raises(ValidationError, match="steps_per_activity"):
+        App(name="app", root_agent=tour(), steps_per_activity=number)
+    with pytest.raises((ValidationError, InvalidRequestError), match="steps_per_activity"):
+        RunConfig(steps_per_activity=number)
+
+
+async def test_an_event_is_stored_and_seen_while_the_batch_runs(make: Make) -> None:
+    """Commit before resume: the tool finds its call stored, and the client has it already."""
+    seen: list[str] = []
+    go = asyncio.Event()
+    runners: list[Runner] = []
+
+    async def wait() -> str:
+        """Wait for the test."""
+        seen.extend(gist(event) for event in await stored(runners[0]))
+        await until(go.is_set)
+        return "gone"
+
+    runner = await make(traveller(call("wait"), "Done.", tools=[wait]), steps_per_activity=20)
+    runners.append(runner)
+    sending = asyncio.create_task(send(runner))
+    await until(lambda: seen)
+    assert seen == ["user text hello", "a call wait"]
+    assert not sending.done()
+    go.set()
+    assert [gist(event) for event in await asyncio.wait_for(sending, PATIENCE)] == [
+        "a call wait",
+        "a response wait",
+        "a text Done.",
+    ]
+
+
+async def test_what_needs_its_own_activity_has_it(make: Make, client: Client) -> None:
+    """At-most-once tools and agents as tools end a batch; what follows is performed together."""
+
+    def once() -> str:
+        """Do it once."""
+        return "done"
+
+    expert = LlmAgent(name="expert", model=ScriptedModel(replies=["I know."]), description="knows")
+    at_most_once = FunctionTool(once, contract=ToolContract.AT_MOST_ONCE)
+    agent = traveller(
+        *(call("once"), call("expert", request="what?"), call("look", where="up"), "Done."),
+        tools=[at_most_once, AgentTool(expert), look],
+    )
+    runner = await make(agent, steps_per_activity=20)
+    assert gist((await send(runner, invocation_id="i"))[-1]) == "a text Done."
+    # A model call before each of the two, and then a model call, the tool and the last model call.
+    assert await activities(client, runner, "i") == {"run_steps": 3, "call_tool": 3}
+
+
+async def test_a_batch_ends_where_an_answer_is_needed(make: Make, client: Client) -> None:
+    """D9: the invocation pauses, and continues with the answer."""
+    confirmed = FunctionTool(look, require_confirmation=True)
+    agent = traveller(call("look", where="up"), "Nothing.", tools=[confirmed])
+    runner = await make(agent, steps_per_activity=20)
+    await send(runner, invocation_id="i")
+    [pending] = await runner.pending(**USER)
+    events = await send(runner, approval(pending.call_id, pending.name))
+    assert [gist(event) for event in events] == ["a response look", "a text Nothing."]
+    assert (await activities(client, runner, "i"))["run_steps"] == 2
+
+
+async def test_a_step_has_as_many_attempts_as_alone(make: Make, client: Client) -> None:
+    """A tool that is retried fails the activity; no finished step is performed again."""
+    asked: list[str] = []
+    runs: list[str] = []
+
+    def reply(request: LlmRequest) -> Any:
+        asked.append(f"{len(request.contents)}")
+        return [call("look", where="up"), call("shaky"), "Done."][len(asked) - 1]
+
+    def shaky(tool_context: ToolContext) -> str:
+        """Fail twice."""
+        runs.append(tool_context.idempotency_key)
+        if len(runs) < 3:
+            raise ValueError("not yet")
+        return "at last"
+
+    retry = RetryConfig(max_attempts=3, initial_delay=0.01)
+    pure = FunctionTool(shaky, contract=ToolContract.PURE, retry=retry)
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=reply), tools=[look, pure])
+    runner = await make(agent, steps_per_activity=20)
+    events = await send(runner, invocation_id="i")
+    assert gist(events[-1]) == "a text Done."
+    assert len(runs) == 3
+    assert len(set(runs)) == 1
+    assert len(asked) == 3
+    found = await activities(client, runner, "i")
+    assert found == {"run_steps": 2}  # a later attempt ends with its first unfinished step
+
+
+async def test_a_message_that_steers_is_heard_before_the_next_model_call(make: Make) -> None:
+    """D7: a batch ends when a message waits, and the workflow delivers it."""
+    began, go = asyncio.Event(), asyncio.Event()
+    prompts: list[str] = []
+
+    async def wait() -> str:
+        """Wait for the test."""
+        began.set()
+        await until(go.is_set)
+        return "gone"
+
+    def reply(request: LlmRequest) -> Any:
+        prompts.append(str(request.contents[-1].parts))
+        return call("wait") if len(prompts) == 1 else "Done."
+
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=reply), tools=[wait])
+    runner = await make(agent, steps_per_activity=20)
+    first = asyncio.create_task(send(runner))
+    await until(began.is_set)
+    second = asyncio.create_task(send(runner, "turn left", when_busy="steer"))
+
+    async def is_waiting() -> bool:
+        key = SessionKey(runner.app_name, USER["user_id"], USER["session_id"])
+        return bool(await runner.session_service.waiting(key))
+
+    await until(is_waiting)
+    go.set()
+    await asyncio.wait_for(asyncio.gather(first, second), PATIENCE)
+    assert "turn left" in prompts[1]
+    assert len(prompts) == 2
+
+
+async def test_a_cancelled_batch_ends_with_what_it_has_done(make: Make) -> None:
+    """I15: the running step is cancelled, and nothing begins after it."""
+    began = asyncio.Event()
+    ended: list[str] = []
+
+    async def endless() -> None:
+        """Never return."""
+        began.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append("tool")
+
+    agent = traveller(call("look", where="up"), call("endless"), "Done.", tools=[look, endless])
+    runner = await make(agent, steps_per_activity=20)
+    sending = asyncio.create_task(send(runner, invocation_id="i"))
+    await until(began.is_set)
+    assert await runner.cancel(**USER, invocation_id="i")
+    await asyncio.wait({sending}, timeout=PATIENCE)
+    log = [gist(event) for event in await stored(runner)]
+    assert log[:4] == ["user text hello", "a call look", "a response look", "a call endless"]
+    assert "Done." not in str(log)
+    assert ended == ["tool"]
