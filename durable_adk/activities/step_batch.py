@@ -21,7 +21,6 @@ from durable_adk.activities.attempt import ActivityAttempt
 from durable_adk.activities.effect_rows import CodeEffect, EffectRow
 from durable_adk.activities.tool.run import RetryLater
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import DurableAdkError, as_detail
 from durable_adk.flows.event_loop import drive
@@ -84,7 +83,6 @@ class BatchRuntime:
     this: ActivityAttempt
     performer: Performer
     row_of: Callable[[Any], EffectRow[Any]]
-    registry: AppRegistry
     rolls = batches = False
     inbox: Inbox = field(default_factory=Inbox)
     outcomes: list[StepOutcome] = field(default_factory=list[StepOutcome])
@@ -130,8 +128,10 @@ class BatchRuntime:
         raise NotImplementedError
 
     def agent(self, app: str, name: str) -> BaseAgent:
-        """Return the agent; no custom agent runs in a batch."""
-        return self.registry.agent(app, name)
+        """End the batch: the workflow runs the code of custom agents."""
+        del app, name
+        self._ending = True
+        raise asyncio.CancelledError
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
         """Not called; see `rolls`."""
@@ -327,7 +327,7 @@ async def run_step_batch(
     """
     if not isinstance(attempt, ActivityAttempt):
         raise TypeError("A batch runs in an activity.")
-    runtime = BatchRuntime(batch, attempt, performer, row_of, attempt.deps.registry)
+    runtime = BatchRuntime(batch, attempt, performer, row_of)
     await runtime.fence()
     loop = asyncio.ensure_future(drive(_invocation(runtime, batch)))
     try:

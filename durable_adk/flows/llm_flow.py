@@ -19,6 +19,7 @@ from durable_adk.flows.tool_turn import ToolTurn
 from durable_adk.wire.agent_stack import LlmPosition, TurnPosition
 from durable_adk.wire.checkpoint import BATCH_SECONDS, StepBatch
 from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.messages import MAX_BYTES
 from durable_adk.wire.steps import CodeStep, ModelStep, StepResult
 
 HANDED_OVER = "Not run, because a callback handed the conversation over to another agent."
@@ -230,7 +231,8 @@ async def _run_batch(invocation: Invocation, node: AgentNode, scope: AgentScope)
             max_steps=state.steps_per_activity,
             attempt_timeout=BATCH_SECONDS + longest,
         )
-        await state.runtime.run_batch(batch)
+        if len(batch.to_json().encode()) <= MAX_BYTES:
+            await state.runtime.run_batch(batch)
 
 
 def _can_begin(invocation: Invocation, scope: AgentScope) -> bool:

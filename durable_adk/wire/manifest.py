@@ -47,7 +47,8 @@ class ToolSpec(JsonModel):
     def apart(self) -> bool:
         """Whether its calls are never performed in one activity with other steps."""
         at_most_once = self.contract is ToolContract.AT_MOST_ONCE
-        return self.delegates or at_most_once or self.task_queue is not None
+        own = self.task_queue is not None or self.heartbeat_timeout is not None
+        return self.delegates or at_most_once or own
 
 
 NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
