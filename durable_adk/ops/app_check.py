@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false
 # `_run_async_impl` is ADK's name for an agent's body.
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -47,6 +48,9 @@ _CALLBACKS = {
 }
 """The activity that runs each kind of callback."""
 
+_STEP = re.compile(r"activity (call_model|call_tool|run_callback|execute_code)\b")
+"""The activities whose steps `App.steps_per_activity` puts into one."""
+
 
 class AppPart(JsonModel):
     """A part of an app: where it runs, and how it behaves after a crash."""
@@ -65,7 +69,18 @@ class AppPart(JsonModel):
 def app_parts(app: App) -> list[AppPart]:
     """Return the parts of an app: agents with their parts, then plugins."""
     parts = [part for agent in app.agents() for part in _of_agent(agent)]
+    if app.steps_per_activity > 1 and not app.manifest().any_custom():
+        parts = [_in_batch(app, part) for part in parts]
     return [*parts, *(_plugin(app, plugin) for plugin in app.plugins)]
+
+
+def _in_batch(app: App, part: AppPart) -> AppPart:
+    """Name the activity that performs the part's step together with others, if one does."""
+    node = app.manifest().find(part.agent)
+    spec = node.tools.get(part.name) if node is not None and part.kind == "tool" else None
+    if spec is None or not spec.apart:
+        part.runs_in = _STEP.sub("activity run_steps", part.runs_in)
+    return part
 
 
 def _of_agent(agent: BaseAgent) -> Iterator[AppPart]:
