@@ -158,7 +158,7 @@ def test_what_is_refused_at_run_time_is_a_finding(agent: LlmAgent, part: str, sa
 def test_steps_that_share_an_activity_are_shown_so(custom: bool) -> None:
     """`App.steps_per_activity`: not a tool with an activity of its own, and no custom agent's."""
     once = FunctionTool(send, contract="at_most_once")
-    agents: list[BaseAgent] = [LlmAgent(name="a", model="gemini-2.5-flash", tools=[once, streams])]
+    agents: list[BaseAgent] = [LlmAgent(name="a", model="gemini-2.5-flash", tools=[once])]
     agents += [Careful(name="b")] if custom else []
     root = ParallelAgent(name="p", sub_agents=agents)
     found = {part.name: part.runs_in for part in app_parts(_app(root, steps_per_activity=20))}
