@@ -127,7 +127,7 @@ class StepEffect(CodeEffect[A, StepResult]):
         ):
             active = ActiveStep(deps=deps, step=step, attempt=attempt)
             if not self.commits:
-                keeps = self.keeps(step)
+                keeps = self.keeps(step) or step.batched
                 return await (
                     run_and_keep(active, self.function) if keeps else self.function(active)
                 )

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from google.genai import types
 from temporalio import activity
@@ -38,7 +38,6 @@ from durable_adk.wire.checkpoint import (
     step_name,
 )
 from durable_adk.wire.effect import Attempt, Effect
-from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult
 from durable_adk.wire.steps import CommitStep, ModelStep, Step, StepResult, ToolStep
 
@@ -83,7 +82,7 @@ class BatchRuntime:
     this: ActivityAttempt
     performer: Performer
     row_of: Callable[[Any], EffectRow[Any]]
-    rolls = batches = False
+    rolls = batches = ends_in_time = False
     inbox: Inbox = field(default_factory=Inbox)
     outcomes: list[StepOutcome] = field(default_factory=list[StepOutcome])
     failure: DurableAdkError | RetryLater | MemoryError | None = None
@@ -93,6 +92,7 @@ class BatchRuntime:
         """Begin the batch."""
         self.ended = asyncio.get_running_loop().create_future()
         """Set when no step runs and none begins any more."""
+        self.began = self.now()
         self._ends_at = time.monotonic() + BATCH_SECONDS
         self._running = 0
         self._bytes = 0
@@ -131,6 +131,7 @@ class BatchRuntime:
         """End the batch: the workflow runs the code of custom agents."""
         del app, name
         self._ending = True
+        self._end_if_idle()
         raise asyncio.CancelledError
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
@@ -147,42 +148,38 @@ class BatchRuntime:
         del step, call
         raise await self._end()
 
-    async def begin_turn(self, tools: list[ToolSpec]) -> None:
-        """End the batch before a turn with a tool that needs the workflow or its own activity.
+    async def begin_turn(self, *, apart: bool) -> None:
+        """End the batch before a turn with a call that needs the workflow or its own activity.
 
-        Otherwise the workflow would run that tool only after the others have ended.
+        Otherwise the workflow would run that call only after the others have ended.
         """
-        if any(tool.apart for tool in tools):
+        if apart:
             raise await self._end()
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform a step, and record its outcome; end the batch if it must not be performed."""
         row = self.row_of(step)
-        if self._is_ending or await self._ends_before(step, row):
+        if self._is_ending or await self._ends_before(step, row) or self._is_ending:
             raise await self._end()
-        outcome = StepOutcome(name=step_name(step), at=self.now())
+        if isinstance(step, Step):
+            step = cast("Effect[R]", step.model_copy(update={"batched": True}))
+        name = step_name(step)
         self._running += 1
         try:
             done = await self.performer.perform(step, self._attempt_at(step, row))
         except asyncio.CancelledError:
-            outcome.cancelled = True
-            self._record(outcome)
+            if not self._abandoned.is_set():  # else the workflow cancels it, or repeats it
+                self._record(StepOutcome(name=name, at=self.now(), cancelled=True))
             raise
         except (RetryLater, MemoryError) as error:
             self.failure = self.failure or error
         except DurableAdkError as error:
             if not self._is_retried(row, error):
-                outcome.error = as_detail(error)
-                self._record(outcome)
+                self._record(StepOutcome(name=name, at=self.now(), error=as_detail(error)))
                 raise
             self.failure = self.failure or error
         else:
-            if isinstance(done, int):
-                outcome.seq = done
-            elif isinstance(done, StepResult):
-                # The loop changes an event that it has yet to commit.
-                outcome.result = done if done.seq is not None else done.model_copy(deep=True)
-            self._record(outcome)
+            self._record(_completed(StepOutcome(name=name, at=self.now()), done))
             return done
         finally:
             self._running -= 1
@@ -229,26 +226,33 @@ class BatchRuntime:
         """
         if self.this.number > 1:
             write = retrying(self.this.deps.sessions.note, STORE_TIMEOUT)
-            invocation_id, kind, name = self._fence
+            mine, batch = self._fence_of(self.this.number), self.batch
             await write(
-                self.batch.key, invocation_id=invocation_id, kind=kind, name=name, body="{}"
+                batch.key, invocation_id=batch.invocation_id, kind=FENCE, name=mine, body="{}"
             )
 
     async def _may_go_ahead(self) -> bool:
-        """Return whether no later attempt runs, and no message waits for the invocation's end.
+        """Return whether no later attempt runs, and no message waits for the active invocation.
 
-        The message may be for the active invocation: only the workflow can deliver it.
+        Only the workflow can deliver such a message, before the next model call.
         """
-        if self.this.number > 1:
-            return True  # it only looks for the first unfinished step
         look = retrying(self.this.deps.sessions.may_go_ahead, STORE_TIMEOUT)
-        invocation_id, kind, name = self._fence
-        return await look(self.batch.key, invocation_id=invocation_id, kind=kind, name=name)
+        try:
+            return await look(
+                self.batch.key,
+                invocation_id=self.batch.invocation_id,
+                kind=FENCE,
+                prefix=self._fence_of(None),
+                after=self._fence_of(self.this.number),
+            )
+        except DurableAdkError:
+            return False  # the workflow performs the step, and waits for the store as for any
 
-    @property
-    def _fence(self) -> tuple[str, str, str]:
+    def _fence_of(self, number: int | None) -> str:
+        """Return the name of an attempt's note; of no attempt: what all their names begin with."""
         info = activity.info()
-        return self.batch.invocation_id, FENCE, f"{info.workflow_run_id}/{info.activity_id}"
+        prefix = f"{info.workflow_run_id}/{info.activity_id}/"
+        return prefix if number is None else f"{prefix}{number:06}"
 
     def _attempt_at(self, step: Effect[Any], row: EffectRow[Any]) -> Attempt:
         if not isinstance(row, CodeEffect):
@@ -272,8 +276,8 @@ class BatchRuntime:
         return self.this.retries(error, attempts)
 
     def _record(self, outcome: StepOutcome) -> None:
-        size = len(outcome.to_json())
-        if self._bytes + size > MOST:
+        size = len(outcome.to_json().encode())
+        if outcome.result is not None and self._bytes + size > MOST:
             outcome = StepOutcome(name=outcome.name, at=outcome.at, repeated=True)
             size = 0
         self._bytes += size
@@ -304,6 +308,15 @@ class BatchRuntime:
         error = None if loop.cancelled() else loop.exception()
         if error is not None and not isinstance(error, DurableAdkError):
             logger.error("batch.loop_failed", error_type=type(error).__name__, exc_info=error)
+
+
+def _completed(outcome: StepOutcome, done: object) -> StepOutcome:
+    """Set the result; a copy of one whose event the loop has yet to commit, and may change."""
+    if isinstance(done, StepResult):
+        outcome.result = done if done.seq is not None else done.model_copy(deep=True)
+    elif isinstance(done, int):
+        outcome.seq = done
+    return outcome
 
 
 async def run_step_batch(
@@ -340,7 +353,7 @@ async def run_step_batch(
         await uninterrupted(runtime.abandon(loop))
     if runtime.failure is not None:
         raise runtime.failure
-    return StepBatchResult(outcomes=runtime.outcomes)
+    return StepBatchResult(began=runtime.began, outcomes=runtime.outcomes)
 
 
 def _invocation(runtime: BatchRuntime, batch: StepBatch) -> Invocation:

@@ -23,7 +23,6 @@ from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import ReadCheckpointStep, StepBatch
 from durable_adk.wire.effect import Attempt, Effect
-from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.steps import (
     CloseStep,
@@ -45,6 +44,7 @@ class LocalRuntime:
     """
 
     batches = False
+    ends_in_time = True
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class LocalRuntime:
         """Not called; see `batches`."""
         raise NotImplementedError
 
-    async def begin_turn(self, tools: list[ToolSpec]) -> None:
+    async def begin_turn(self, *, apart: bool) -> None:
         """Do nothing."""
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:

@@ -157,8 +157,9 @@ async def _in_time(invocation: Invocation) -> None:
     Raises:
         BudgetExceededError: The time limit was reached.
     """
-    budget = invocation.state.budget
-    limit = asyncio.timeout(budget.seconds_left(invocation.state.runtime.now()))
+    budget, runtime = invocation.state.budget, invocation.state.runtime
+    left = budget.seconds_left(runtime.now()) if runtime.ends_in_time else None
+    limit = asyncio.timeout(left)
     try:
         async with limit:
             await _run_agents(invocation, limit)

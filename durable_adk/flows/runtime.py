@@ -13,7 +13,6 @@ from durable_adk.errors import storable
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import PendingState, StepBatch
 from durable_adk.wire.effect import Effect
-from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
 from durable_adk.wire.steps import ToolStep
 
@@ -190,6 +189,8 @@ class Runtime(Protocol):
     """Whether the invocation may continue as new."""
     batches: bool
     """Whether it can perform several steps in one activity."""
+    ends_in_time: bool
+    """Whether its loop has to end at the budget's time limit; a batch is cancelled then."""
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform the effect of a step; see its class, and `activities.effects`.
@@ -239,8 +240,8 @@ class Runtime(Protocol):
         """
         ...
 
-    async def begin_turn(self, tools: list[ToolSpec]) -> None:
-        """Prepare for a turn's calls of these tools, before the first of them."""
+    async def begin_turn(self, *, apart: bool) -> None:
+        """Prepare for the calls of a turn, one of which perhaps needs an activity of its own."""
         ...
 
     def now(self) -> float:

@@ -33,7 +33,7 @@ from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
 from durable_adk.sessions.state_merge import Base, together
 from durable_adk.wire.agent_stack import TurnPosition
-from durable_adk.wire.manifest import AgentNode, ToolSpec, Wait
+from durable_adk.wire.manifest import AgentNode, Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import StepResult, ToolStep
 
@@ -226,8 +226,7 @@ class ToolTurn:
         state, scope = self._state, self._scope
         alone = len(calls) == 1
         _check_together(state, len(calls))
-        tools = [self._node.tools.get(call.name or "", ToolSpec()) for call in calls]
-        await state.runtime.begin_turn(tools)
+        await state.runtime.begin_turn(apart=any(map(self._is_apart, calls)))
         state.budget.tool_calls(len(calls), state.runtime.now())
         # Responses of several calls are merged into one event. An interim result must not be stored
         # after an answer that arrived before it.
@@ -283,6 +282,11 @@ class ToolTurn:
                 result.error = as_detail(StateConflictError(f"Tools {names}: {error.message}"))
                 event_id, result.event = result.event.id, None
                 self._settled(call, result, event_id)
+
+    def _is_apart(self, call: types.FunctionCall) -> bool:
+        """Return whether a call is never performed in a batch, or may be answered meanwhile."""
+        spec = self._node.tools.get(call.name or "")
+        return call.id in self._turn.waits or (spec is not None and spec.apart)
 
     async def _call(
         self, fields: dict[str, Any], call: types.FunctionCall, *, together: int

@@ -278,14 +278,14 @@ class StepOutcome(JsonModel):
     name: str
     """See `step_name`."""
     at: float
-    """When the loop requested the step, in seconds since the epoch: the time at which the
-    workflow's loop requests it too."""
+    """When the step ended, in seconds since the epoch."""
     result: StepResult | None = None
     seq: int | None = None
     """The result of a `CommitStep`."""
     error: ErrorDetail | None = None
     """`errors.as_detail` of the error with which the step failed finally."""
     cancelled: bool = False
+    """Whether the loop cancelled it, because another call of its turn failed."""
     repeated: bool = False
     """Whether the result is too large to be reported beside the others: the workflow performs the
     step again, and it finds its result in the store."""
@@ -294,6 +294,8 @@ class StepOutcome(JsonModel):
 class StepBatchResult(JsonModel):
     """The outcomes of a batch's steps, in the order in which the steps ended."""
 
+    began: float
+    """When the batch began, in seconds since the epoch."""
     outcomes: list[StepOutcome] = Field(default_factory=list[StepOutcome])
 
 

@@ -181,6 +181,8 @@ class Step(JsonModel, Effect["StepResult"]):
     """Number of the agent's run, for telemetry; None: the invocation's first."""
     ended: list[AgentRun] | None = None
     """The runs that ended since the previous step."""
+    batched: bool | None = None
+    """Whether the step is one of a batch: a later attempt must find every result, if empty too."""
     repeated: bool | None = None
     """Whether the step was performed in a batch that could not report its result."""
 

@@ -34,11 +34,13 @@ from durable_adk.wire.checkpoint import (
     unpacked,
 )
 from durable_adk.wire.effect import Effect
-from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, workflow_id
 from durable_adk.wire.steps import (
     AnswerTaken,
     CancellationStep,
+    CloseStep,
+    CommitStep,
+    HookStep,
     Opened,
     OpenStep,
     PauseStep,
@@ -72,7 +74,7 @@ STORE_RETRY = RetryPolicy(
 class TemporalRuntime:
     """Implements `Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
 
-    rolls = batches = True
+    rolls = batches = ends_in_time = True
 
     def __init__(self, inbox: Inbox, status: StatusDisplay) -> None:
         self.inbox = inbox
@@ -83,7 +85,7 @@ class TemporalRuntime:
         self._ahead: dict[str, StepOutcome] = {}
         """Outcomes of a batch's steps that the loop has not taken yet, by `step_name`."""
         self._now = 0.0
-        """When the loop requested the last step that it has taken from the batch."""
+        """When the last step ended that the loop has taken from the batch."""
         self._unseen = 0
         """Local activities since the history was last measured."""
         self.look()
@@ -91,10 +93,10 @@ class TemporalRuntime:
     def now(self) -> float:
         """Return workflow time, seconds since the epoch: recorded, so the same at every replay.
 
-        While the loop follows a batch, it is the time at which the batch requested the same step,
-        so that both decide alike, for example about a budget's time limit.
+        While the loop follows a batch, it is the time at which the batch was there, so that both
+        decide alike, for example about a budget's time limit.
         """
-        return self._now if self._ahead else workflow.time()
+        return self._now if self._ahead and not self.cancelled() else workflow.time()
 
     def new_id(self) -> str:
         """Return a uuid seeded by the run's id: the same at every replay."""
@@ -139,23 +141,35 @@ class TemporalRuntime:
 
     async def perform(self, step: Effect[R]) -> R:
         """Run an activity; for an effect on the store, a local one first."""
-        if self._ahead:
-            outcome = self._ahead.pop(step_name(step), None)
-            if outcome is None:
-                # The loop takes another path than the batch, because it is to end. What the batch
-                # has done is in the store, so a step that is performed again finds it.
-                self._ahead.clear()
-            elif outcome.repeated:
-                step = cast("Effect[R]", cast("Step", step).model_copy(update={"repeated": True}))
-            else:
-                self._now = outcome.at
-                return cast("R", _taken(outcome))
+        outcome = self._outcome_of(step)
+        if outcome is not None and not outcome.repeated:
+            return cast("R", _taken(outcome))
+        if outcome is not None:
+            step = cast("Effect[R]", cast("Step", step).model_copy(update={"repeated": True}))
         row = row_of(step)
         if isinstance(row, CodeEffect):
             return await self._activity(row, step)
         done = await self._store(row, _with_parent(step))
         await self._after(step, done)
         return done
+
+    def _outcome_of(self, step: object) -> StepOutcome | None:
+        """Take a step's outcome from the batch; None: it has to be performed.
+
+        If the loop takes another path than the batch, because it is to end, the other outcomes are
+        dropped: what the batch has done is in the store, and a step performed again finds it.
+        """
+        is_answers = isinstance(step, HookStep) and step.hook == "on_user_message_callback"
+        if isinstance(step, CloseStep):
+            self._ahead.clear()
+        if not self._ahead or is_answers or not isinstance(step, Step | CommitStep):
+            return None
+        outcome = self._ahead.pop(step_name(step), None)
+        if outcome is None:
+            self._ahead.clear()
+        else:
+            self._now = outcome.at
+        return outcome
 
     async def _after(self, step: object, done: object) -> None:
         """Apply a result to this runtime's own state, and have it recorded where needed."""
@@ -190,9 +204,9 @@ class TemporalRuntime:
         """Run the batch's activity, and keep the outcomes for `perform`."""
         done = await self.perform(batch)
         self._ahead = {outcome.name: outcome for outcome in done.outcomes}
-        self._now = done.outcomes[0].at if done.outcomes else 0.0
+        self._now = done.began
 
-    async def begin_turn(self, tools: list[ToolSpec]) -> None:
+    async def begin_turn(self, *, apart: bool) -> None:
         """Do nothing: each call is an activity."""
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:

@@ -9,19 +9,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.genai import types
 from pydantic import ValidationError
 from temporalio.client import Client
 
-from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from durable_adk.apps import App
 from durable_adk.client import workflow_id
-from durable_adk.context.activity import ToolContext
-from durable_adk.errors import InvalidRequestError
+from durable_adk.context.activity import CallbackContext, ToolContext
+from durable_adk.errors import (
+    BudgetExceededError,
+    InvalidRequestError,
+    ModelUnavailableError,
+    RunError,
+)
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
-from durable_adk.tools import AgentTool, FunctionTool, RetryConfig, ToolContract
-from durable_adk.wire.run_config import RunConfig
+from durable_adk.sessions.log.queue import Queue
+from durable_adk.tools import (
+    AgentTool,
+    FunctionTool,
+    LongRunningFunctionTool,
+    RetryConfig,
+    ToolContract,
+)
+from durable_adk.wire.run_config import Budget, RunConfig
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.billing import billed
 from tests.support.matrix_runs import approval
@@ -268,3 +281,100 @@ async def test_a_cancelled_batch_ends_with_what_it_has_done(make: Make) -> None:
     assert log[:4] == ["user text hello", "a call look", "a response look", "a call endless"]
     assert "Done." not in str(log)
     assert ended == ["tool"]
+
+
+async def test_a_callback_that_returns_nothing_runs_once(make: Make) -> None:
+    """A later attempt of the activity finds that it has run, though it has left no event."""
+    ran: list[str] = []
+    asked: list[str] = []
+
+    async def mail(callback_context: CallbackContext) -> None:
+        ran.append(callback_context.agent_name)
+
+    def reply(request: LlmRequest) -> Any:
+        del request
+        asked.append("b")
+        if len(asked) < 3:
+            raise ModelUnavailableError("busy", retry_after=0.01)
+        return "Done."
+
+    first = traveller("First.", after_agent_callback=mail)
+    second = LlmAgent(name="b", model=ScriptedModel(replies=reply))
+    root = SequentialAgent(name="both", sub_agents=[first, second])
+    events = await send(await make(root, steps_per_activity=20))
+    assert [gist(event) for event in events] == ["a text First.", "b text Done."]
+    assert ran == ["a"]
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("in_tool", [False, True])
+async def test_a_time_limit_ends_a_batch(make: Make, in_tool: bool) -> None:
+    """S17: with the error that names the limit, and nothing is made up for the tool."""
+
+    async def endless() -> None:
+        """Never return."""
+        await asyncio.get_running_loop().create_future()
+
+    model = ScriptedModel(replies=[call("endless")], delay=0 if in_tool else 1000)
+    runner = await make(LlmAgent(name="a", model=model, tools=[endless]), steps_per_activity=20)
+    budget = RunConfig(budget=Budget(seconds=1))
+    with pytest.raises(BudgetExceededError, match="seconds"):
+        await asyncio.wait_for(send(runner, run_config=budget), PATIENCE)
+    log = await stored(runner)
+    assert log[-1].error_code == "BudgetExceededError"
+    assert "another call" not in str(log)
+
+
+async def test_a_call_that_waits_is_answered_while_its_turn_goes_on(make: Make) -> None:
+    """D9: the calls of such a turn are activities of their own, so that the answer is heard."""
+    began, go = asyncio.Event(), asyncio.Event()
+
+    def job() -> None:
+        """Begin something long."""
+
+    async def slow() -> str:
+        """Wait for the test."""
+        began.set()
+        await until(go.is_set)
+        return "slow"
+
+    agent = traveller(
+        calls(("job", {}), ("slow", {})), "Done.", tools=[LongRunningFunctionTool(job), slow]
+    )
+    runner = await make(agent, steps_per_activity=20)
+    first = asyncio.create_task(send(runner, invocation_id="i"))
+    await until(began.is_set)
+    [pending] = await runner.pending(**USER)
+    given = types.FunctionResponse(id=pending.call_id, name="job", response={"status": "finished"})
+    answer = types.Content(role="user", parts=[types.Part(function_response=given)])
+    answering = asyncio.create_task(send(runner, answer))
+
+    async def is_answered() -> bool:
+        return "finished" in str(await stored(runner))
+
+    await until(is_answered)
+    go.set()
+    await asyncio.wait_for(asyncio.gather(first, answering), PATIENCE)
+    assert gist((await stored(runner))[-1]) == "a text Done."
+
+
+async def test_a_store_that_does_not_answer_ends_a_batch_only(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tool runs as an activity of its own, and gets no response that is not its own."""
+    runs: list[str] = []
+
+    def work() -> str:
+        """Work."""
+        runs.append("work")
+        return "worked"
+
+    async def unavailable(*_: Any, **__: Any) -> bool:
+        raise RunError("the store is away")
+
+    monkeypatch.setattr(Queue, "may_go_ahead", unavailable)
+    runner = await make(traveller(call("work"), "Done.", tools=[work]), steps_per_activity=20)
+    events = await send(runner)
+    assert [gist(event) for event in events][-1] == "a text Done."
+    assert events[1].get_function_responses()[0].response == {"result": "worked"}
+    assert runs == ["work"]

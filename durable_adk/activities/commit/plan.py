@@ -89,7 +89,7 @@ class CommitPlan:
         if repeatable and not result.error:
             temp = result.event is not None and any(map(is_temp, result.event.actions.state_delta))
             return temp or result.end_invocation
-        return self.early_commit is None or result != StepResult()
+        return self.early_commit is None or bool(self.step.batched) or result != StepResult()
 
     def note_timeout(self, result: StepResult) -> float:
         """Return the seconds for which an unavailable store is retried before the loop receives it.

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from durable_adk.errors import QueueFullError, SessionBusyError
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.log.storage import NoteKey
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import QueueBounds, QueuePosition, Ticket
 from durable_adk.sessions.session import SessionKey
@@ -19,6 +18,8 @@ from durable_adk.sessions.sql.tables import Tables
 TURN = 0.2
 """Minimum duration of a turn, in seconds, for the estimate of a ticket's waiting time."""
 
+LOOKED_AT = 20
+"""Number of first tickets among which a batch of steps looks for a steering message."""
 _REMEDY = "when some have run, send again under a new invocation id."
 
 
@@ -71,14 +72,23 @@ class Queue(Transactions):
         return await self._store.read(lambda tables: live(tables, key, time.time(), limit=limit))
 
     async def may_go_ahead(
-        self, key: SessionKey, *, invocation_id: str, kind: str, name: str
+        self, key: SessionKey, *, invocation_id: str, kind: str, prefix: str, after: str
     ) -> bool:
-        """Return whether there is no such note, and no message waits for its turn."""
-        note = NoteKey(invocation_id, kind, name)
+        """Return whether no message waits to steer the session, and no later note forbids it.
+
+        Args:
+            key: The session.
+            invocation_id: The invocation.
+            kind: Kind of the notes.
+            prefix: What the names of those that count begin with.
+            after: Notes count whose names sort after it.
+        """
 
         def undisturbed(tables: Tables) -> bool:
-            waiting = live(tables, key, time.time(), limit=1)
-            return not waiting and tables.find_note(key, note) is None
+            notes = tables.notes(key, invocation_id, kind, after=after, limit=1)
+            waiting = live(tables, key, time.time(), limit=LOOKED_AT)
+            steers = (tables.message(key, one.invocation_id) is not None for one in waiting)
+            return not any(note.name.startswith(prefix) for note in notes) and not any(steers)
 
         return await self._store.read(undisturbed)
 
