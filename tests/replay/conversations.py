@@ -164,6 +164,12 @@ def tool_turn() -> BaseAgent:
     return talker("desk", call("look", what="x"), "found", "again", tools=[look])
 
 
+@recorded(said_twice)
+def batch() -> App:
+    """The same, with all steps of a turn in one activity."""
+    return App(name="corpus", root_agent=tool_turn(), steps_per_activity=20)
+
+
 @recorded(said)
 def parallel_calls() -> BaseAgent:
     """Two calls of a turn."""
