@@ -10,6 +10,7 @@ from temporalio.client import Client
 
 from benchmarks.agent import get_capital
 from benchmarks.floor import floor_worker
+from benchmarks.task import message
 from durable_adk.activities.heartbeats import HEARTBEAT_SHARE
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
@@ -87,7 +88,7 @@ async def test_the_actions_of_a_workflow_written_by_hand(client: Client) -> None
     queue = uuid.uuid4().hex
     async with floor_worker(client, queue):
         workflow = await client.start_workflow(
-            "Floor", {"message": "go"}, id=uuid.uuid4().hex, task_queue=queue
+            "Floor", {"message": message()}, id=uuid.uuid4().hex, task_queue=queue
         )
         await workflow.result()
         total = billed((await workflow.fetch_history()).events)

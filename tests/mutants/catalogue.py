@@ -14,7 +14,7 @@ from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.flows import invocation
+from durable_adk.flows import event_loop, invocation
 from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.sessions.log import entry, invocations, sessions
@@ -22,7 +22,6 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.sql.tables import Tables
 from durable_adk.wire.checkpoint import SaveCheckpointStep
-from durable_adk.workflows import invocation as workflows
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from simulation.attempts import current
 from tests.mutants.mutant import (
@@ -276,7 +275,7 @@ MUTANTS = [
     mutant(
         "a run that is cancelled is not closed",
         "cancel of a turn",
-        rewrites(workflows, "run_invocation", ("(asyncio.CancelledError, Exception)", "Exception")),
+        rewrites(event_loop, "drive", ("(asyncio.CancelledError, Exception)", "Exception")),
     ),
     # ----- answers
     mutant(

@@ -22,8 +22,8 @@ OWN = migrate.HEAD
 SESSION = """
     INSERT INTO sessions
       (app_name, user_id, session_id, revision, create_time, update_time, lease_epoch, waiting,
-       created_epoch, retried, size)
-    VALUES ($1, $2, $3, 0, 1, 1, 0, 0, 0, 0, 0) RETURNING revision
+       created_epoch, retried, cancellations, size)
+    VALUES ($1, $2, $3, 0, 1, 1, 0, 0, 0, 0, 0, 0) RETURNING revision
 """
 TICKET = """
     INSERT INTO tickets
