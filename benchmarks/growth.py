@@ -72,7 +72,7 @@ class Grown(NamedTuple):
         return {kind: share for kind, share in each.items() if share > KEPT}
 
 
-class _Calls:
+class Calls:
     """Counts the calls of this thread and of all that start after it."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ def _is_dead(one: object) -> bool:
 
 async def _serve(address: str, queue: str, store: str) -> None:
     """Run a worker that says, for each line it is sent, how many calls it has made, or its size."""
-    calls = _Calls() if queue == COUNTED else None
+    calls = Calls() if queue == COUNTED else None
     client, sessions = await connect(address), SqliteSessionService(store)
     # A cache that fills is no leak, but nothing would tell them apart.
     options = WorkerOptions(task_queue=queue, limits=Limits(session_cache_bytes=0))

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from benchmarks.systems import FLOOR, Running
 
 SETTLE = 0.05
-"""Seconds after a job, in which its worker may do what nobody waits for."""
+"""Seconds after a job, in which its worker may finish work that no job waits for."""
 
 Rounds: TypeAlias = dict[str, list[float]]
 """Of each system, one number a round."""

@@ -7,15 +7,13 @@ at the request and at the session. It prints the Python and C calls as JSON.
 
 import asyncio
 import json
-import sys
-import threading
 from collections.abc import AsyncGenerator
-from types import FrameType
 from typing import Any
 
 from google.genai import types
 from pydantic import PrivateAttr
 
+from benchmarks.growth import Calls
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.events import Event
@@ -30,19 +28,6 @@ TURNS = 4
 """Turns in each session; the first one reads the session and does not count."""
 WINDOW = 20
 """Steps at the start and at the end of an invocation that are compared."""
-
-
-class _Calls:
-    """Counts the calls of this thread and of all that start after it."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        threading.setprofile(self._called)
-        sys.setprofile(self._called)
-
-    def _called(self, _frame: FrameType, event: str, _arg: object) -> None:
-        if event in ("call", "c_call"):
-            self.count += 1
 
 
 def get_capital(country: str) -> str:
@@ -91,7 +76,7 @@ def _look(callback_context: Any, llm_request: LlmRequest) -> None:
     assert llm_request.contents[-1].parts
 
 
-def _runner(calls: _Calls, tools: int) -> tuple[Runner, _Model]:
+def _runner(calls: Calls, tools: int) -> tuple[Runner, _Model]:
     model = _Model(calls=tools)
     model._counter = calls  # noqa: SLF001 - a field would be copied
     agent = LlmAgent(name="g", model=model, tools=[get_capital], before_model_callback=_look)
@@ -134,7 +119,7 @@ async def _turn(runner: Runner, session_id: str) -> None:
 async def measure() -> dict[str, int]:
     """Return the calls of a turn by the length of its session, and of an invocation's steps."""
     counts: dict[str, int] = {}
-    calls = _Calls()
+    calls = Calls()
     runner, _ = _runner(calls, 1)
     for name, events in (("empty", 0), ("long", EVENTS)):
         await _fill(runner, name, events)

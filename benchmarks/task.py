@@ -1,4 +1,4 @@
-"""The task of all systems, and how a worker's process is told of it: needs no durable_adk."""
+"""The task of all systems, and how a worker's process receives it; needs no durable_adk."""
 
 import asyncio
 import json

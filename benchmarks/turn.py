@@ -44,7 +44,7 @@ async def measure(systems: Sequence[Running], client: Client, how: argparse.Name
     def add(what: str, values: Mapping[str, object]) -> None:
         for name, value in values.items():
             found[name][what] = value
-        write(found)  # whoever ends a long run early has what was found
+        write(found)  # a run that is ended early leaves what was found
 
     await rounds(systems, 5, lambda one: one.turns(1))  # warm up
     seconds, cpu = await rounds(systems, how.rounds, lambda one: one.turns(1))

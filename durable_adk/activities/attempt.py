@@ -319,7 +319,7 @@ async def step_attempt(
     key: SessionKey,
     *,
     noted_in: Step | None = None,
-    checks_lost: bool = True,
+    counts_lost: bool = True,
     max_attempts: int | None = None,
 ) -> AsyncGenerator[ActivityAttempt]:
     """Run the body as one attempt of a step that runs user code or calls a model.
@@ -333,7 +333,7 @@ async def step_attempt(
         deps: The stores, and the limits.
         key: The session.
         noted_in: See `ActivityAttempt`; the body calls `begins`. None: it need not.
-        checks_lost: Whether lost attempts are counted here without a `noted_in`.
+        counts_lost: Whether lost attempts are counted here if there is no `noted_in`.
         max_attempts: Most calls of an unavailable model; None: the step calls no model.
 
     Raises:
@@ -347,7 +347,7 @@ async def step_attempt(
     with application_errors(retry=retry, number=this.counted):
         try:
             async with this.heartbeating(key):
-                if noted_in is None and checks_lost:
+                if noted_in is None and counts_lost:
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:

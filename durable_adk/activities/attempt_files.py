@@ -49,7 +49,7 @@ class AttemptFiles:
     """Notes a worker's running attempts in files, and fails those of processes that have died.
 
     Each worker has a folder with a lock that the kernel releases when its process ends, and not
-    earlier: so whoever gets the lock knows that no code of the process runs any more, without
+    earlier: so a worker that gets the lock knows that no code of the process runs any more, without
     process ids, which are reused. A child process that was forked without an exec keeps the lock,
     and then the missed heartbeats decide.
 
@@ -129,7 +129,7 @@ class AttemptFiles:
         new, own = folder / f".{uuid4().hex}", folder / uuid4().hex
         with open_lock(new / _LOCK) as lock:
             try_lock(lock, shared=False)
-            new.rename(own)  # nobody looks at it before it is locked
+            new.rename(own)  # workers see it only when it is locked
             try:
                 yield own
             finally:

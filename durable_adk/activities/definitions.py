@@ -20,7 +20,6 @@ from durable_adk.activities.effects import EFFECTS, EffectPerformer
 from durable_adk.activities.heartbeats import run_to_completion
 from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
-from durable_adk.wire.checkpoint import StepBatch
 
 
 class InvocationActivities:
@@ -78,7 +77,7 @@ class InvocationActivities:
             deps,
             step.key,
             noted_in=noted_in,
-            checks_lost=not isinstance(step, StepBatch),  # its steps do
+            counts_lost=row.counts_lost,
             max_attempts=max_attempts,
         ) as this:
             return await self._user_loop.run(self._effects.perform(step, this))

@@ -74,6 +74,8 @@ class CodeEffect(_Row[C, R], ABC):
     """Maximum attempts at an unavailable service; None: unlimited."""
     notes_attempts: Callable[[C], bool] = lambda _: True
     """Whether the invocation can store notes on lost attempts; otherwise all of these count."""
+    counts_lost: bool = True
+    """Whether the effect itself is given up after many lost attempts, and not its single steps."""
     is_large: Callable[[C], bool] = lambda _: False
     """Whether the step is too large for the input of a normal activity.
 

@@ -220,6 +220,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         what=lambda batch: f"Steps of {batch.agent}",
         summary=lambda batch: batch.agent,
         notes_attempts=lambda _: False,  # each step does
+        counts_lost=False,
     ),
     StoreEffect(
         "commit_event", CommitStep, int, commit_event, summary=lambda step: step.event.author

@@ -11,7 +11,7 @@ that step's next attempt, and ends: so a step has as many attempts as with an ac
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from google.genai import types
@@ -19,13 +19,13 @@ from temporalio import activity
 
 from durable_adk.activities.attempt import ActivityAttempt
 from durable_adk.activities.effect_rows import CodeEffect, EffectRow
+from durable_adk.activities.in_process import InProcess
 from durable_adk.activities.tool.run import RetryLater
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import DurableAdkError, as_detail
 from durable_adk.flows.event_loop import drive
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.runtime import Inbox
 from durable_adk.flows.state import LoopState
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
@@ -74,25 +74,34 @@ class _StepAttempt(ActivityAttempt):
         await super().begins()
 
 
-@dataclass
-class BatchRuntime:
-    """Implements `Runtime` inside an activity, until the batch ends."""
+class BatchRuntime(InProcess):
+    """Implements `Runtime` inside an activity, until the batch ends.
 
-    batch: StepBatch
-    this: ActivityAttempt
-    performer: Performer
-    row_of: Callable[[Any], EffectRow[Any]]
-    rolls = batches = ends_in_time = False
-    inbox: Inbox = field(default_factory=Inbox)
-    outcomes: list[StepOutcome] = field(default_factory=list[StepOutcome])
-    failure: DurableAdkError | RetryLater | MemoryError | None = None
-    """Why the attempt fails, and is retried by Temporal."""
+    Args:
+        batch: The batch.
+        this: The activity's attempt.
+        performer: Performs the steps.
+        row_of: Returns a step's row of the table of effects.
+    """
 
-    def __post_init__(self) -> None:
-        """Begin the batch."""
-        self.ended = asyncio.get_running_loop().create_future()
-        """Set when no step runs and none begins any more."""
+    rolls = ends_in_time = False
+
+    def __init__(
+        self,
+        batch: StepBatch,
+        this: ActivityAttempt,
+        performer: Performer,
+        row_of: Callable[[Any], EffectRow[Any]],
+    ) -> None:
+        super().__init__()
+        self._batch, self._this = batch, this
+        self._performer, self._row_of = performer, row_of
         self.began = self.now()
+        self.outcomes: list[StepOutcome] = []
+        self.failure: DurableAdkError | RetryLater | MemoryError | None = None
+        """Why the attempt fails, and is retried by Temporal."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Set when no step runs and none begins any more."""
         self._ends_at = time.monotonic() + BATCH_SECONDS
         self._running = 0
         self._bytes = 0
@@ -103,14 +112,6 @@ class BatchRuntime:
 
     # ----- the loop's inputs
 
-    def now(self) -> float:
-        """Return the worker's time; the workflow's loop uses the times of the outcomes."""
-        return time.time()
-
-    def new_id(self) -> str:
-        """Only openings draw ids."""
-        raise NotImplementedError
-
     def cancelled(self) -> bool:
         """Return False: a cancellation ends the batch, and the workflow decides."""
         return False
@@ -119,24 +120,12 @@ class BatchRuntime:
         """Return 0: a batch does not continue as new."""
         return 0.0
 
-    def is_ahead(self) -> bool:
-        """Return False; see `batches`."""
-        return False
-
-    async def run_batch(self, batch: StepBatch) -> None:
-        """Not called; see `batches`."""
-        raise NotImplementedError
-
     def agent(self, app: str, name: str) -> BaseAgent:
         """End the batch: the workflow runs the code of custom agents."""
         del app, name
         self._ending = True
         self._end_if_idle()
         raise asyncio.CancelledError
-
-    async def leave(self, agents: "asyncio.Task[None]") -> None:
-        """Not called; see `rolls`."""
-        raise NotImplementedError
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """End the batch: the workflow runs the child."""
@@ -158,7 +147,7 @@ class BatchRuntime:
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform a step, and record its outcome; end the batch if it must not be performed."""
-        row = self.row_of(step)
+        row = self._row_of(step)
         if self._is_ending or await self._ends_before(step, row) or self._is_ending:
             raise await self._end()
         if isinstance(step, Step):
@@ -166,7 +155,7 @@ class BatchRuntime:
         name = step_name(step)
         self._running += 1
         try:
-            done = await self.performer.perform(step, self._attempt_at(step, row))
+            done = await self._performer.perform(step, self._attempt_at(step, row))
         except asyncio.CancelledError:
             if not self._abandoned.is_set():  # else the workflow cancels it, or repeats it
                 self._record(StepOutcome(name=name, at=self.now(), cancelled=True))
@@ -197,9 +186,9 @@ class BatchRuntime:
                 pass
             case _:
                 return True
-        opened = self.batch.checkpoint.opened
+        opened = self._batch.checkpoint.opened
         if (
-            step.attempt_timeout > self.batch.step_timeout
+            step.attempt_timeout > self._batch.step_timeout
             or row.is_large(step)
             or row.task_queue(step, opened.model_task_queues or {}) is not None
             or (isinstance(step, ToolStep) and step.spec is not None and step.spec.apart)
@@ -208,11 +197,11 @@ class BatchRuntime:
         if self._running:
             return False  # another call of the same turn
         return (
-            len(self.outcomes) >= self.batch.max_steps
+            len(self.outcomes) >= self._batch.max_steps
             or self._bytes >= FULL
             or time.monotonic() >= self._ends_at
-            or (self._begun and self.this.number > 1)
-            or self.this.is_leaving
+            or (self._begun and self._this.number > 1)
+            or self._this.is_leaving
             # An answer may arrive, and the next model call must see it.
             or (isinstance(step, ModelStep) and bool(self.inbox.state.waiting))
             or (bool(self.outcomes) and not await self._may_go_ahead())
@@ -224,9 +213,9 @@ class BatchRuntime:
         The server considers them lost, but they may have been frozen or cut off from it. Each of
         them may still end its current step, as with an activity for each step.
         """
-        if self.this.number > 1:
-            write = retrying(self.this.deps.sessions.note, STORE_TIMEOUT)
-            mine, batch = self._fence_of(self.this.number), self.batch
+        if self._this.number > 1:
+            write = retrying(self._this.deps.sessions.note, STORE_TIMEOUT)
+            mine, batch = self._fence_of(self._this.number), self._batch
             await write(
                 batch.key, invocation_id=batch.invocation_id, kind=FENCE, name=mine, body="{}"
             )
@@ -236,14 +225,14 @@ class BatchRuntime:
 
         Only the workflow can deliver such a message, before the next model call.
         """
-        look = retrying(self.this.deps.sessions.may_go_ahead, STORE_TIMEOUT)
+        look = retrying(self._this.deps.sessions.may_go_ahead, STORE_TIMEOUT)
         try:
             return await look(
-                self.batch.key,
-                invocation_id=self.batch.invocation_id,
+                self._batch.key,
+                invocation_id=self._batch.invocation_id,
                 kind=FENCE,
                 prefix=self._fence_of(None),
-                after=self._fence_of(self.this.number),
+                after=self._fence_of(self._this.number),
             )
         except DurableAdkError:
             return False  # the workflow performs the step, and waits for the store as for any
@@ -256,14 +245,14 @@ class BatchRuntime:
 
     def _attempt_at(self, step: Effect[Any], row: EffectRow[Any]) -> Attempt:
         if not isinstance(row, CodeEffect):
-            return self.this
+            return self._this
         return _StepAttempt(
             what=row.what(step),
-            deps=self.this.deps,
+            deps=self._this.deps,
             noted_in=step if isinstance(step, Step) and row.notes_attempts(step) else None,
-            number=self.this.number,
-            history=self.this.history,
-            is_local=self.this.is_local,
+            number=self._this.number,
+            history=self._this.history,
+            is_local=self._this.is_local,
             on_begin=self._begin,
         )
 
@@ -271,9 +260,9 @@ class BatchRuntime:
         self._begun = True
 
     def _is_retried(self, row: EffectRow[Any], error: DurableAdkError) -> bool:
-        limits = self.batch.checkpoint.opened.limits
+        limits = self._batch.checkpoint.opened.limits
         attempts = row.attempts(limits) if isinstance(row, CodeEffect) else None
-        return self.this.retries(error, attempts)
+        return self._this.retries(error, attempts)
 
     def _record(self, outcome: StepOutcome) -> None:
         size = len(outcome.to_json().encode())

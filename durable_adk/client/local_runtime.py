@@ -1,14 +1,13 @@
 """The loop's port in process, for unit tests and scripts."""
 
 import asyncio
-import time
-import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from durable_adk.activities.effect_rows import StoreEffect
 from durable_adk.activities.effects import EffectPerformer, row_of
+from durable_adk.activities.in_process import InProcess
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (
@@ -17,11 +16,10 @@ from durable_adk.errors import (
     SessionBusyError,
     StoreUnavailableError,
 )
-from durable_adk.flows.runtime import Inbox
 from durable_adk.retrying import CLIENT_TIMEOUT, retrying
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import ReadCheckpointStep, StepBatch
+from durable_adk.wire.checkpoint import ReadCheckpointStep
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.steps import (
@@ -35,7 +33,7 @@ Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
 """Runs an agent that is used as a tool."""
 
 
-class LocalRuntime:
+class LocalRuntime(InProcess):
     """Implements `Runtime` in this process. An invocation does not outlive the process.
 
     It retries what Temporal would retry, with the same ids, for `CLIENT_TIMEOUT` seconds. For
@@ -43,7 +41,6 @@ class LocalRuntime:
     from its checkpoint, as on Temporal when the history has grown long.
     """
 
-    batches = False
     ends_in_time = True
 
     def __init__(
@@ -55,22 +52,14 @@ class LocalRuntime:
         run_child: Child | None = None,
         roll_every: int | None = None,
     ) -> None:
+        super().__init__()
         self._steps = 0
         self._roll_every = roll_every
         self.rolls = roll_every is not None
         self._effects = effects
         self._limits = limits
         self.agent = agents.agent
-        self.inbox = Inbox()
         self._run_child = run_child
-
-    def now(self) -> float:
-        """Return the seconds since the epoch."""
-        return time.time()
-
-    def new_id(self) -> str:
-        """Return a random uuid."""
-        return str(uuid.uuid4())
 
     def cancelled(self) -> bool:
         """Return whether the task that runs the loop was cancelled."""
@@ -107,22 +96,9 @@ class LocalRuntime:
             await asyncio.sleep(delay)
             attempt += 1
 
-    async def leave(self, agents: "asyncio.Task[None]") -> None:
-        """Cancel the agents' task, which would not end otherwise in process."""
-        agents.cancel()
-        await asyncio.gather(agents, return_exceptions=True)
-
     def fullness(self) -> float:
         """Compute it from the number of model calls."""
         return self._steps / self._roll_every if self._roll_every else 0.0
-
-    def is_ahead(self) -> bool:
-        """Return False; see `batches`."""
-        return False
-
-    async def run_batch(self, batch: StepBatch) -> None:
-        """Not called; see `batches`."""
-        raise NotImplementedError
 
     async def begin_turn(self, *, apart: bool) -> None:
         """Do nothing."""

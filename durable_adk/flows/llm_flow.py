@@ -156,7 +156,8 @@ async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope
     state.require_active(scope.branch)
     state.budget.model_call(state.runtime.now())
     may_call = state.model_calls_left is None or state.model_calls_left > 0
-    if may_call and not state.runtime.is_ahead():
+    batches = state.runtime.batches
+    if may_call and not (batches is not None and batches.is_ahead):
         # Only now, just before a model call: the invocation that receives a message has to answer
         # it (D7).
         await invocation.pending.deliver_steered()
@@ -213,8 +214,8 @@ async def _run_batch(invocation: Invocation, node: AgentNode, scope: AgentScope)
 
     To be awaited at a safe point (see `continue_as_new`), before a model call.
     """
-    state = invocation.state
-    if state.steps_per_activity == 1 or not state.runtime.batches or state.runtime.is_ahead():
+    state, batches = invocation.state, invocation.state.runtime.batches
+    if state.steps_per_activity == 1 or batches is None or batches.is_ahead:
         return
     if _can_begin(invocation, scope):
         opened = state.checkpoint.opened
@@ -232,7 +233,7 @@ async def _run_batch(invocation: Invocation, node: AgentNode, scope: AgentScope)
             attempt_timeout=BATCH_SECONDS + longest,
         )
         if len(batch.to_json().encode()) <= MAX_BYTES:
-            await state.runtime.run_batch(batch)
+            await batches.run(batch)
 
 
 def _can_begin(invocation: Invocation, scope: AgentScope) -> bool:

@@ -181,14 +181,31 @@ class Inbox:
         return answer
 
 
+class StepBatches(Protocol):
+    """Performs several steps in one activity, ahead of the loop, which then takes all of them."""
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the loop has not taken all steps of the last batch yet."""
+        ...
+
+    async def run(self, batch: StepBatch) -> None:
+        """Perform the loop's next steps; `Runtime.perform` returns their outcomes afterwards.
+
+        Raises:
+            DurableAdkError: The activity failed.
+        """
+        ...
+
+
 class Runtime(Protocol):
     """The effects, and the loop's other inputs. All of them are replay-safe."""
 
     inbox: Inbox
     rolls: bool
     """Whether the invocation may continue as new."""
-    batches: bool
-    """Whether it can perform several steps in one activity."""
+    batches: StepBatches | None
+    """None: it performs each step alone."""
     ends_in_time: bool
     """Whether its loop has to end at the budget's time limit; a batch is cancelled then."""
 
@@ -225,18 +242,6 @@ class Runtime(Protocol):
             ToolError: It failed, and is not retried again.
             ToolTimeoutError: It did not finish in time.
             ToolResultError: Its result cannot be read.
-        """
-        ...
-
-    def is_ahead(self) -> bool:
-        """Return whether steps were performed in a batch that the loop has not taken yet."""
-        ...
-
-    async def run_batch(self, batch: StepBatch) -> None:
-        """Perform the next steps of the loop in one activity; `perform` returns their outcomes.
-
-        Raises:
-            DurableAdkError: The activity failed.
         """
         ...
 

@@ -52,7 +52,7 @@ class LlmRequest(BaseModel):
     def snapshot(self) -> "LlmRequest":
         """Return a deep copy, except for the tools, which are shared.
 
-        Contents that nobody has read are copied when the copy is read.
+        Contents that are still unread are copied when the copy is read.
         """
         return self.model_copy(
             update={

@@ -20,7 +20,7 @@ from durable_adk.activities.effects import row_of
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild
-from durable_adk.flows.runtime import Inbox
+from durable_adk.flows.runtime import Inbox, StepBatches
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
@@ -28,9 +28,6 @@ from durable_adk.wire.checkpoint import (
     Checkpoint,
     JournalPage,
     LoadedCheckpoint,
-    StepBatch,
-    StepOutcome,
-    step_name,
     unpacked,
 )
 from durable_adk.wire.effect import Effect
@@ -38,18 +35,15 @@ from durable_adk.wire.messages import InvocationRequest, InvocationResult, workf
 from durable_adk.wire.steps import (
     AnswerTaken,
     CancellationStep,
-    CloseStep,
-    CommitStep,
-    HookStep,
     Opened,
     OpenStep,
     PauseStep,
     Step,
-    StepResult,
     ToolStep,
 )
 from durable_adk.workflows import external_activity
 from durable_adk.workflows.status import StatusDisplay, for_child
+from durable_adk.workflows.step_batch import BatchOutcomes, taken
 
 R = TypeVar("R")
 UNSEEN = 100
@@ -74,7 +68,7 @@ STORE_RETRY = RetryPolicy(
 class TemporalRuntime:
     """Implements `Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
 
-    rolls = batches = ends_in_time = True
+    rolls = ends_in_time = True
 
     def __init__(self, inbox: Inbox, status: StatusDisplay) -> None:
         self.inbox = inbox
@@ -82,10 +76,8 @@ class TemporalRuntime:
         self._limits = Limits()
         self._registry = ""
         self._model_queues: dict[str, str] = {}
-        self._ahead: dict[str, StepOutcome] = {}
-        """Outcomes of a batch's steps that the loop has not taken yet, by `step_name`."""
-        self._now = 0.0
-        """When the last step ended that the loop has taken from the batch."""
+        self._outcomes = BatchOutcomes(self.perform)
+        self.batches: StepBatches | None = self._outcomes
         self._unseen = 0
         """Local activities since the history was last measured."""
         self.look()
@@ -96,7 +88,8 @@ class TemporalRuntime:
         While the loop follows a batch, it is the time at which the batch was there, so that both
         decide alike, for example about a budget's time limit.
         """
-        return self._now if self._ahead and not self.cancelled() else workflow.time()
+        follows = self._outcomes.is_ahead and not self.cancelled()
+        return self._outcomes.now if follows else workflow.time()
 
     def new_id(self) -> str:
         """Return a uuid seeded by the run's id: the same at every replay."""
@@ -122,7 +115,7 @@ class TemporalRuntime:
 
     def fullness(self) -> float:
         """Compute it from the history's size at the last `look`: the same at every replay."""
-        if self._ahead:
+        if self._outcomes.is_ahead:
             return 0.0  # the next run would have to find these steps in the store
         limits = self._limits
         return max(
@@ -141,9 +134,9 @@ class TemporalRuntime:
 
     async def perform(self, step: Effect[R]) -> R:
         """Run an activity; for an effect on the store, a local one first."""
-        outcome = self._outcome_of(step)
+        outcome = self._outcomes.take(step)
         if outcome is not None and not outcome.repeated:
-            return cast("R", _taken(outcome))
+            return cast("R", taken(outcome))
         if outcome is not None:
             step = cast("Effect[R]", cast("Step", step).model_copy(update={"repeated": True}))
         row = row_of(step)
@@ -152,24 +145,6 @@ class TemporalRuntime:
         done = await self._store(row, _with_parent(step))
         await self._after(step, done)
         return done
-
-    def _outcome_of(self, step: object) -> StepOutcome | None:
-        """Take a step's outcome from the batch; None: it has to be performed.
-
-        If the loop takes another path than the batch, because it is to end, the other outcomes are
-        dropped: what the batch has done is in the store, and a step performed again finds it.
-        """
-        is_answers = isinstance(step, HookStep) and step.hook == "on_user_message_callback"
-        if isinstance(step, CloseStep):
-            self._ahead.clear()
-        if not self._ahead or is_answers or not isinstance(step, Step | CommitStep):
-            return None
-        outcome = self._ahead.pop(step_name(step), None)
-        if outcome is None:
-            self._ahead.clear()
-        else:
-            self._now = outcome.at
-        return outcome
 
     async def _after(self, step: object, done: object) -> None:
         """Apply a result to this runtime's own state, and have it recorded where needed."""
@@ -195,16 +170,6 @@ class TemporalRuntime:
     def _configure(self, opened: Opened) -> None:
         self._limits, self._registry = opened.limits, opened.registry
         self._model_queues = opened.model_task_queues or {}
-
-    def is_ahead(self) -> bool:
-        """Return whether a batch's outcomes are left: recorded, so the same at every replay."""
-        return bool(self._ahead)
-
-    async def run_batch(self, batch: StepBatch) -> None:
-        """Run the batch's activity, and keep the outcomes for `perform`."""
-        done = await self.perform(batch)
-        self._ahead = {outcome.name: outcome for outcome in done.outcomes}
-        self._now = done.began
 
     async def begin_turn(self, *, apart: bool) -> None:
         """Do nothing: each call is an activity."""
@@ -358,15 +323,6 @@ class TemporalRuntime:
             raise reason(error) from error
         self.look()
         return done
-
-
-def _taken(outcome: StepOutcome) -> StepResult | int | None:
-    """Return or raise what a step of a batch has returned or raised."""
-    if outcome.cancelled:
-        raise asyncio.CancelledError
-    if outcome.error is not None:
-        raise from_detail(outcome.error)
-    return outcome.seq if outcome.result is None else outcome.result
 
 
 def _with_parent(step: object) -> object:

@@ -92,7 +92,7 @@ async def test_no_attempt_is_failed_but_the_dead_processs_own(place: Workplace) 
 
 
 async def test_a_frozen_process_is_not_dead(make_place: MakePlace) -> None:
-    """D19, F8: whoever looks cannot get its lock, so its attempt is left to it."""
+    """D19, F8: other workers cannot get its lock, so its attempt is left to it."""
     place, other = make_place(), make_place()
     place.heartbeat = other.heartbeat = NEVER
     async with await place.start_worker() as frozen, await other.start_worker() as dead:

@@ -7,7 +7,7 @@ from tests.support import worker_main
 PRELOAD = ("tests.support.preload",)
 """For `ForkedWorker`: this module."""
 
-# Whoever opens a store first makes its tables: a quarter of a second of each process's CPU time.
+# The first process that opens a store makes its tables: a quarter of a second of CPU time.
 migrate.load()
 
 __all__ = ["PRELOAD", "scenarios_main", "worker_main"]

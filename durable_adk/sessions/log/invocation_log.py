@@ -254,7 +254,7 @@ class InvocationLog(Transactions):
         )
 
     async def note_cancellation(self, key: SessionKey) -> bool:
-        """Wake those who watch a session because one of its steps was cancelled.
+        """Wake the watches of a session because one of its steps was cancelled.
 
         A hint, which any number of repeats may give. `Head.cancellations` tells them from other
         changes.

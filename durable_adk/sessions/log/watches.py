@@ -103,7 +103,7 @@ class Watch:
 def _ended(
     reads: dict[Hashable, asyncio.Task[Any]], name: Hashable, task: asyncio.Task[Any]
 ) -> None:
-    """Forget a read, whose result is not kept, and its error if all who shared it have left."""
+    """Forget a read, and its error if no caller that shared it is left; its result is not kept."""
     if reads.get(name) is task:
         del reads[name]
     if not task.cancelled():

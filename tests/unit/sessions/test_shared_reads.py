@@ -109,7 +109,7 @@ async def test_one_that_leaves_ends_no_other(stores, key, reads, watches):  # no
 
 
 async def test_an_error_reaches_each_and_is_not_kept(stores, key, reads, watches):  # noqa: F811
-    """They try again, and read anew; nobody has to take the error."""
+    """They try again, and read anew; none of them raises the error."""
     reader, writer = stores
     await opened(writer, key)
     some, reads.error = watches(MANY), StoreUnavailableError("no")

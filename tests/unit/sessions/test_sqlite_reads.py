@@ -69,7 +69,7 @@ async def test_a_short_read_runs_here(store: SqliteStore) -> None:
 
 
 async def test_many_short_reads_run_here(store: SqliteStore) -> None:
-    """SQLite's count of a statement's instructions goes on, but that of a read begins anew."""
+    """SQLite adds up a statement's instructions over its runs; a read's count starts at 0."""
     reading = Reading()
     for _ in range(2_000):
         await store.read(reading)
