@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from google.genai import types
 from pydantic import ValidationError
+from temporalio import activity
 from temporalio.client import Client
 
+from durable_adk.activities.step_batch import FENCE
 from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from durable_adk.apps import App
 from durable_adk.client import workflow_id
@@ -378,3 +380,51 @@ async def test_a_store_that_does_not_answer_ends_a_batch_only(
     assert [gist(event) for event in events][-1] == "a text Done."
     assert events[1].get_function_responses()[0].response == {"result": "worked"}
     assert runs == ["work"]
+
+
+async def test_a_lost_attempt_that_is_alive_begins_no_further_step(
+    make: Make, client: Client
+) -> None:
+    """I6: it ends its step, because a later attempt has noted itself, and may be performing it."""
+    runners: list[Runner] = []
+
+    async def freeze() -> str:
+        """Wake up after a later attempt has begun."""
+        info = activity.info()
+        await runners[0].session_service.note(
+            SessionKey(runners[0].app_name, USER["user_id"], USER["session_id"]),
+            invocation_id="i",
+            kind=FENCE,
+            name=f"{info.workflow_run_id}/{info.activity_id}/000002",
+            body="{}",
+        )
+        return "awake"
+
+    agent = traveller(call("freeze"), call("look", where="up"), "Done.", tools=[freeze, look])
+    runner = await make(agent, steps_per_activity=20)
+    runners.append(runner)
+    await send(runner, invocation_id="i")
+    assert await activities(client, runner, "i") == {"run_steps": 2}
+
+
+async def test_a_later_attempt_notes_itself_before_it_looks(make: Make) -> None:
+    """So that an earlier one which is still alive finds the note before its next step."""
+    noted: list[list[str]] = []
+    runners: list[Runner] = []
+
+    async def shaky() -> str:
+        """Fail once."""
+        key = SessionKey(runners[0].app_name, USER["user_id"], USER["session_id"])
+        service = runners[0].session_service
+        notes = await service.read_notes(key, invocation_id="i", kind=FENCE)
+        noted.append([note.name.rpartition("/")[2] for note in notes])
+        if len(noted) == 1:
+            raise ValueError("not yet")
+        return "at last"
+
+    retry = RetryConfig(max_attempts=2, initial_delay=0.01)
+    pure = FunctionTool(shaky, contract=ToolContract.PURE, retry=retry)
+    runner = await make(traveller(call("shaky"), "Done.", tools=[pure]), steps_per_activity=20)
+    runners.append(runner)
+    await send(runner, invocation_id="i")
+    assert noted == [[], ["000002"]]
