@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 import time
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -30,7 +31,7 @@ from durable_adk.storage.files import check_private, open_lock, private_folder, 
 
 LOOK = 0.25
 """Seconds between two looks for dead processes."""
-KEPT = 5.0
+KEPT = 2.0
 """Seconds for which a file outlives its attempt, whose result may not have reached the server."""
 STALE = 86_400.0
 """Seconds after which files that no worker of their namespace has found are deleted."""
@@ -64,6 +65,9 @@ class AttemptFiles:
         self._client = client
         self._own: Path | None = None
         self._numbers = count()
+        self._ended = deque[tuple[float, int]]()
+        """When attempts ended, and the names of their files: in order, so that no timer is needed
+        for each."""
 
     @contextmanager
     def noted(self) -> Generator[None]:
@@ -72,13 +76,13 @@ class AttemptFiles:
         if own is None or info.is_local:
             yield
             return
-        file = own / str(next(self._numbers))
+        number = next(self._numbers)
         with suppress(OSError):  # the missed heartbeats reveal it, too
-            file.write_bytes(self._request(info).SerializeToString())
+            (own / str(number)).write_bytes(self._request(info).SerializeToString())
         try:
             yield
         finally:
-            asyncio.get_running_loop().call_later(KEPT, _delete, file)
+            self._ended.append((time.monotonic(), number))
 
     def _request(self, info: activity.Info) -> RespondActivityTaskFailedRequest:
         history = AttemptHistory.of(info.heartbeat_details)
@@ -104,6 +108,8 @@ class AttemptFiles:
                     for other in _others(folder, self._own):
                         await self._fail_all(other)
                     await asyncio.sleep(LOOK)
+                    while self._ended and time.monotonic() - self._ended[0][0] > KEPT:
+                        _delete(self._own / str(self._ended.popleft()[1]))
                     for one in (folder, self._own / _LOCK):
                         os.utime(one)  # temporary folders are cleaned of old files
         except OSError as error:
