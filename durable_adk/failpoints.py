@@ -27,7 +27,7 @@ from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 VARIABLE = "DURABLE_ADK_FAILPOINT"
 LOG_VARIABLE = "DURABLE_ADK_FAILPOINT_LOG"
 STOP = 3
-"""Seconds of ``stop3s``; the heartbeat timeout is 2 (`Limits.heartbeat_timeout`)."""
+"""Seconds of ``stop3s``, for workers whose `Limits.heartbeat_timeout` is shorter."""
 
 
 def _kill(name: str) -> None:

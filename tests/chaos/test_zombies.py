@@ -11,6 +11,13 @@ from tests.chaos.thawing import thawed
 from tests.support.processes import INVOCATION, Control, Workplace
 from tests.support.scripts import gist, shape
 from tests.support.waiting import PATIENCE, until
+from tests.support.worker_main import FREEZING
+
+
+@pytest.fixture
+def place(place: Workplace) -> Workplace:
+    place.heartbeat = FREEZING
+    return place
 
 
 async def test_a_worker_frozen_in_a_tool_cannot_commit_a_second_result(

@@ -21,7 +21,7 @@ from tests.support.matrix_apps import SAVED
 from tests.support.matrix_cases import RIVAL, Rival, Scene, failpoints
 from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.waiting import PATIENCE, until
-from tests.support.worker_main import Order
+from tests.support.worker_main import FREEZING, Order
 from tests.support.worker_pool import WorkerPool
 
 IN_PLACE = "wait.in_place"
@@ -61,6 +61,7 @@ class Place(Workplace):
             store=self.store,
             failpoint=failpoint,
             history=scene.history,
+            heartbeat=FREEZING if "stop" in failpoint else self.heartbeat,
             **more,
         )
 

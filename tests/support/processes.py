@@ -41,7 +41,7 @@ class Workplace:
     queue: str = field(default_factory=lambda: f"chaos-{uuid.uuid4().hex}")
     history: int = 4000
     """How many events a run of a workflow may have."""
-    heartbeat: float = 2.0
+    heartbeat: float = Order.heartbeat
     """Seconds until a step whose worker says nothing is another worker's."""
     lost: int = 10
     """How many workers a workflow task may lose in a row."""

@@ -21,6 +21,9 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.support.apps import all_apps
 from tests.support.telemetry import write_spans
 
+FREEZING = 2.0
+"""The heartbeat timeout where a worker is frozen for a while (`failpoints.STOP`)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
@@ -33,8 +36,10 @@ class Order:
     failpoint: str = ""
     history: int = 4000
     """How many events a run of a workflow may have."""
-    heartbeat: float = 2.0
-    """Seconds until a step whose worker says nothing is another worker's."""
+    heartbeat: float = 8.0
+    """Seconds until a step whose worker says nothing is another worker's. A dead process's is
+    noticed at once, so this is for frozen ones, and a busy machine delays heartbeats for seconds.
+    """
     cache: int = 1000
     """How many workflows are kept."""
     grace: int = 10
