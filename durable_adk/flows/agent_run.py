@@ -13,8 +13,15 @@ from durable_adk.context.loop import (
 from durable_adk.conversation.routing import hand_over_by_event
 from durable_adk.errors import AgentError, DurableAdkError
 from durable_adk.events.event import Event
-from durable_adk.flows.agent_scope import AgentScope, CallSite, CommitBy, commit_decision
+from durable_adk.flows.agent_scope import (
+    AgentScope,
+    CallSite,
+    CommitBy,
+    NodeCall,
+    commit_decision,
+)
 from durable_adk.flows.custom_bodies import BodyLoop, CustomBodies
+from durable_adk.flows.graph import run_graph
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.plugin_hooks import agent_failed
@@ -65,6 +72,8 @@ class AgentLoop:
                 return run_loop(node, scope, self._run_child)
             case "parallel":
                 return run_parallel(node, scope, self._run_child, self._invocation.pending)
+            case "graph":
+                return run_graph(self._invocation, node, scope, self._run_in_graph)
             case _:
                 return run_llm(self._invocation, node, scope)
 
@@ -73,6 +82,13 @@ class AgentLoop:
     def _run_child(self, node: AgentNode, above: AgentScope) -> AsyncGenerator[Event, None]:
         frame = above.frame.enter()
         site = CallSite(ctx=above.ctx, frame=frame, branch=above.branch, above=above)
+        return self._run_node(node, None, site)
+
+    def _run_in_graph(
+        self, node: AgentNode, above: AgentScope, call: NodeCall
+    ) -> AsyncGenerator[Event, None]:
+        frame = above.frame.enter()
+        site = CallSite(ctx=above.ctx, frame=frame, branch=above.branch, above=above, call=call)
         return self._run_node(node, None, site)
 
     async def _run_node(
@@ -189,6 +205,7 @@ class AgentLoop:
             frame=site.frame.enter("body"),
             position=position,
             commit_by=commit_by,
+            call=site.call,
         )
         return loop.scope
 
@@ -238,6 +255,8 @@ class AgentLoop:
 
     def _has(self, hook: Hook, node: AgentNode) -> bool:
         """Return whether the agent has callbacks of this kind, or plugins have this hook."""
+        if node.kind == "graph":
+            return False
         if hook is Hook.BEFORE_AGENT:
             return node.before_agent or self._state.hooked("before_agent_callback")
         return node.after_agent or self._state.hooked("after_agent_callback")

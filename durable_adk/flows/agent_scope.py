@@ -10,6 +10,7 @@ from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, as_raised, wrapped
 from durable_adk.events.event import Event
 from durable_adk.wire.agent_stack import RunPosition, StackFrame
+from durable_adk.wire.graph import NodeEnd, NodeSite
 from durable_adk.wire.manifest import AgentNode
 
 
@@ -77,6 +78,15 @@ class CommitBy(Enum):
 
 
 @dataclass(kw_only=True, eq=False)
+class NodeCall:
+    """The run of a node that an agent, or a graph, is run for."""
+
+    site: NodeSite
+    end: NodeEnd | None = None
+    """Set by a graph that has ended; for an agent, its events say it."""
+
+
+@dataclass(kw_only=True, eq=False)
 class AgentScope:
     """The loop's data on one run of one agent, beside the context that user code sees."""
 
@@ -89,6 +99,8 @@ class AgentScope:
     """The frame of its body."""
     position: RunPosition
     commit_by: CommitBy
+    call: NodeCall | None = None
+    """The run of a node of a graph that this run is, or is a part of."""
     journal: Journal | None = None
     """Journal of a custom agent's body; None if the invocation never continues as new."""
     answered: bool = False
@@ -134,6 +146,8 @@ class CallSite:
     branch: Branch
     above: AgentScope | None = None
     """The agent above; None for the invocation's first agent."""
+    call: NodeCall | None = None
+    """See `AgentScope.call`."""
 
     @property
     def run(self) -> int:

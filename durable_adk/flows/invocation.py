@@ -52,6 +52,7 @@ class Invocation:
             "early_commit": self._early_commit(scope) if early else None,
             "epoch": None if early else state.checkpoint.epoch,
             "run": scope.position.run or None,
+            "site": scope.call and scope.call.site,
         }
 
     def _early_commit(self, scope: AgentScope) -> EarlyCommit:
@@ -117,6 +118,14 @@ class Invocation:
         )
         # Must not be interrupted, or the event could land among the closing events.
         self._committed(event, await uninterrupted(state.runtime.perform(step)))
+
+    def committed_by_step(self, event_id: str, seq: int) -> None:
+        """Record an event that a step has committed, and that no code here needs to see."""
+        state, checkpoint = self.state, self.state.checkpoint
+        state.advanced(seq)
+        checkpoint.counters.events += 1
+        checkpoint.last_event_id = event_id
+        self.continuing.progressed()
 
     def _complete(self, event: Event) -> None:
         state = self.state

@@ -51,12 +51,97 @@ class ToolSpec(JsonModel):
         return self.delegates or at_most_once or own
 
 
-NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
+Route = bool | int | str
+"""What a node may choose its successors by."""
+
+
+class GraphEdge(JsonModel):
+    """An edge of a graph (GR-14)."""
+
+    source: str
+    target: str
+    routes: list[Route] | None = None
+    """The routes for which it fires; None: for all."""
+    default: bool = False
+    """Whether it fires if no other edge with a route does."""
+
+
+GraphNodeKind = Literal["function", "tool", "join", "worker", "agent", "node"]
+"""The kind of a node. ``agent``: one that the loop drives, also a graph inside of the graph;
+``node``: an object with code of its own."""
+
+
+class GraphNode(JsonModel):
+    """One node of a graph."""
+
+    name: str
+    kind: GraphNodeKind
+    reruns: bool = False
+    """Whether its code runs again after an answer, and not the answer is its output."""
+    waits_for_output: bool = False
+    """Whether it has not completed without an output or a route (GR-72)."""
+    retry: "NodeRetry | None" = None
+    timeout: float | None = None
+    """Seconds of one attempt; None: the default of a tool, or for an agent none."""
+    window: int | None = None
+    """Number of items of a worker that may run at once; None: any."""
+    inner: "GraphNode | None" = None
+    """The node that a worker runs for each item."""
+
+
+class GraphRecord(JsonModel):
+    """A graph, in the order in which it was declared: the order decides (GR-17)."""
+
+    nodes: list[GraphNode] = Field(default_factory=list[GraphNode])
+    """Without START."""
+    edges: list[GraphEdge] = Field(default_factory=list[GraphEdge])
+    window: int | None = None
+    """Number of nodes that may run at once; None: any (GR-11)."""
+
+
+class NodeRetry(JsonModel):
+    """Which errors of a node are retried, and when (GR-110)."""
+
+    max_attempts: int = 5
+    """Number of attempts, the first included."""
+    initial_delay: float = 1.0
+    """Seconds before the second attempt."""
+    max_delay: float = 60.0
+    backoff_factor: float = 2.0
+    jitter: float = 1.0
+    """Share of a delay by which it is longer or shorter at most."""
+    exceptions: list[str] | None = None
+    """Names of classes, of which one is a base of the error's class; None: all errors."""
+
+    def allows(self, kinds: list[str], attempt: int) -> bool:
+        """Return whether an attempt, counted from 1, may be followed by another.
+
+        Args:
+            kinds: Names of the classes of its error, the most derived one first.
+            attempt: Its number.
+        """
+        matches = self.exceptions is None or not set(kinds).isdisjoint(self.exceptions)
+        return matches and attempt < self.max_attempts
+
+    def delay(self, attempt: int, share: float) -> float:
+        """Return the seconds between an attempt and the next.
+
+        Args:
+            attempt: The attempt's number, from 1.
+            share: What was drawn uniformly from 0 to 1.
+        """
+        longest = self.max_delay / (1 + self.jitter)
+        # The exponent is bounded; otherwise a long retry would overflow before `min` applies.
+        delay = min(self.initial_delay * self.backoff_factor ** min(attempt - 1, 64), longest)
+        return min(max(delay + delay * self.jitter * (2 * share - 1), 0.0), self.max_delay)
+
+
+NodeKind = Literal["llm", "sequential", "loop", "parallel", "graph", "custom"]
 """The kind of an agent's body; ``custom``: its own code, which runs in the loop."""
 
 
 class AgentNode(JsonModel):
-    """One agent of the tree as it was when the invocation opened (D6)."""
+    """One agent, or graph, of the tree as it was when the invocation opened (D6)."""
 
     name: str
     kind: NodeKind
@@ -74,6 +159,8 @@ class AgentNode(JsonModel):
     """Name of the agent's model."""
     output_key: str | None = None
     """Set for an agent whose output comes from `set_model_response` through the loop (AGT-19)."""
+    graph: GraphRecord | None = None
+    """The nodes of a graph; its agents, and the graphs in it, are `children`."""
     children: list["AgentNode"] = Field(default_factory=list["AgentNode"])
     fingerprint: str = ""
 

@@ -19,7 +19,8 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.effect import Effect, ErrorDetail
-from durable_adk.wire.manifest import AgentNode, HandOver, ToolSpec, Wait
+from durable_adk.wire.graph import NodeEnd, NodeSite
+from durable_adk.wire.manifest import AgentNode, GraphNodeKind, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig
 
@@ -181,6 +182,8 @@ class Step(JsonModel, Effect["StepResult"]):
     """Number of the agent's run, for telemetry; None: the invocation's first."""
     ended: list[AgentRun] | None = None
     """The runs that ended since the previous step."""
+    site: NodeSite | None = None
+    """The run of a node of a graph that the step belongs to."""
     batched: bool | None = None
     """Whether the step is one of a batch: a later attempt must find every result, if empty too."""
     repeated: bool | None = None
@@ -254,6 +257,23 @@ class CodeStep(Step):
     """One execution of code; the code is in the agent's last committed event."""
 
 
+class NodeStep(Step):
+    """One attempt of a node of a graph that has code of its own, or joins others."""
+
+    graph: list[str]
+    """Names of the graphs that contain it, outermost first."""
+    node: str
+    kind: GraphNodeKind
+    """Its kind when the invocation opened."""
+
+    @property
+    def named(self) -> NodeSite:
+        """The run of the node."""
+        if self.site is None:
+            raise AssertionError("a step of a node has a site")
+        return self.site
+
+
 class FunctionStep(Step):
     """One function of a custom agent."""
 
@@ -322,8 +342,10 @@ class StepResult(JsonModel):
     error: ErrorDetail | None = None
     """`errors.as_detail` of a tool's exception: other results are committed first (FLW-46). For a
     model step, of the error that the model raised after the responses in the result."""
+    node: NodeEnd | None = None
+    """How the run of a node ended."""
     more: list["StepResult"] = Field(default_factory=list["StepResult"])
-    """The events of the model's further complete responses; the loop assigns their ids."""
+    """For a node: its events before the last one. For a model: the events of the model's further complete responses; the loop assigns their ids."""
 
     def to_json(self) -> str:
         """Omit defaults, which make up most of a result: the whole result goes into the history."""

@@ -1,0 +1,164 @@
+"""Which nodes of a graph run, in which order and with which inputs (GR-66 to GR-74).
+
+All decisions follow the order in which the graph was declared, and nothing is hashed: each replay,
+in whichever process, decides the same (B-17).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from durable_adk.errors import AgentError, raised
+from durable_adk.wire.graph import Arrival, GraphPosition, NodeEnd, NodeRef, NodeRun, Trigger
+from durable_adk.wire.manifest import GraphEdge, GraphNode, GraphRecord, Route
+
+START = "__START__"
+
+
+class GraphSchedule:
+    """Decides by a graph and a position, which it changes in place."""
+
+    def __init__(self, graph: GraphRecord, position: GraphPosition) -> None:
+        self.graph = graph
+        self.position = position
+        self._nodes = {node.name: node for node in graph.nodes}
+
+    def node(self, name: str) -> GraphNode:
+        """Return a node."""
+        return self._nodes[name]
+
+    def begin(self, value: NodeRef, branch: str | None) -> None:
+        """Trigger the nodes behind START with the graph's input."""
+        self._trigger(START, NodeEnd(output=value, branch=branch))
+
+    def next(self) -> str | None:
+        """Return the node that may begin a run now, or None (GR-69, GR-70)."""
+        position, window = self.position, self.graph.window
+        if window is not None and 0 < window <= len(position.runs):
+            return None
+        return next((name for name in position.queues if name not in position.runs), None)
+
+    def start(self, name: str) -> NodeRun:
+        """Begin a run of a node with its oldest trigger."""
+        position = self.position
+        queue = position.queues[name]
+        trigger = queue.pop(0)
+        if not queue:
+            del position.queues[name]
+        number = position.started.get(name, 0) + 1
+        position.started[name] = number
+        run = NodeRun(
+            run_id=number,
+            input=trigger.input,
+            branch=trigger.branch,
+            event_id=f"{position.event_id}.{name}@{number}",
+        )
+        position.runs[name] = run
+        return run
+
+    def path(self, name: str) -> str:
+        """Return the path of a node's latest run."""
+        return f"{self.position.path}/{name}@{self.position.started[name]}"
+
+    def is_terminal(self, name: str) -> bool:
+        """Return whether a node's output is the graph's: no edge leaves it."""
+        return not any(edge.source == name for edge in self.graph.edges)
+
+    @property
+    def terminals(self) -> list[str]:
+        """The nodes that no edge leaves."""
+        return [node.name for node in self.graph.nodes if self.is_terminal(node.name)]
+
+    def check_output(self, name: str) -> None:
+        """Check that an output of a node may be stored, before it is (B-29).
+
+        Raises:
+            AgentError: Another node has already ended the graph with an output.
+        """
+        other = self.position.output_of
+        if self.is_terminal(name) and other not in (None, name):
+            raise raised(
+                AgentError,
+                "WorkflowConfigurationError",
+                f"multiple terminal nodes produced output (2): {other!r} and {name!r}. A workflow "
+                "must have at most one terminal output.",
+            )
+
+    def ended(self, name: str, end: NodeEnd) -> list[GraphEdge] | None:
+        """Record the end of a node's run and trigger its successors.
+
+        Returns:
+            The edges that fired; None: the run is not the end of the node, which waits for its
+            next trigger (GR-72).
+        """
+        del self.position.runs[name]
+        no_output = end.output is None and not _routes(end.route)
+        if self.node(name).waits_for_output and no_output:
+            return None
+        if self.is_terminal(name) and end.output is not None:
+            self.check_output(name)
+            self.position.output, self.position.output_of = end.output, name
+        return self._trigger(name, end)
+
+    def _trigger(self, source: str, end: NodeEnd) -> list[GraphEdge]:
+        edges = fired((one for one in self.graph.edges if one.source == source), end.route)
+        several = len({edge.target for edge in edges}) > 1
+        for edge in edges:
+            if self.node(edge.target).kind == "join":
+                self._arrive(edge.target, source, end)
+            else:
+                branch = self._sub_branch(end.branch, edge.target) if several else end.branch
+                self._add(edge.target, Trigger(input=end.output or NodeRef(), branch=branch))
+        return edges
+
+    def _add(self, target: str, trigger: Trigger) -> None:
+        self.position.queues.setdefault(target, []).append(trigger)
+
+    def _sub_branch(self, branch: str | None, target: str) -> str:
+        """Return the branch of one of several nodes that are triggered together (GR-81)."""
+        waiting = len(self.position.queues.get(target, ()))
+        number = self.position.started.get(target, 0) + waiting + 1
+        return ".".join(filter(None, (branch, f"{target}@{number}")))
+
+    def _arrive(self, join: str, source: str, end: NodeEnd) -> None:
+        """Record that a predecessor has completed; trigger the join with the last one (GR-57)."""
+        arrived = self.position.arrivals.setdefault(join, {})
+        arrived[source] = Arrival(output=end.output, branch=end.branch)
+        sources = list(dict.fromkeys(e.source for e in self.graph.edges if e.target == join))
+        if all(name in arrived for name in sources):
+            del self.position.arrivals[join]
+            parts = {name: arrived[name].output for name in sources if name != START}
+            branch = common_branch([arrived[name].branch for name in sources])
+            self._add(join, Trigger(input=NodeRef(parts=parts), branch=branch))
+
+
+def fired(edges: Iterable[GraphEdge], route: Route | Sequence[Route] | None) -> list[GraphEdge]:
+    """Return the edges that fire, in their order (GR-67).
+
+    All without a route; those with one of the routes; the default ones if no edge with a route did.
+    """
+    routes = _routes(route)
+    known = list(edges)
+    matching = [e for e in known if e.routes is not None and any(r in e.routes for r in routes)]
+    return [
+        edge
+        for edge in known
+        if (edge.default and not matching)
+        or (edge.routes is None and not edge.default)
+        or edge in matching
+    ]
+
+
+def _routes(route: Route | Sequence[Route] | None) -> list[Route]:
+    if route is None or route == "":
+        return []
+    return [route] if isinstance(route, bool | int | str) else list(route)
+
+
+def common_branch(branches: Sequence[str | None]) -> str | None:
+    """Return the branch that all of these are below of, or equal to (GR-81)."""
+    split = [(branch or "").split(".") for branch in branches]
+    common: list[str] = []
+    for parts in zip(*split, strict=False):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    return ".".join(filter(None, common)) or None

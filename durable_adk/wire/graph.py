@@ -1,0 +1,101 @@
+"""Where the run of a graph is, as values that can be stored.
+
+A position has references to events and never their contents, so its size does not depend on what
+the nodes produce, nor on how often they ran (D3, D10).
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from durable_adk.json_values import JsonModel
+from durable_adk.wire.agent_stack import StackPosition
+from durable_adk.wire.manifest import Route
+
+
+class NodeRef(JsonModel):
+    """The input or the output of a node's run, read from the session where it is used."""
+
+    event: str | None = None
+    """Id of the event; None: the value is None, or that of `parts`."""
+    take: Literal["output", "text", "message", "answer"] = "output"
+    """What of the event is the value. ``message``: the user's message to the invocation."""
+    parts: dict[str, "NodeRef | None"] | None = None
+    """The values of a dict: those of a join's predecessors, in the order of its edges."""
+
+    @classmethod
+    def user_message(cls) -> "NodeRef":
+        """Return the input of an invocation's first node."""
+        return cls(take="message")
+
+
+class NodeSite(JsonModel):
+    """The run of a node that a step belongs to."""
+
+    path: str
+    """As in `Event.node_info`: ``wf@1/a@2``."""
+    input: NodeRef
+    attempt: int = 1
+    output_for: list[str] = Field(default_factory=list[str])
+    """The paths whose output the run's output is: its own, and those of graphs that end with it."""
+    scope: str | None = None
+    """The `isolation_scope` of its events."""
+
+
+class Trigger(BaseModel):
+    """One run of a node that is due (GR-66)."""
+
+    input: NodeRef
+    branch: str | None = None
+
+
+class NodeRun(BaseModel):
+    """A run of a node that has begun."""
+
+    run_id: int
+    """1, 2, ... for each node of a run of the graph (GR-71)."""
+    input: NodeRef
+    branch: str | None = None
+    attempt: int = 1
+    event_id: str = ""
+    """The prefix of the ids of its events."""
+    again_at: float | None = None
+    """When the next attempt begins, in seconds since the epoch; None: it has begun."""
+
+
+class Arrival(BaseModel):
+    """A predecessor of a join that has completed since the join ran."""
+
+    output: NodeRef | None = None
+    branch: str | None = None
+
+
+class GraphPosition(StackPosition):
+    """The run of a graph (GR-66 to GR-74)."""
+
+    path: str
+    event_id: str
+    """The prefix of the ids of all its nodes' events."""
+    queues: dict[str, list[Trigger]] = Field(default_factory=dict[str, list[Trigger]])
+    """Runs that are due, by node, in the order of their first triggers."""
+    runs: dict[str, NodeRun] = Field(default_factory=dict[str, NodeRun])
+    """Runs that have begun, by node, in the order in which they began."""
+    started: dict[str, int] = Field(default_factory=dict[str, int])
+    """Number of runs that have begun, by node."""
+    arrivals: dict[str, dict[str, Arrival]] = Field(
+        default_factory=dict[str, dict[str, Arrival]]
+    )
+    """What has come to each join since it ran, by predecessor."""
+    output: NodeRef | None = None
+    """The last output of the node that ends the graph."""
+    output_of: str | None = None
+    """That node; a graph has one output (GR-74)."""
+
+
+class NodeEnd(JsonModel):
+    """How a run of a node ended."""
+
+    output: NodeRef | None = None
+    """None: there is none, and its successors are given None."""
+    route: Route | list[Route] | None = None
+    branch: str | None = None
