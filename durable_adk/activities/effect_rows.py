@@ -10,14 +10,16 @@ from durable_adk.activities.commit.early_commit import run_and_commit, run_and_k
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.webhook.announcement import announce
+from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling.closing import uninterrupted
+from durable_adk.conversation.node_events import mark_agent_events
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
 from durable_adk.wire.checkpoint import StepBatch
 from durable_adk.wire.effect import Attempt
 from durable_adk.wire.model_request import ReadModelRequestsStep
-from durable_adk.wire.steps import CompactStep, EarlyCommit, Step, StepResult
+from durable_adk.wire.steps import CompactStep, EarlyCommit, NodeStep, Step, StepResult
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -133,12 +135,24 @@ class StepEffect(CodeEffect[A, StepResult]):
                 return await (
                     run_and_keep(active, self.function) if keeps else self.function(active)
                 )
-            result, closed = await run_and_commit(active, self.function)
+            result, closed = await run_and_commit(active, self._marked)
+            if isinstance(step, NodeStep) and result.seq is not None and not step.returns_event:
+                result.event = None  # the history needs no output: the next node reads the store
             if closed and step.early_commit is not None:
                 # Must not be interrupted: the result must tell the loop what is stored.
                 again = closed == "before"
                 await uninterrupted(_closed_by_step(deps, step, step.early_commit, again=again))
             return result
+
+
+    async def _marked(self, active: ActiveStep[A]) -> StepResult:
+        """Run the function; set what the events of an agent that is a node have beyond others."""
+        result, step = await self.function(active), active.step
+        if step.site is not None and not isinstance(step, NodeStep):
+            schema = active.agent.output_schema if isinstance(active.agent, LlmAgent) else None
+            events = [one.event for one in (result, *result.more) if one.event is not None]
+            mark_agent_events(events, step.site, schema)
+        return result
 
 
 async def _closed_by_step(

@@ -24,6 +24,7 @@ from durable_adk.activities.invocation.pause import pause_invocation, take_answe
 from durable_adk.activities.invocation.session_events import read_session_events
 from durable_adk.activities.model.call import call_model
 from durable_adk.activities.model.rebuild import read_model_requests
+from durable_adk.activities.node.run import run_node
 from durable_adk.activities.step_batch import run_step_batch
 from durable_adk.activities.tool import delegated
 from durable_adk.activities.tool.call import call_tool
@@ -168,6 +169,15 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         summary=lambda step: step.tool,
         task_queue=lambda step, _: step.spec.task_queue if step.spec else None,
         heartbeat_timeout=lambda step: step.spec.heartbeat_timeout if step.spec else None,
+    ),
+    StepEffect(
+        "run_node",
+        NodeStep,
+        StepResult,
+        function=run_node,
+        what=lambda step: f"Node {step.node!r}",
+        summary=lambda step: step.named.path,
+        span=lambda step: f"invoke_node {step.node}",
     ),
     StepEffect(
         "execute_code",

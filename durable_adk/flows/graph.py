@@ -45,6 +45,17 @@ class _Flight:
     task: "asyncio.Task[None] | None" = None
     end: NodeEnd | None = None
 
+    def begin_again(self) -> None:
+        """Begin another attempt: nothing of the last one is the agent's any more."""
+        self.scope.frame.clear()
+        self.scope.branch.leave()
+        self.scope.branch = Branch(_prefix(self.run), self.scope.branch.branches)
+
+
+def _prefix(run: NodeRun) -> str:
+    """Return the prefix of the ids of an attempt's events."""
+    return run.event_id if run.attempt == 1 else f"{run.event_id}~{run.attempt}"
+
 
 class _GraphRun:
     """One run of a graph."""
@@ -59,6 +70,7 @@ class _GraphRun:
         call = scope.call
         self._site = call.site if call else NodeSite(
             path=f"{node.name}@1",
+            prefix=scope.branch.prefix,
             input=NodeRef.user_message(),
             output_for=[f"{node.name}@1"],
         )
@@ -120,7 +132,7 @@ class _GraphRun:
             scope=replace(
                 scope,
                 ctx=replace(scope.ctx, branch=run.branch),
-                branch=Branch(run.event_id, scope.branch.branches),
+                branch=Branch(_prefix(run), scope.branch.branches),
                 frame=scope.frame.enter(name),
                 commit_by=CommitBy.LOOP if decided else scope.commit_by,
                 call=None,
@@ -196,7 +208,7 @@ class _GraphRun:
                 if delay is None:
                     raise
                 run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
-                flight.scope.frame.clear()
+                flight.begin_again()
             else:
                 return
 
@@ -207,6 +219,7 @@ class _GraphRun:
         ends = self._schedule.is_terminal(flight.node.name)
         return NodeSite(
             path=flight.path,
+            prefix=flight.scope.branch.prefix,
             input=flight.run.input,
             attempt=flight.run.attempt,
             output_for=[flight.path, *(self._site.output_for if ends else [])],
@@ -223,6 +236,7 @@ class _GraphRun:
             graph=[part.partition("@")[0] for part in self._site.path.split("/")],
             node=node.name,
             kind=node.kind,
+            returns_event=invocation.state.reads_state,
         )
         result = await invocation.state.runtime.perform(step)
         invocation.take(result)

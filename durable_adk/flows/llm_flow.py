@@ -8,6 +8,7 @@ from google.genai import types
 
 from durable_adk.calling.closing import closing
 from durable_adk.code_executors.code_execution_utils import pending_code
+from durable_adk.conversation.node_events import mark, mark_output
 from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
@@ -200,13 +201,18 @@ def _final_text(node: AgentNode, scope: AgentScope, value: Any) -> Event:
     """
     text = types.Part(text=json.dumps(value, ensure_ascii=False))
     saved = {node.output_key: value} if node.output_key else {}
-    return Event(
+    event = Event(
         id=scope.branch.next_id(),
         author=scope.ctx.agent_name,
         branch=scope.ctx.branch,
         content=types.Content(role="model", parts=[text]),
         actions=EventActions(state_delta=saved),
     )
+    if scope.call is not None:
+        event.output = value
+        mark(event, scope.call.site)
+        mark_output(event, scope.call.site, message=False)
+    return event
 
 
 async def _run_batch(invocation: Invocation, node: AgentNode, scope: AgentScope) -> None:

@@ -34,6 +34,8 @@ class NodeSite(JsonModel):
 
     path: str
     """As in `Event.node_info`: ``wf@1/a@2``."""
+    prefix: str
+    """The prefix of the ids of the attempt's events."""
     input: NodeRef
     attempt: int = 1
     output_for: list[str] = Field(default_factory=list[str])

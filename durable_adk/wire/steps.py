@@ -265,6 +265,8 @@ class NodeStep(Step):
     node: str
     kind: GraphNodeKind
     """Its kind when the invocation opened."""
+    returns_event: bool = False
+    """Whether the loop needs the event's changes: custom agents read the session's state there."""
 
     @property
     def named(self) -> NodeSite:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.code_executors.code_execution_utils import pending_code
+from durable_adk.conversation.node_events import end_of
 from durable_adk.conversation.tool_responses import failure_text
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -16,6 +17,7 @@ from durable_adk.wire.steps import (
     FunctionStep,
     HookStep,
     ModelStep,
+    NodeStep,
     Step,
     StepResult,
     ToolStep,
@@ -143,7 +145,9 @@ class CommitPlan:
         if self.early_commit is None and not self._is_own(event):
             return None
         called = isinstance(self.step, ModelStep)
-        return StepResult(event=event, seq=seq, closed=self.closes(event), model_called=called)
+        node = end_of(event) if isinstance(self.step, NodeStep) else None
+        closed = self.closes(event)
+        return StepResult(event=event, seq=seq, closed=closed, model_called=called, node=node)
 
     def _is_own(self, event: Event) -> bool:
         """Return whether the event is not merged with those of other calls."""

@@ -1,0 +1,1 @@
+"""Effects: the code of a graph's nodes."""

@@ -1,0 +1,164 @@
+"""Runs the code of one node, as one attempt of its step (GR-43 to GR-57)."""
+
+from contextlib import aclosing
+from typing import Any
+
+from durable_adk.activities.node.inputs import value_of
+from durable_adk.activities.step import ActiveStep
+from durable_adk.calling import contained_items, time_limit
+from durable_adk.context.activity import Context
+from durable_adk.conversation.node_events import end_of, mark, mark_output
+from durable_adk.errors import (
+    AgentError,
+    DurableAdkError,
+    StateValueError,
+    StoreUnavailableError,
+    as_detail,
+    raised,
+    wrapped,
+)
+from durable_adk.events.event import Event
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.json_values import check_json, to_json_value
+from durable_adk.wire.graph import NodeEnd
+from durable_adk.wire.messages import check_event
+from durable_adk.wire.steps import NodeStep, StepResult
+
+
+async def run_node(active: ActiveStep[NodeStep]) -> StepResult:
+    """Run a node's code and return its events, or its exception as the result's `error`.
+
+    Its code runs at least once: if the worker dies before the output is stored, another runs it
+    again with the same input.
+
+    Raises:
+        StoreUnavailableError: The code raised this error and is to be retried.
+    """
+    await active.load()
+    await active.attempt.begins()
+    run = _NodeRun(active)
+    try:
+        await run.perform()
+    except StoreUnavailableError:
+        raise
+    except TimeoutError as error:
+        return run.failed(run.timed_out() if run.overdue else wrapped(AgentError, error))
+    except DurableAdkError as error:
+        return run.failed(error)
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
+        return run.failed(wrapped(AgentError, error))
+    return run.result()
+
+
+class _NodeRun:
+    """One attempt."""
+
+    def __init__(self, active: ActiveStep[NodeStep]) -> None:
+        self._step, self._scope = active.step, active.scope
+        self._site = active.step.named
+        self._context = Context(self._scope)
+        self._nodes = active.deps.registry.app(active.step.key.app_name)
+        self._events: list[Event] = []
+        self._output: Event | None = None
+        self.overdue = False
+
+    async def perform(self) -> None:
+        """Run the code to its end.
+
+        Raises:
+            Exception: What the code raised.
+            TimeoutError: The code took too long; then `overdue` is set.
+        """
+        given = value_of(self._site.input, self._scope.events, self._scope.user_content)
+        if self._step.kind == "join":
+            self._add(Event(output=given))
+            return
+        node = self._node()
+        limit = None
+        try:
+            async with time_limit(self._step.attempt_timeout) as limit:
+                items = node.run(ctx=self._context, node_input=given)
+                async with aclosing(contained_items(items)) as events:
+                    async for event in events:
+                        self._add(event)
+        finally:
+            self.overdue = limit is not None and limit.expired()
+        self._end()
+
+    def _node(self) -> BaseNode:
+        step = self._step
+        return self._nodes.find_node([*step.graph, step.node])
+
+    def _add(self, event: Event) -> None:
+        step = self._step
+        delta = self._context.actions
+        self._context.state.collect_delta()
+        event.author, event.invocation_id = step.agent, step.invocation_id
+        event.branch = event.branch or step.branch
+        event.actions.state_delta = {**delta.state_delta, **event.actions.state_delta}
+        event.actions.state_read = {**delta.state_read, **event.actions.state_read}
+        event.actions.artifact_delta = {**delta.artifact_delta, **event.actions.artifact_delta}
+        self._context.state.committed()
+        for changes in (delta.state_delta, delta.state_read, delta.artifact_delta):
+            changes.clear()
+        mark(event, self._site)
+        if event.output is not None:
+            if self._output is not None:
+                raise ValueError("Output already set. A node can produce at most one output.")
+            event.output = _plain(event.output, self._site.path)
+            mark_output(event, self._site, message=False)
+            self._output = event
+        check_json(event.actions.state_delta, "state_delta")
+        check_event(event, f"An event of node {step.node}")
+        self._events.append(event)
+
+    def _end(self) -> None:
+        """Add an event for what the code has changed after its last one (GR-84)."""
+        self._context.state.collect_delta()
+        actions = self._context.actions
+        if actions.state_delta or actions.artifact_delta:
+            self._add(Event())
+
+    def result(self) -> StepResult:
+        """Return the result of code that has returned."""
+        if not self._events:
+            return StepResult(node=NodeEnd(branch=self._step.branch))
+        *before, last = self._events
+        last.id = self._step.event_id
+        for index, event in enumerate(before):
+            event.id = f"{last.id}.{index}"
+        end = end_of(self._output or last)
+        routes = [e.actions.route for e in self._events if e.actions.route is not None]
+        end.route = routes[-1] if routes else None
+        return StepResult(event=last, node=end, more=[StepResult(event=one) for one in before])
+
+    def failed(self, error: DurableAdkError) -> StepResult:
+        """Return the result of code that raised: its messages and its error, but no output."""
+        event = Event(error_code=error.error_type, error_message=error.message)
+        self._events = [one for one in self._events if one.output is None]
+        self._output = None
+        try:
+            self._add(event)
+        except StateValueError:  # its state is what the error is about
+            self._context = Context(self._scope)
+            self._add(event)
+        result = self.result()
+        result.node, result.error = None, as_detail(error)
+        return result
+
+    def timed_out(self) -> DurableAdkError:
+        """Return the error of code that took too long (GR-113)."""
+        seconds = self._step.attempt_timeout
+        text = f"Node {self._step.node!r} timed out after {seconds:g} seconds."
+        return raised(AgentError, "NodeTimeoutError", text)
+
+
+def _plain(value: Any, path: str) -> Any:
+    """Return an output as JSON.
+
+    Raises:
+        StateValueError: It is none; the message names the type and the place (B-33).
+    """
+    plain = to_json_value(value)
+    check_json(plain, f"the output of {path}")
+    return plain
