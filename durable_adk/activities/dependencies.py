@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any
 
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
+from durable_adk.activities.node.inputs import value_of
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import Services, StepScope, step_session
 from durable_adk.conversation.contents import build_contents
-from durable_adk.conversation.history import recent
+from durable_adk.conversation.history import USER, recent
+from durable_adk.conversation.node_events import as_content, prompt_events
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
 from durable_adk.partials.channel import PartialChannel
@@ -25,6 +28,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import is_temp
 from durable_adk.sessions.state_merge import MISSING, base_of
 from durable_adk.settings import Limits, Webhooks
+from durable_adk.wire.graph import NodeSite
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import HookStep, Step
@@ -37,6 +41,20 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
     if config is None:
         return known.events
     return [*recent(known.events[: known.start], config), *known.events[known.start :]]
+
+
+def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite) -> list[Event]:
+    """Return the events that the model of an agent that is a node sees (GR-62, GR-181)."""
+    value = value_of(site.input, scope.events, scope.user_content)
+    given = Event(
+        author=USER, branch=scope.branch, content=as_content(value) or scope.user_content
+    )
+    own = prompt_events(scope.events, given, site.prefix)
+    if agent.include_contents == "none":
+        return own
+    mine = {event.id for event in own}
+    before = [event for event in scope.events if event.id not in mine]
+    return [*before, *(own[1:] if site.input.take == "message" else own)]
 
 
 async def assume_alive(lease_owner: str) -> bool:
@@ -116,11 +134,13 @@ class Dependencies:
             SessionNotFoundError: The session was deleted.
             LeaseLostError: The session was deleted and created again.
         """
-        agent = self.registry.agent(step.key.app_name, step.agent)
+        agent = self.registry.app(step.key.app_name).node_of(step)
         revision, state, known = await self._read(step)
         scope = self.scope_over(step, state, known)
         scope.agent = agent
         scope.ahead = revision > step.revision or step.branch is not None
+        if step.site is not None and isinstance(agent, LlmAgent) and agent.mode != "chat":
+            scope.prompt = _prompt(agent, scope, step.site)
         return agent, scope
 
     def changes_events(self, step: Step) -> bool:
@@ -172,6 +192,7 @@ class Dependencies:
             has_call=known.has_call,
             build_contents=partial(build_contents, kept=known.contents),
             created_epoch=known.created_epoch,
+            site=step.site,
             fence=retrying(partial(self._require_open, step), SERVICE_TIMEOUT),
         )
 

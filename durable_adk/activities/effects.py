@@ -67,6 +67,7 @@ from durable_adk.wire.steps import (
     FunctionStep,
     HookStep,
     ModelStep,
+    NodeStep,
     Opened,
     OpenStep,
     PauseStep,

@@ -39,6 +39,7 @@ from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
 from durable_adk.sessions.state_merge import Base
+from durable_adk.wire.graph import NodeSite
 from durable_adk.wire.run_config import RunConfig
 
 MAX_ACTIVITY_ID = 1_000
@@ -128,6 +129,10 @@ class StepScope:
     """`conversation.contents.build_contents` with what earlier steps have rendered."""
     created_epoch: int = 0
     """Distinguishes the session from deleted ones of its name; see `Head.created_epoch`."""
+    prompt: Sequence[Event] | None = None
+    """The events that an agent's model sees, if the agent is a node of a graph."""
+    site: NodeSite | None = None
+    """The run of a node that the step belongs to."""
     fence: Fence = _pass
     """Raises LeaseLostError or SessionNotFoundError if the invocation may store nothing more."""
 
@@ -281,6 +286,12 @@ class Context(ReadonlyContext):
         """The code that requested a confirmation of this call, as far as recorded (I16)."""
         self.provided_credentials: dict[str, AuthCredential] = {}
         """Credentials that the user provided in this invocation, by key."""
+        self.node: Any = None
+        """The node whose code runs; None for agents, tools and callbacks."""
+        self.output: Any = None
+        """The output of the node, unless its code yields or returns one."""
+        self.route: Any = None
+        """The route that the node chooses, unless its code yields one."""
         self.exchanged_credentials: list[AuthConfig] = []
         """Configurations whose code was exchanged for a token that is yet to be saved."""
         scope = self._scope
@@ -299,6 +310,25 @@ class Context(ReadonlyContext):
     def state(self) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]: ADK narrows it to a writable state
         """The state; writes are recorded."""
         return self._state
+
+    # ----- nodes of graphs
+
+    @property
+    def node_path(self) -> str:
+        """The path of the node's run, as in `Event.node_info`; empty outside of graphs."""
+        return self._scope.site.path if self._scope.site else ""
+
+    @property
+    def run_id(self) -> str:
+        """The id of the node's run: the last part of its path, behind the ``@``."""
+        return self.node_path.rpartition("@")[2]
+
+    @property
+    def attempt_count(self) -> int:
+        """The number of the node's attempt, from 1."""
+        return self._scope.site.attempt if self._scope.site else 1
+
+    # ----- state and actions
 
     @property
     def actions(self) -> EventActions:

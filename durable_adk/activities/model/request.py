@@ -120,7 +120,7 @@ def _introduction(target: BaseAgent) -> str:
 
 async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
     request.contents = (scope.build_contents or build_contents)(
-        scope.events,
+        scope.events if scope.prompt is None else scope.prompt,
         agent_name=agent.name,
         branch=scope.branch,
         include_contents=agent.include_contents,

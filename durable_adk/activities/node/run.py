@@ -18,7 +18,7 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.events.event import Event
-from durable_adk.graph.base_node import BaseNode
+from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.wire.graph import NodeEnd
 from durable_adk.wire.messages import check_event
@@ -57,7 +57,7 @@ class _NodeRun:
         self._step, self._scope = active.step, active.scope
         self._site = active.step.named
         self._context = Context(self._scope)
-        self._nodes = active.deps.registry.app(active.step.key.app_name)
+        self._app = active.deps.registry.app(active.step.key.app_name)
         self._events: list[Event] = []
         self._output: Event | None = None
         self.overdue = False
@@ -73,7 +73,8 @@ class _NodeRun:
         if self._step.kind == "join":
             self._add(Event(output=given))
             return
-        node = self._node()
+        node = self._app.node_at(self._step)
+        self._context.node = node
         limit = None
         try:
             async with time_limit(self._step.attempt_timeout) as limit:
@@ -84,10 +85,6 @@ class _NodeRun:
         finally:
             self.overdue = limit is not None and limit.expired()
         self._end()
-
-    def _node(self) -> BaseNode:
-        step = self._step
-        return self._nodes.find_node([*step.graph, step.node])
 
     def _add(self, event: Event) -> None:
         step = self._step
@@ -113,11 +110,13 @@ class _NodeRun:
         self._events.append(event)
 
     def _end(self) -> None:
-        """Add an event for what the code has changed after its last one (GR-84)."""
-        self._context.state.collect_delta()
-        actions = self._context.actions
-        if actions.state_delta or actions.artifact_delta:
-            self._add(Event())
+        """Add an event for what the code has set or changed after its last one (GR-84, GR-93)."""
+        context = self._context
+        context.state.collect_delta()
+        output = None if self._output is not None else context.output
+        changed = context.actions.state_delta or context.actions.artifact_delta
+        if output is not None or context.route is not None or changed:
+            self._add(Event(output=output, actions=EventActions(route=context.route)))
 
     def result(self) -> StepResult:
         """Return the result of code that has returned."""
