@@ -10,6 +10,8 @@
     |   +-- PayloadTooLargeError       (ValueError)
     |   +-- AgentDefinitionError       (ValueError)
     |   |   +-- AgentNotFoundError
+    |   |   +-- GraphValidationError
+    |   |   +-- WorkflowConfigurationError
     |   +-- UnknownAppError            (ValueError)
     |   +-- NotFoundError
     |   |   +-- SessionNotFoundError   (ValueError)
@@ -38,6 +40,11 @@
     |   +-- CodeExecutorError
     |   +-- AgentError
     |   |   +-- AgentWaitsError
+    |   +-- DynamicNodeFailError
+    |   +-- NodeTimeoutError
+    |   +-- StateSchemaError           (TypeError)
+    |   +-- WorkflowDataError          (ValueError)
+    |   +-- WorkflowInvariantError     (RuntimeError)
     |   +-- DeterminismError
     |   +-- EventConflictError
     |   +-- StateConflictError
@@ -129,6 +136,14 @@ class AgentDefinitionError(CallerError, ValueError):
 
 class AgentNotFoundError(AgentDefinitionError):
     """The app has no agent of this name, here or any more."""
+
+
+class GraphValidationError(AgentDefinitionError):
+    """The graph is not well formed."""
+
+
+class WorkflowConfigurationError(AgentDefinitionError):
+    """The workflow, node or edge is not declared correctly."""
 
 
 class UnknownAppError(CallerError, ValueError):
@@ -255,6 +270,68 @@ class AgentError(RunError):
 
 class AgentWaitsError(AgentError):
     """An agent that is used as a tool would have to wait for an answer."""
+
+
+class DynamicNodeFailError(RunError):
+    """A node that another node ran has failed (GR-154).
+
+    `error` is its exception, `error_node_path` its path; `status_code` and `details` are those of
+    the exception, if it has them. They are None and empty in another process.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        error: Exception | None = None,
+        error_node_path: str = "",
+        error_type: str | None = None,
+    ) -> None:
+        super().__init__(message, error_type=error_type)
+        self.error, self.error_node_path = error, error_node_path
+        # google-genai calls the status `code`; libraries over httpx keep the body in `response`.
+        self.status_code: Any = getattr(error, "status_code", getattr(error, "code", None))
+        self.details: Any = getattr(error, "details", None)
+        if self.details is None:
+            self.details = getattr(getattr(error, "response", None), "text", None)
+
+
+class NodeTimeoutError(RunError):
+    """A node did not finish in its time (GR-113).
+
+    `node_name` is the node's name, and `timeout` the seconds; both are empty in another process.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        node_name: str = "",
+        timeout: float = 0.0,
+        error_type: str | None = None,
+    ) -> None:
+        text = f"Node '{node_name}' timed out after {timeout} seconds." if node_name else None
+        super().__init__(message or text, error_type=error_type)
+        self.node_name, self.timeout = node_name, timeout
+
+
+class NodeInterruptedError(BaseException):
+    """A node that another node runs waits for an answer (GR-155).
+
+    Not an Exception, so that ``except Exception`` around `Context.run_node` does not catch it.
+    """
+
+
+class StateSchemaError(RunError, TypeError):
+    """A change of the state, or a parameter that is read from it, does not fit the schema."""
+
+
+class WorkflowDataError(RunError, ValueError):
+    """The data of this run does not fit the node that gets it."""
+
+
+class WorkflowInvariantError(RunError, RuntimeError):
+    """The graph is in a state that this package excludes; please report it."""
 
 
 class DeterminismError(RunError):

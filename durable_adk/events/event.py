@@ -10,6 +10,7 @@ from pydantic_core import PydanticSerializationError
 
 from durable_adk.errors import StateValueError
 from durable_adk.events.event_actions import EventActions
+from durable_adk.json_values import JsonModel
 from durable_adk.models.llm_response import LlmResponse
 
 RUNTIME_METADATA = "adk_"
@@ -24,11 +25,49 @@ ANSWERED_BY = "adk_answered_by"
 _ACTIONS = {
     key for name, field in EventActions.model_fields.items() for key in (name, field.alias or name)
 }
+_SHORTHANDS = ("message", "state", "route", "node_path")
+
+
+def _is_unset(value: Any) -> bool:
+    return value is None or value == NodeInfo()
 
 
 def runtime_marks(metadata: Mapping[str, Any] | None) -> list[str]:
     """Return the keys of `custom_metadata` that only the runtime sets."""
     return [key for key in metadata or () if key.startswith(RUNTIME_METADATA)]
+
+
+class NodeInfo(JsonModel):
+    """The node of a graph that an event is from (GR-5)."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    path: str = ""
+    """The node and the workflows around it, each with its run id: ``wf@1/draft@2``."""
+    output_for: list[str] | None = None
+    """Paths of the nodes whose output the event has."""
+    message_as_output: bool | None = None
+    """Whether the event's content is the output."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._parts(-1)[0]
+
+    @property
+    def run_id(self) -> str:
+        """The id of the node's run; empty without one."""
+        return self._parts(-1)[1]
+
+    @property
+    def parent_run_id(self) -> str | None:
+        """The id of the run around it; None without one."""
+        return (self._parts(-2)[1] or None) if "/" in self.path else None
+
+    def _parts(self, place: int) -> tuple[str, str]:
+        segment = self.path.split("/")[place]
+        name, at, run_id = segment.rpartition("@")
+        return (name, run_id) if at else (segment, "")
 
 
 class Event(LlmResponse):
@@ -38,8 +77,9 @@ class Event(LlmResponse):
     that a retried step produces the same event, and `append_event` where there is no loop. A
     committed event never changes. Unknown fields are ignored, as in ADK (EVT-3).
 
-    ``Event(message="Hi!", state={"k": 1})`` is short for content with that message, and actions
-    with that `state_delta`.
+    ``Event(message="Hi!", state={"k": 1}, route="again", node_path="wf@1/ask@2")`` is short for
+    content with that message, actions with that `state_delta` and `route`, and `node_info` with
+    that path.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -54,6 +94,11 @@ class Event(LlmResponse):
     long_running_tool_ids: set[str] | None = None
     compacted_event_ids: list[str] | None = None
     """Ids of the first and last event that `actions.compaction` replaces; None if ADK wrote it."""
+    output: Any = Field(default=None, exclude_if=_is_unset)
+    """The output of a node of a graph (GR-5)."""
+    node_info: NodeInfo = Field(default_factory=NodeInfo, exclude_if=_is_unset)
+    isolation_scope: str | None = Field(default=None, exclude_if=_is_unset)
+    """The task whose agent alone sees the event; None for the agents without a task."""
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +112,8 @@ class Event(LlmResponse):
             # Actions that only another ADK version knows are dropped.
             known = {name: value for name, value in actions.items() if name in _ACTIONS}
             fields = {**fields, "actions": known}
-        return _without_shorthands(fields) if "message" in fields or "state" in fields else fields
+        shortened = any(name in fields for name in _SHORTHANDS)
+        return _without_shorthands(fields) if shortened else fields
 
     @field_serializer("long_running_tool_ids")
     def _sorted_ids(self, ids: set[str] | None) -> list[str] | None:
@@ -131,17 +177,29 @@ class Event(LlmResponse):
 
 
 def _without_shorthands(data: dict[str, Any]) -> dict[str, Any]:
-    """Replace `message` and `state` by content and actions."""
+    """Replace the shorthands by content, actions and node info."""
     fields = dict(data)
-    message, state = fields.pop("message", None), fields.pop("state", None)
+    message, state, route, path = (fields.pop(name, None) for name in _SHORTHANDS)
     if message is not None:
         if fields.get("content") is not None:
             raise ValueError("give either 'message' or 'content', not both")
         fields["content"] = _content(message)
-    if state is not None:
-        actions = EventActions.model_validate(fields.get("actions") or {})
-        fields["actions"] = actions.model_copy(update={"state_delta": state})
+    short = {"state_delta": state, "route": route}
+    _update(fields, "actions", EventActions, short)
+    _update(fields, "node_info", NodeInfo, {"path": path})
     return fields
+
+
+def _update(
+    fields: dict[str, Any], name: str, kind: type[JsonModel], short: dict[str, Any]
+) -> None:
+    """Set what the shorthands say in one of an event's models, and validate it."""
+    given = {key: value for key, value in short.items() if value is not None}
+    if not given:
+        return
+    checked = kind.model_validate(given)
+    model = kind.model_validate(fields.get(name) or {})
+    fields[name] = model.model_copy(update={key: getattr(checked, key) for key in given})
 
 
 def _content(message: Any) -> types.Content:

@@ -1,6 +1,6 @@
 """The side effects that an event requests."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from google.genai import types
 from pydantic import Field, FieldSerializationInfo, field_serializer, field_validator
@@ -9,6 +9,9 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.json_values import JsonModel
+
+RouteValue: TypeAlias = bool | int | str
+"""What an edge of a graph can be named by (GR-6)."""
 
 
 class EventCompaction(JsonModel):
@@ -49,6 +52,10 @@ class EventActions(JsonModel):
     end_of_agent: bool | None = None
     agent_state: dict[str, Any] | None = None
     rewind_before_invocation_id: str | None = None
+    route: RouteValue | list[RouteValue] | None = Field(
+        default=None, exclude_if=lambda route: route is None
+    )
+    """The edges that a node of a graph chooses (GR-6)."""
     set_model_response: Any | None = None
     """The agent's final answer, set by the tool of that name; it ends the agent's run (AGT-19)."""
 

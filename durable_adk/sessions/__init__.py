@@ -1,5 +1,6 @@
 """Sessions, their state and their storage."""
 
+from durable_adk.errors import StateSchemaError
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.database_session_service import (
     DatabaseSessionService,
@@ -34,6 +35,7 @@ __all__ = [
     "SessionLog",
     "SqliteSessionService",
     "State",
+    "StateSchemaError",
     "Status",
     "StoredEvent",
     "Ticket",

@@ -87,7 +87,7 @@ def read_parameters(func: Callable[..., Any], tool_name: str) -> Parameters:
     signature = _signature(func, tool_name)
     # Arguments bound by a partial may be secrets: the model must not see them.
     bound = func.keywords if isinstance(func, functools.partial) else {}
-    namespace = getattr(inspect.unwrap(routine(func)), "__globals__", {})
+    namespace = namespace_of(func)
     fields: list[Parameter] = []
     context: list[str] = []
     unused: list[str] = []
@@ -122,16 +122,19 @@ def _signature(func: Callable[..., Any], tool_name: str) -> inspect.Signature:
 
 
 def _is_context(parameter: inspect.Parameter, namespace: dict[str, Any]) -> bool:
-    """Whether the runtime fills the parameter with the tool context.
+    """Whether the runtime fills the parameter with the tool context."""
+    return parameter.name == "tool_context" or is_annotated_context(parameter, namespace)
+
+
+def is_annotated_context(parameter: inspect.Parameter, namespace: dict[str, Any]) -> bool:
+    """Whether the parameter's annotation is a class of contexts.
 
     The classes are matched by name, because ADK has several names for them. If the annotation can
     be resolved, the class must also come from this package: an application may have a model called
     `Context`. If it cannot (its import is under TYPE_CHECKING), the name is enough.
     """
-    if parameter.name == "tool_context":
-        return True
     try:
-        annotation = _resolve(parameter.annotation, namespace)
+        annotation = resolve_annotation(parameter.annotation, namespace)
     except NameError:
         return not _CONTEXT_CLASSES.isdisjoint(re.findall(r"\w+", str(parameter.annotation)))
     return any(_is_context_class(part) for part in _alternatives(annotation))
@@ -153,7 +156,12 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
-def _resolve(annotation: Any, namespace: dict[str, Any]) -> Any:
+def namespace_of(func: Any) -> dict[str, Any]:
+    """Return the globals of the function that a call runs, where its annotations have meaning."""
+    return getattr(inspect.unwrap(routine(func)), "__globals__", {})
+
+
+def resolve_annotation(annotation: Any, namespace: dict[str, Any], *, extras: bool = True) -> Any:
     """Return the annotation with all strings in it evaluated.
 
     Each annotation is evaluated by itself, so that a name which exists only for the type checker
@@ -162,7 +170,7 @@ def _resolve(annotation: Any, namespace: dict[str, Any]) -> Any:
     if annotation is EMPTY:
         return Any
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    return get_type_hints(holder, globalns=namespace, include_extras=True)["it"]
+    return get_type_hints(holder, globalns=namespace, include_extras=extras)["it"]
 
 
 def _field(parameter: inspect.Parameter, namespace: dict[str, Any], tool_name: str) -> Parameter:
@@ -172,7 +180,7 @@ def _field(parameter: inspect.Parameter, namespace: dict[str, Any], tool_name: s
             f"`{parameter.name}: Annotated[..., Field(...)] = default`."
         )
     try:
-        annotation = _resolve(parameter.annotation, namespace)
+        annotation = resolve_annotation(parameter.annotation, namespace)
         optional = NoneType in _alternatives(annotation)
         if parameter.default is None and not (optional or annotation is Any):
             # In practice `x: str = None` means Optional.

@@ -66,12 +66,12 @@ ADK = """
     already exists found input not validation
     act action activity agent app artifact as auth base built callback choice code compaction config
     confirmation content context conversation credential declaration enterprise event example
-    executor exit filter flow function genai get global google grounding image in instruction
-    invocation llm load local loop maps mcp memory message model offline output parallel part plan
-    planner planning plugin preload provider re readonly reflect registry request response
-    resumability retry rewind run runner running runtime save schema scheme scripted search
-    sequential service session set state static step summarizer tool toolset transfer turn unsafe
-    user
+    edge executor exit filter flow function genai get global google graph grounding image in
+    instruction invocation join llm load local loop maps mcp memory message model node offline
+    output parallel part plan planner planning plugin preload provider re readonly reflect registry
+    request response resumability retry rewind route run runner running runtime save schema scheme
+    scripted search sequential service session set state static step summarizer tool toolset
+    transfer turn unsafe user
 """
 """Words of ADK's own module and class names."""
 
@@ -87,8 +87,8 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 
 COMPUTING = """
     acceptance access address agui announcement application arguments async authentication backend
-    batch begin blobs body broken budget cache call caller calling calls card change channel check
-    chunks cli close closing compact connect connection container contract copies custom database db
+    batch begin binding blobs body broken budget cache call caller calling calls card change channel check
+    chunks cli close closing compact compiled connect connection container contract copies custom database db
     debugging decoding delegated deliver delivery demo dependencies determinism dev diagnosis doctor
     embedded encryption entry env environment erase erasure error execution expired external extras
     feed file finding folder forks gemini head health hook http id in_process inferred inserts

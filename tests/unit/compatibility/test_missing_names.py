@@ -25,7 +25,7 @@ def test_the_root_has_what_adks_has() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "reason"),
     [
-        ("durable_adk", "Workflow", "graph workflows"),
+        ("durable_adk.tools", "request_input", "graph workflows"),
         ("durable_adk.models", "LiteLlm", "write a BaseLlm"),
         ("durable_adk.tools", "VertexAiSearchTool", "Google Cloud"),
     ],
@@ -78,5 +78,5 @@ def test_the_root_is_executed_again_and_installs_nothing(monkeypatch: pytest.Mon
     missing = missing_names.install()
     assert sys.meta_path == finders
     assert BaseAgent.__init__ is made
-    with pytest.raises(ImportError, match="graph workflows"):
-        missing("Workflow")
+    with pytest.raises(AttributeError, match="nothing"):
+        missing("nothing")

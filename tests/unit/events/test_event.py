@@ -28,6 +28,7 @@ ADKS_EVENT = {
     *("finishReason", "modelVersion", "groundingMetadata", "citationMetadata", "usageMetadata"),
     *("avgLogprobs", "logprobsResult", "customMetadata", "interactionId", "environmentId"),
     *("author", "invocationId", "id", "timestamp", "actions", "branch", "longRunningToolIds"),
+    *("output", "nodeInfo", "isolationScope"),
 }
 """Keys of ADK's event; it ignores others, unlike those of what is inside."""
 ADKS_ACTIONS = {

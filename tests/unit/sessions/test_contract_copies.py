@@ -21,8 +21,8 @@ def events(*numbers: int) -> list[CopiedEvent]:
                 "author": "root",
                 "invocation_id": "e-1",
                 "timestamp": 100.5 + n,
-                "actions": {"state_delta": {"n": n, "user:n": n}, "route": "left"},
-                "node_info": {"path": f"root@{n}"},
+                "actions": {"state_delta": {"n": n, "user:n": n}, "render_ui_widgets": ["w"]},
+                "turn_complete_reason": f"root@{n}",
             }
         )
         for n in numbers
@@ -55,10 +55,15 @@ async def test_what_only_the_other_program_knows_is_kept(service, key, copied) -
     """Its fields are in the store, and no event that is read has them."""
     await service.copy_session(copied, events(1, 2))
     first = (await service.read_copied(key, limit=1))[0]
-    assert first.rest == {"node_info": {"path": "root@1"}, "actions": {"route": "left"}}
+    assert first.rest == {
+        "turn_complete_reason": "root@1",
+        "actions": {"render_ui_widgets": ["w"]},
+    }
     assert first.is_same(events(1)[0])
     read = (await service.read_events(key, limit=1))[0].event
-    assert json.loads(read.to_json()).keys().isdisjoint({"node_info", "nodeInfo"})
+    assert (
+        json.loads(read.to_json()).keys().isdisjoint({"turn_complete_reason", "turnCompleteReason"})
+    )
 
 
 async def test_a_repeated_copy_changes_nothing(service, key, copied) -> None:

@@ -1,0 +1,43 @@
+"""Names in declarations: those of nodes, and keywords that do not exist."""
+
+from difflib import get_close_matches
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from durable_adk.errors import WorkflowConfigurationError
+
+
+def check_node_name(name: str) -> str:
+    """Return the name of a node.
+
+    Raises:
+        WorkflowConfigurationError: It is no identifier, which paths of nodes need (GR-13).
+    """
+    if not name.isidentifier():
+        raise WorkflowConfigurationError(f"Node name '{name}' must be a valid Python identifier.")
+    return name
+
+
+def check_keywords(kind: type[BaseModel], data: Any) -> Any:
+    """Return what a model is made of.
+
+    Raises:
+        WorkflowConfigurationError: It has a keyword that the class, which forbids others, does not
+            know; the message has the nearest name (B-26).
+    """
+    if not isinstance(data, dict) or kind.model_config.get("extra") != "forbid":
+        return data
+    known = [*kind.model_fields]
+    aliases = {field.alias for field in kind.model_fields.values() if field.alias}
+    for keyword in cast("dict[Any, Any]", data):
+        if keyword not in known and keyword not in aliases:
+            raise unknown_keyword(kind.__name__, str(keyword), known)
+    return cast("Any", data)
+
+
+def unknown_keyword(owner: str, keyword: str, known: list[str]) -> WorkflowConfigurationError:
+    """Return the error for a keyword that does not exist."""
+    near = get_close_matches(keyword, known, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(known))}."
+    return WorkflowConfigurationError(f"{owner} has no keyword {keyword!r}; {remedy}")

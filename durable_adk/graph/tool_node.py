@@ -1,0 +1,106 @@
+"""A tool as a node."""
+
+from typing import Any, cast
+
+from google.genai import types
+from pydantic import BaseModel
+
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.binding import Readable
+from durable_adk.graph.data import parsed, text_of
+from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.tools.base_tool import BaseTool
+
+
+class ToolNode(BaseNode):
+    """Calls a tool; its output is the tool's result (GR-54)."""
+
+    tool: BaseTool
+
+    def __init__(
+        self,
+        *,
+        tool: BaseTool,
+        name: str | None = None,
+        retry_config: NodeRetryConfig | None = None,
+        timeout: float | None = None,
+        **others: Any,
+    ) -> None:
+        """Take the tool.
+
+        Args:
+            tool: The tool.
+            name: The node's name; the tool's own by default.
+            retry_config: Which errors are retried; None: none.
+            timeout: Seconds that one attempt may take; None: no limit.
+            **others: Other fields of `BaseNode`.
+        """
+        # Again after a confirmation: the call that waited for it is made then.
+        settings: dict[str, Any] = {"rerun_on_resume": True, **others}
+        settings |= {"tool": tool, "name": name or tool.name}
+        super().__init__(retry_config=retry_config, timeout=timeout, **settings)
+
+    def arguments(self, node_input: Any, state: Readable) -> dict[str, Any]:
+        """Return the arguments of the tool's call (GR-54).
+
+        Args:
+            node_input: The input: a dict, a model, None, a content whose text may be a JSON object,
+                or the value of the tool's only parameter, or of its only required one.
+            state: The state, for required parameters that the input lacks.
+
+        Raises:
+            TypeError: The input is none of these.
+        """
+        known, required = _parameters(self.tool)
+        arguments = _object(node_input)
+        if arguments is None:
+            arguments = _single(_plain(node_input), known, required)
+        missing = [name for name in required if name not in arguments and name in state]
+        return {**arguments, **{name: state[name] for name in missing}}
+
+
+def _object(node_input: Any) -> dict[str, Any] | None:
+    """Return the input as arguments; None if it is a single value."""
+    match _plain(node_input):
+        case None:
+            return {}
+        case BaseModel() as model:
+            return model.model_dump()
+        case dict() as items:
+            return dict(cast("dict[str, Any]", items))
+        case _:
+            return None
+
+
+def _plain(node_input: Any) -> Any:
+    """Return the text of contents; text as the JSON object that it says, and empty text as None."""
+    value = text_of(node_input) if isinstance(node_input, types.Content) else node_input
+    if not isinstance(value, str):
+        return value
+    said = parsed(value.strip())
+    return cast("Any", said) if isinstance(said, dict) else value.strip() or None
+
+
+def _single(value: Any, known: list[str], required: list[str]) -> dict[str, Any]:
+    for names in (known, required):
+        if len(names) == 1:
+            return {names[0]: value}
+    raise TypeError(
+        "The input to ToolNode must be a dictionary of tool arguments or None, but got "
+        f"{type(value)}."
+    )
+
+
+def _parameters(tool: BaseTool) -> tuple[list[str], list[str]]:
+    """Return the names of the tool's parameters, and of the required ones."""
+    declaration = tool.get_declaration()
+    if declaration is None:
+        return [], []
+    schema = declaration.parameters_json_schema
+    if isinstance(schema, dict):
+        whole = cast("dict[str, Any]", schema)
+        return list(whole.get("properties") or ()), list(whole.get("required") or ())
+    parameters = declaration.parameters
+    if parameters is None:
+        return [], []
+    return list(parameters.properties or ()), list(parameters.required or ())
