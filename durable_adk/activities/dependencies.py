@@ -19,6 +19,7 @@ from durable_adk.conversation.history import USER, recent
 from durable_adk.conversation.node_events import as_content, prompt_events
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.retrying import SERVICE_TIMEOUT, STORE_TIMEOUT, Deadline, retrying
@@ -125,8 +126,8 @@ class Dependencies:
         """Create the cache with the size that the limits set."""
         self.cache = SessionCache(max_bytes=self.limits.session_cache_bytes)
 
-    async def scope(self, step: Step) -> tuple[BaseAgent, StepScope]:
-        """Return a step's agent and its scope, rebuilt from the stores (D3).
+    async def scope(self, step: Step) -> tuple[BaseNode, StepScope]:
+        """Return a step's agent, or graph, and its scope, rebuilt from the stores (D3).
 
         Raises:
             UnknownAppError: The app is not served here.
@@ -137,7 +138,7 @@ class Dependencies:
         agent = self.registry.app(step.key.app_name).node_of(step)
         revision, state, known = await self._read(step)
         scope = self.scope_over(step, state, known)
-        scope.agent = agent
+        scope.agent = agent if isinstance(agent, BaseAgent) else None
         scope.ahead = revision > step.revision or step.branch is not None
         if step.site is not None and isinstance(agent, LlmAgent) and agent.mode != "chat":
             scope.prompt = _prompt(agent, scope, step.site)
@@ -151,8 +152,9 @@ class Dependencies:
             AgentNotFoundError: The agent was removed, or is not registered on this worker yet.
         """
         app = self.registry.app(step.key.app_name)
-        root = app.find_agent(step.agent).root_agent
-        manifest = app.manifest() if root is app.root_agent else root.node()
+        node = app.node_of(step)
+        root = node.root_agent if isinstance(node, BaseAgent) else app.root_agent
+        manifest = root.node() if isinstance(root, BaseAgent) else app.manifest()
         return manifest.any_custom() or "on_event_callback" in self.plugins(step).hooks()
 
     def plugins(self, step: Step) -> PluginManager:

@@ -149,7 +149,8 @@ class StepEffect(CodeEffect[A, StepResult]):
         """Run the function; set what the events of an agent that is a node have beyond others."""
         result, step = await self.function(active), active.step
         if step.site is not None and not isinstance(step, NodeStep):
-            schema = active.agent.output_schema if isinstance(active.agent, LlmAgent) else None
+            agent = active.agent
+            schema = agent.output_schema if isinstance(agent, LlmAgent) else None
             events = [one.event for one in (result, *result.more) if one.event is not None]
             mark_agent_events(events, step.site, schema)
         return result

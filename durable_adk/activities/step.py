@@ -10,6 +10,7 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context.activity import StepScope
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.wire.effect import Attempt
 from durable_adk.wire.steps import Step
@@ -27,7 +28,7 @@ class ActiveStep(Generic[S_co]):
     repeatable: bool = False
     """Whether the work may be done again: it has no effect, or its outcome is recorded elsewhere.
     Set by the work."""
-    _loaded: tuple[BaseAgent, StepScope] | None = field(default=None, init=False)
+    _loaded: tuple[BaseNode, StepScope] | None = field(default=None, init=False)
 
     @cached_property
     def plan(self) -> CommitPlan:
@@ -45,7 +46,13 @@ class ActiveStep(Generic[S_co]):
 
     @property
     def agent(self) -> BaseAgent:
-        """The step's agent."""
+        """The step's agent.
+
+        Raises:
+            AgentDefinitionError: A deploy has made a node of it that is no agent.
+        """
+        if not isinstance(self._read[0], BaseAgent):
+            raise AgentDefinitionError(f"Node {self._read[0].name!r} is no agent any more.")
         return self._read[0]
 
     @property
@@ -70,7 +77,7 @@ class ActiveStep(Generic[S_co]):
         return self.deps.plugins(self.step)
 
     @property
-    def _read(self) -> tuple[BaseAgent, StepScope]:
+    def _read(self) -> tuple[BaseNode, StepScope]:
         if self._loaded is None:
             raise RuntimeError("ActiveStep.load was not awaited.")
         return self._loaded

@@ -11,12 +11,17 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
+from durable_adk.apps.graph_record import kind_of, manifest_of
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.parallel_worker import ParallelWorker
+from durable_adk.graph.workflow import Workflow
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.run_config import Budget
+from durable_adk.wire.steps import NodeStep, Step
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -27,7 +32,8 @@ class App(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     name: str
-    root_agent: BaseAgent
+    root_agent: BaseNode
+    """An agent, a `Workflow` or another node."""
     plugins: list[BasePlugin] = Field(default_factory=list[BasePlugin])
     """In the order in which their hooks run; their names are unique."""
     events_compaction_config: EventsCompactionConfig | None = None
@@ -80,7 +86,7 @@ class App(BaseModel):
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
-        names = [agent.name for agent in self.agents()]
+        names = [agent.name for agent in self.agents()] if self.is_agent else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise AgentDefinitionError(
@@ -89,14 +95,19 @@ class App(BaseModel):
             )
 
     @property
+    def is_agent(self) -> bool:
+        """Whether the root is an agent, and not a graph."""
+        return isinstance(self.root_agent, BaseAgent)
+
+    @property
     def plugin_manager(self) -> PluginManager:
         """The manager that runs the plugins' hooks."""
         return self._plugin_manager
 
     def agents(self) -> list[BaseAgent]:
-        """Return all agents: the tree, and agents used as tools with their sub-agents."""
+        """Return all agents: the tree or graph, and agents used as tools with their sub-agents."""
         found: dict[int, BaseAgent] = {}
-        waiting = [self.root_agent]
+        waiting = _agents_in(self.root_agent)
         while waiting:
             for agent in waiting.pop(0).walk():
                 if id(agent) not in found:
@@ -107,7 +118,7 @@ class App(BaseModel):
     def manifest(self) -> AgentNode:
         """Return the agent manifest that an invocation records when it opens; cached (D6)."""
         if self._manifest is None:
-            self._manifest = self.root_agent.node()
+            self._manifest = manifest_of(self.root_agent)
         return self._manifest
 
     async def close(self, plugin_manager: PluginManager | None = None) -> None:
@@ -144,6 +155,67 @@ class App(BaseModel):
                 f"App {self.name!r} has no agent {name!r}; its agents are {known}."
             )
         return agent
+
+
+    def node_of(self, step: Step) -> BaseNode:
+        """Return the agent of a step; for the step of a node of a graph, the graph.
+
+        Raises:
+            AgentNotFoundError: The app does not have it, or no longer has it.
+        """
+        if step.site is None:
+            return self.find_agent(step.agent)
+        node = self._at(step.site.path)
+        if not isinstance(node, BaseAgent):
+            return node
+        return node.find_agent(step.agent) or self.find_agent(step.agent)
+
+    def node_at(self, step: NodeStep) -> BaseNode:
+        """Return the node whose code a step runs.
+
+        Raises:
+            AgentNotFoundError: The app does not have it, or no longer has it.
+        """
+        node = self._at(step.named.path)
+        if kind_of(node) != step.kind:
+            raise AgentNotFoundError(
+                f"Node {step.node!r} ({step.named.path}) of the graph that was recorded when the "
+                f"invocation began was a {step.kind}, and is a {kind_of(node)} in app "
+                f"{self.name!r} now."
+            )
+        return node
+
+    def _at(self, path: str) -> BaseNode:
+        """Return the node at the path of a run, ``wf@1/inner@2/a@1``, by its names."""
+        root, *names = (part.partition("@")[0] for part in path.split("/"))
+        node: BaseNode | None = self.root_agent if self.root_agent.name == root else None
+        if node is not None and not isinstance(node, BaseAgent | Workflow):
+            return node  # the only node of its graph
+        for name in names:
+            found = [] if node is None else _children(node)
+            node = next((one for one in found if one.name == name), None)
+        if node is None:
+            raise AgentNotFoundError(
+                f"Node {path.rpartition('/')[2].partition('@')[0]!r} ({path}) of the graph that "
+                f"was recorded when the invocation began is no longer in app {self.name!r}."
+            )
+        return node
+
+
+def _children(node: BaseNode) -> list[BaseNode]:
+    """Return the nodes of a graph; those of a worker are its node's, which has its name."""
+    children = node.static_children()
+    return [*children, *(one for child in children for one in _items(child))]
+
+
+def _items(node: BaseNode) -> list[BaseNode]:
+    return node.static_children() if isinstance(node, ParallelWorker) else []
+
+
+def _agents_in(node: BaseNode) -> list[BaseAgent]:
+    if isinstance(node, BaseAgent):
+        return [node]
+    return [agent for child in node.static_children() for agent in _agents_in(child)]
 
 
 def _agents_used_as_tools(agent: BaseAgent) -> list[BaseAgent]:

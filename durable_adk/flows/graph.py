@@ -245,7 +245,7 @@ class _GraphRun:
                 yield message.event
         if result.event is not None:
             if result.seq is None and result.node is not None and result.node.output is not None:
-                self._schedule.check_output(node.name)
+                self._schedule.claim_output(node.name)
             yield result.event
         elif result.seq is not None:
             invocation.committed_by_step(step.event_id, result.seq)

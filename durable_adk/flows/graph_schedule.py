@@ -67,14 +67,16 @@ class GraphSchedule:
         """The nodes that no edge leaves."""
         return [node.name for node in self.graph.nodes if self.is_terminal(node.name)]
 
-    def check_output(self, name: str) -> None:
-        """Check that an output of a node may be stored, before it is (B-29).
+    def claim_output(self, name: str) -> None:
+        """Take a node's output as the graph's if it is, before it is stored (B-29).
 
         Raises:
             AgentError: Another node has already ended the graph with an output.
         """
-        other = self.position.output_of
-        if self.is_terminal(name) and other not in (None, name):
+        if not self.is_terminal(name):
+            return
+        other, self.position.output_of = self.position.output_of, name
+        if other not in (None, name):
             raise raised(
                 AgentError,
                 "WorkflowConfigurationError",
@@ -94,15 +96,15 @@ class GraphSchedule:
         if self.node(name).waits_for_output and no_output:
             return None
         if self.is_terminal(name) and end.output is not None:
-            self.check_output(name)
-            self.position.output, self.position.output_of = end.output, name
+            self.claim_output(name)
+            self.position.output = end.output
         return self._trigger(name, end)
 
     def _trigger(self, source: str, end: NodeEnd) -> list[GraphEdge]:
         edges = fired((one for one in self.graph.edges if one.source == source), end.route)
         several = len({edge.target for edge in edges}) > 1
         for edge in edges:
-            if self.node(edge.target).kind == "join":
+            if self.node(edge.target).joins:
                 self._arrive(edge.target, source, end)
             else:
                 branch = self._sub_branch(end.branch, edge.target) if several else end.branch

@@ -1,13 +1,15 @@
 """A Python function as a node."""
 
 import inspect
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, Self, cast
 
 from google.genai import types
 from pydantic import BaseModel, PrivateAttr, TypeAdapter
 
 from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.calling import call
+from durable_adk.calling.closing import closing
 from durable_adk.context.activity import Context
 from durable_adk.errors import WorkflowConfigurationError
 from durable_adk.events.event import Event
@@ -31,6 +33,16 @@ _FIELDS = (
     *("func", "name", "rerun_on_resume", "retry_config", "timeout", "auth_config"),
     *("require_confirmation", "parameter_binding", "state_schema"),
 )
+
+
+_END = object()
+
+
+def _as_yielded(item: Any) -> Any:
+    """Return a content as an event with it: it is a message and no output (GR-48)."""
+    if not isinstance(item, types.Content):
+        return item
+    return Event(content=item if item.role else item.model_copy(update={"role": "user"}))
 
 
 class FunctionNode(BaseNode):
@@ -113,6 +125,30 @@ class FunctionNode(BaseNode):
         hint = self._parameters.hints.get(INPUT)
         if isinstance(hint, type) and issubclass(hint, BaseModel):
             self.input_schema = hint
+
+    async def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
+        bound = self.bind(ctx, node_input)
+        async with closing(self._items(*bound.args, **bound.kwargs)) as items:
+            async for item in items:
+                yield _as_yielded(item)
+
+    async def _items(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        """Yield what the function yields, or what it returns; sync code runs in a thread."""
+        if not self.is_generator:
+            yield await call(self._func, *args, **kwargs)
+            return
+        made = self._func(*args, **kwargs)
+        if isinstance(made, AsyncGenerator):
+            async with closing(cast("AsyncGenerator[Any, None]", made)) as items:
+                async for item in items:
+                    yield item
+            return
+        generator = cast("Generator[Any, None, None]", made)
+        try:
+            while (item := await call(next, generator, _END)) is not _END:
+                yield item
+        finally:
+            await call(generator.close)
 
     @property
     def func(self) -> Callable[..., Any]:

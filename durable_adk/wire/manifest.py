@@ -76,6 +76,8 @@ class GraphNode(JsonModel):
 
     name: str
     kind: GraphNodeKind
+    joins: bool = False
+    """Whether it runs once all its predecessors have ended since its last run (GR-57)."""
     reruns: bool = False
     """Whether its code runs again after an answer, and not the answer is its output."""
     waits_for_output: bool = False

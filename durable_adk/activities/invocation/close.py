@@ -216,6 +216,12 @@ def _tool_calls(event: Event) -> int:
     return made + sum(one.name in CONTROL_FUNCTIONS for one in event.get_function_responses())
 
 
+def _tells(event: Event, end: Event) -> bool:
+    """Return whether a node's event has told the error with which the run ends (GR-85)."""
+    same = (event.error_code, event.error_message) == (end.error_code, end.error_message)
+    return bool(event.node_info.path) and same
+
+
 def _seals(
     deps: Dependencies, step: CloseStep, stored: list[StoredEvent], record: InvocationRecord
 ) -> list[Event]:
@@ -230,7 +236,9 @@ def _seals(
         end = error_event(error, invocation_id=step.invocation_id, author=author)
         reason = f"{ENDED}: {end.error_message}"
         same = not record.status.closed or record.error == step.error
-        events = [*closing_responses(own, reason), step.event if step.event and same else end]
+        events = closing_responses(own, reason)
+        if not any(_tells(event, end) for event in own):
+            events.append(step.event if step.event and same else end)
     # Keep what an earlier attempt stored, even if it reported another reason.
     known = {item.event.id for item in stored}
     events = [event for event in events if event.id not in known]

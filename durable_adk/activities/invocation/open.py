@@ -14,6 +14,7 @@ from durable_adk.activities.invocation.take_over import (
     retry_when_freed,
 )
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.graph_record import manifest_of
 from durable_adk.apps.app import App
 from durable_adk.conversation.answers import answered_call_ids, answered_invocation_ids
 from durable_adk.conversation.history import recent
@@ -29,6 +30,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import SHARED_PREFIXES
@@ -61,7 +63,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
     app = deps.registry.app(step.key.app_name)
     await check_request(deps, step)
     root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
-    manifest = root.node() if step.tool_run else app.manifest()
+    manifest = manifest_of(root) if step.tool_run else app.manifest()
     opened = Opened(
         manifest=manifest,
         agent=root.name,
@@ -195,12 +197,14 @@ async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
 
 
 async def _first_agent(
-    deps: Dependencies, step: OpenStep, root: BaseAgent, record: InvocationRecord
+    deps: Dependencies, step: OpenStep, root: BaseNode, record: InvocationRecord
 ) -> str:
     """Return the name of the agent that receives the message (AGT-40..43), searching backwards.
 
     Rewound events do not count, nor do events that the run's agents may not see (AGT-45).
     """
+    if not isinstance(root, BaseAgent):
+        return root.name
     config = step.run_config.get_session_config if step.run_config else None
     before = record.start_seq - 1
     page = 32

@@ -18,7 +18,6 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.events.event import Event
-from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.wire.graph import NodeEnd
 from durable_adk.wire.messages import check_event
@@ -115,8 +114,10 @@ class _NodeRun:
         context.state.collect_delta()
         output = None if self._output is not None else context.output
         changed = context.actions.state_delta or context.actions.artifact_delta
-        if output is not None or context.route is not None or changed:
-            self._add(Event(output=output, actions=EventActions(route=context.route)))
+        if output is not None or changed or (context.route is not None and not self._events):
+            self._add(Event(output=output))
+        if context.route is not None and self._events[-1].actions.route is None:
+            self._events[-1].actions.route = context.route
 
     def result(self) -> StepResult:
         """Return the result of code that has returned."""

@@ -1,0 +1,98 @@
+"""Records the graphs of an app as data, when an invocation opens (D6)."""
+
+from typing import Any
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.function_node import FunctionNode
+from durable_adk.graph.join_node import JoinNode
+from durable_adk.graph.parallel_worker import ParallelWorker
+from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.graph.routes import DEFAULT_ROUTE
+from durable_adk.graph.tool_node import ToolNode
+from durable_adk.graph.workflow import Workflow
+from durable_adk.graph.base_node import START, Edge
+from durable_adk.wire.manifest import (
+    AgentNode,
+    GraphEdge,
+    GraphNode,
+    GraphNodeKind,
+    GraphRecord,
+    NodeRetry,
+)
+
+
+def manifest_of(node: BaseNode) -> AgentNode:
+    """Return the manifest of an agent, or of a graph with the agents and graphs in it.
+
+    A node that is neither is recorded as a graph of this node alone.
+    """
+    if isinstance(node, BaseAgent):
+        return node.node()
+    nodes = _nodes(node)
+    edges = node.graph.edges if isinstance(node, Workflow) and node.graph else [Edge(START, node)]
+    window = node.max_concurrency if isinstance(node, Workflow) else None
+    return AgentNode(
+        name=node.name,
+        kind="graph",
+        graph=GraphRecord(
+            nodes=[_record(one) for one in nodes],
+            edges=[_edge(edge) for edge in edges],
+            window=window,
+        ),
+        children=[manifest_of(one) for one in map(_driven, nodes) if one is not None],
+    )
+
+
+def _nodes(node: BaseNode) -> list[BaseNode]:
+    return node.static_children() if isinstance(node, Workflow) else [node]
+
+
+def _driven(node: BaseNode) -> BaseNode | None:
+    """Return the agent or graph that a node is, or runs for its items."""
+    if isinstance(node, ParallelWorker):
+        return _driven(node.node)
+    return node if isinstance(node, BaseAgent | Workflow) else None
+
+
+def kind_of(node: BaseNode) -> GraphNodeKind:
+    """Return the kind by which a graph's record names a node."""
+    kinds: dict[type[BaseNode], GraphNodeKind] = {
+        BaseAgent: "agent",
+        Workflow: "agent",
+        FunctionNode: "function",
+        ToolNode: "tool",
+        JoinNode: "join",
+        ParallelWorker: "worker",
+    }
+    return next((kind for known, kind in kinds.items() if isinstance(node, known)), "node")
+
+
+def _record(node: BaseNode) -> GraphNode:
+    return GraphNode(
+        name=node.name,
+        kind=kind_of(node),
+        joins=node.requires_all_predecessors,
+        reruns=node.rerun_on_resume,
+        waits_for_output=node.wait_for_output,
+        retry=None if node.retry_config is None else _retry(node.retry_config),
+        timeout=node.timeout,
+        window=node.max_parallel_workers if isinstance(node, ParallelWorker) else None,
+        inner=_record(node.node) if isinstance(node, ParallelWorker) else None,
+    )
+
+
+def _retry(config: NodeRetryConfig) -> NodeRetry:
+    return NodeRetry(**config.model_dump(exclude_none=True))
+
+
+def _edge(edge: Edge) -> GraphEdge:
+    route: Any = edge.route
+    default = route == DEFAULT_ROUTE
+    routes = route if isinstance(route, list) else [route]
+    return GraphEdge(
+        source=edge.from_node.name,
+        target=edge.to_node.name,
+        routes=None if route is None or default else routes,
+        default=default,
+    )
