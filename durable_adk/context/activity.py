@@ -290,6 +290,8 @@ class Context(ReadonlyContext):
         """The node whose code runs; None for agents, tools and callbacks."""
         self.output: Any = None
         """The output of the node, unless its code yields or returns one."""
+        self.resume_inputs: dict[str, Any] = {}
+        """The answers to the node's questions, by interrupt id."""
         self.route: Any = None
         """The route that the node chooses, unless its code yields one."""
         self.exchanged_credentials: list[AuthConfig] = []

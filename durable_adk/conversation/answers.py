@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
+from durable_adk.conversation.node_answers import RESULT, read_answer
 from durable_adk.conversation.pending_calls import (
     CallStatus,
     PendingCall,
@@ -24,6 +25,7 @@ from durable_adk.conversation.pending_calls import (
 )
 from durable_adk.errors import AlreadyAnsweredError, InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.sessions.records import Status
@@ -153,6 +155,10 @@ def _answer(
             return _confirmation(item, data)
         case "credential":
             return _credential(item, data)
+        case "long_running" if item.call.name == REQUEST_INPUT:
+            schema = item.call.args.get("response_schema")
+            value = read_answer(data, schema, f"The answer to call {item.call.call_id!r}")
+            return _answered(item, {RESULT: value}, update=update)
         case "long_running":
             return Answer(call=item.call, response=response, update=update)
 
@@ -165,7 +171,7 @@ def _find(response: types.FunctionResponse, history: dict[str, TrackedCall]) -> 
         open_ids = [key for key, other in history.items() if other.status is CallStatus.OPEN]
         pending = ", ".join(open_ids) or "none"
         _refuse(f"This session has no pending call {response.id!r}; pending calls: {pending}.")
-    if response.name != item.call.name:
+    if response.name != item.call.name and item.call.name != REQUEST_INPUT:  # GR-132
         _refuse(
             f"The answer to call {response.id!r} has the name {response.name!r}; it must have the "
             f"call's name, {item.call.name!r}."
@@ -179,7 +185,8 @@ def _check_status(
     """Return whether the answer is a late update; raise if the call is not pending."""
     call, completed = item.call, status is Status.COMPLETED
     lost = status is not None and status.closed and not completed
-    update = call.kind == "long_running" and completed
+    asked = call.name == REQUEST_INPUT  # by a node, which has ended with its graph
+    update = call.kind == "long_running" and completed and not asked
     if item.status is CallStatus.DECIDED and not update:
         raise AlreadyAnsweredError(
             f"The answer to call {call.call_id!r} is too late: its deadline has passed."

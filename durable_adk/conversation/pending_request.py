@@ -6,12 +6,11 @@ from pydantic import Field
 
 from durable_adk.conversation.client_requests import shown_request
 from durable_adk.conversation.pending_calls import PendingCall
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.session import SessionKey
 from durable_adk.tools.require_confirmation import is_runtime_hint
 from durable_adk.wire.manifest import OnDeadline
-
-REQUEST_INPUT = "adk_request_input"
 
 
 class PendingRequest(JsonModel):

@@ -15,9 +15,10 @@ from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
 from durable_adk.flows.graph_schedule import GraphSchedule
 from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.tool_turn import require_answerable
 from durable_adk.wire.graph import GraphPosition, NodeEnd, NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode, GraphNode, GraphRecord
-from durable_adk.wire.steps import NodeStep
+from durable_adk.wire.steps import NodeStep, StepResult
 
 RunAgent = Callable[[AgentNode, AgentScope, NodeCall], AsyncGenerator[Event, None]]
 """Runs an agent, or a graph, as a node of the graph of the scope."""
@@ -224,10 +225,37 @@ class _GraphRun:
             attempt=flight.run.attempt,
             output_for=[flight.path, *(self._site.output_for if ends else [])],
             scope=self._site.scope,
+            answered=list(flight.run.answered),
         )
 
     async def _step(self, flight: _Flight) -> AsyncGenerator[Event, None]:
-        """Run the node's code as an activity."""
+        """Run the node's code as an activity, and wait for what it asks (GR-133, GR-134)."""
+        run, node = flight.run, flight.node
+        while True:
+            if run.asked:
+                await self._wait(flight)
+                await self._invocation.continuing.safe_point()
+            answers = bool(run.answered) and not node.reruns
+            async with closing(self._pass(flight, answers=answers)) as events:
+                async for event in events:
+                    yield event
+            if not run.asked:
+                return
+
+    async def _wait(self, flight: _Flight) -> None:
+        """Wait for answers: for all of them, or if the node runs again for any."""
+        run, pending = flight.run, self._invocation.pending
+        while run.asked:
+            name = await pending.answer_to(run.asked)
+            run.asked.remove(name)
+            run.answered.append(name)
+            if flight.node.reruns:
+                break
+        for name in run.asked:  # the code makes those again that it still needs (GR-134)
+            pending.forget(name)
+        run.asked.clear()
+
+    async def _pass(self, flight: _Flight, *, answers: bool) -> AsyncGenerator[Event, None]:
         invocation, scope, node = self._invocation, flight.scope, flight.node
         fields = invocation.step_fields(scope, scope.branch.next_id())
         step = NodeStep(
@@ -236,6 +264,7 @@ class _GraphRun:
             graph=[part.partition("@")[0] for part in self._site.path.split("/")],
             node=node.name,
             kind=node.kind,
+            answers=answers,
             returns_event=invocation.state.reads_state,
         )
         result = await invocation.state.runtime.perform(step)
@@ -247,11 +276,23 @@ class _GraphRun:
             if result.seq is None and result.node is not None and result.node.output is not None:
                 self._schedule.claim_output(node.name)
             yield result.event
+            self._expect(flight, result)
         elif result.seq is not None:
             invocation.committed_by_step(step.event_id, result.seq)
         if result.error is not None:
             raise from_detail(result.error)
         flight.end = result.node
+
+    def _expect(self, flight: _Flight, result: StepResult) -> None:
+        """Accept answers to the calls of committed events that wait for one (GR-131)."""
+        if not result.waits:
+            return
+        require_answerable(self._invocation.state)
+        events = [one.event for one in (*result.more, result) if one.event is not None]
+        for call in (call for event in events for call in event.get_function_calls()):
+            if call.id in result.waits and call.id not in flight.run.asked:
+                flight.run.asked.append(call.id)
+                self._invocation.pending.expect(call, result.waits[call.id], flight.scope)
 
     async def _agent(self, flight: _Flight) -> AsyncGenerator[Event, None]:
         """Run the node's agent, or its graph."""

@@ -42,6 +42,8 @@ class NodeSite(JsonModel):
     """The paths whose output the run's output is: its own, and those of graphs that end with it."""
     scope: str | None = None
     """The `isolation_scope` of its events."""
+    answered: list[str] = Field(default_factory=list[str])
+    """See `NodeRun.answered`."""
 
 
 class Trigger(BaseModel):
@@ -61,6 +63,10 @@ class NodeRun(BaseModel):
     attempt: int = 1
     event_id: str = ""
     """The prefix of the ids of its events."""
+    asked: list[str] = Field(default_factory=list[str])
+    """The calls that wait for an answer, in the order in which they were made."""
+    answered: list[str] = Field(default_factory=list[str])
+    """The calls of the run that were answered, in the order of the answers."""
     again_at: float | None = None
     """When the next attempt begins, in seconds since the epoch; None: it has begun."""
 

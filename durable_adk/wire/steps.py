@@ -265,6 +265,8 @@ class NodeStep(Step):
     node: str
     kind: GraphNodeKind
     """Its kind when the invocation opened."""
+    answers: bool = False
+    """Whether the answers are the node's output, and its code does not run again (GR-133)."""
     returns_event: bool = False
     """Whether the loop needs the event's changes: custom agents read the session's state there."""
 

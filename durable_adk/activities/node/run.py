@@ -7,6 +7,7 @@ from durable_adk.activities.node.inputs import value_of
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
+from durable_adk.conversation.node_answers import given_answers
 from durable_adk.conversation.node_events import end_of, mark, mark_output
 from durable_adk.errors import (
     AgentError,
@@ -20,6 +21,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.wire.graph import NodeEnd
+from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
 
@@ -69,9 +71,12 @@ class _NodeRun:
             TimeoutError: The code took too long; then `overdue` is set.
         """
         given = value_of(self._site.input, self._scope.events, self._scope.user_content)
-        if self._step.kind == "join":
-            self._add(Event(output=given))
+        answers = given_answers(self._scope.events, self._site.answered)
+        if self._step.answers:
+            values = list(answers.values())
+            self._add(Event(output=values[0] if len(values) == 1 else answers))
             return
+        self._context.resume_inputs = answers
         node = self._app.node_at(self._step)
         self._context.node = node
         limit = None
@@ -128,9 +133,11 @@ class _NodeRun:
         for index, event in enumerate(before):
             event.id = f"{last.id}.{index}"
         end = end_of(self._output or last)
+        waits = {name: Wait() for one in self._events for name in one.long_running_tool_ids or ()}
         routes = [e.actions.route for e in self._events if e.actions.route is not None]
         end.route = routes[-1] if routes else None
-        return StepResult(event=last, node=end, more=[StepResult(event=one) for one in before])
+        more = [StepResult(event=one) for one in before]
+        return StepResult(event=last, node=end, more=more, waits=waits)
 
     def failed(self, error: DurableAdkError) -> StepResult:
         """Return the result of code that raised: its messages and its error, but no output."""
