@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
-from durable_adk.activities.node.inputs import value_of
+from durable_adk.activities.node.inputs import Items, value_of
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.registry import AppRegistry
@@ -44,9 +44,11 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
     return [*recent(known.events[: known.start], config), *known.events[known.start :]]
 
 
-def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite) -> list[Event]:
+def _prompt(
+    agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items | None
+) -> list[Event]:
     """Return the events that the model of an agent that is a node sees (GR-62, GR-181)."""
-    value = value_of(site.input, scope.events, scope.user_content)
+    value = value_of(site.input, scope.events, scope.user_content, items)
     given = Event(
         author=USER, branch=scope.branch, content=as_content(value) or scope.user_content
     )
@@ -141,7 +143,8 @@ class Dependencies:
         scope.agent = agent if isinstance(agent, BaseAgent) else None
         scope.ahead = revision > step.revision or step.branch is not None
         if step.site is not None and isinstance(agent, LlmAgent) and agent.mode != "chat":
-            scope.prompt = _prompt(agent, scope, step.site)
+            items = self.registry.app(step.key.app_name).items_of(step)
+            scope.prompt = _prompt(agent, scope, step.site, items)
         return agent, scope
 
     def changes_events(self, step: Step) -> bool:

@@ -1,6 +1,7 @@
 """An app: a name and the agents behind it."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
@@ -184,6 +185,19 @@ class App(BaseModel):
                 f"{self.name!r} now."
             )
         return node
+
+    def items_of(self, step: Step) -> Callable[[Any], list[Any]] | None:
+        """Return what splits the input of a worker, if the step is one's, or one of its items'.
+
+        Raises:
+            AgentNotFoundError: The app does not have the node, or no longer has it.
+        """
+        path = step.site.path if step.site else ""
+        above = path.rpartition("/")[0]
+        for one in (self._at(path), self._at(above) if above else None):
+            if isinstance(one, ParallelWorker):
+                return one.items
+        return None
 
     def _at(self, path: str) -> BaseNode:
         """Return the node at the path of a run, ``wf@1/inner@2/a@1``, by its names."""

@@ -20,6 +20,10 @@ class NodeRef(JsonModel):
     """Id of the event; None: the value is None, or that of `parts`."""
     take: Literal["output", "text", "message", "answer"] = "output"
     """What of the event is the value. ``message``: the user's message to the invocation."""
+    of: "NodeRef | None" = None
+    """The list of which the value is an item."""
+    item: int | None = None
+    """The item's index."""
     parts: dict[str, "NodeRef | None"] | None = None
     """The values of a dict: those of a join's predecessors, in the order of its edges."""
 
@@ -100,6 +104,19 @@ class GraphPosition(StackPosition):
     """That node; a graph has one output (GR-74)."""
 
 
+class WorkerPosition(StackPosition):
+    """The run of a parallel worker (GR-59, GR-60)."""
+
+    event_id: str
+    """The prefix of the ids of all its items' events."""
+    items: int | None = None
+    """Their number; None: it is not known yet."""
+    begun: int = 0
+    """Number of items that have begun, in the order of the list."""
+    runs: dict[str, NodeRun] = Field(default_factory=dict[str, NodeRun])
+    """Those that have begun and not ended, by number from 1."""
+
+
 class NodeEnd(JsonModel):
     """How a run of a node ended."""
 
@@ -107,3 +124,5 @@ class NodeEnd(JsonModel):
     """None: there is none, and its successors are given None."""
     route: Route | list[Route] | None = None
     branch: str | None = None
+    items: int | None = None
+    """For a worker that has not run them yet: the number of its items."""

@@ -260,11 +260,11 @@ class CodeStep(Step):
 class NodeStep(Step):
     """One attempt of a node of a graph that has code of its own, or joins others."""
 
-    graph: list[str]
-    """Names of the graphs that contain it, outermost first."""
     node: str
     kind: GraphNodeKind
     """Its kind when the invocation opened."""
+    collects: int | None = None
+    """For a worker whose items have ended: their number; the list of their outputs is its own."""
     answers: bool = False
     """Whether the answers are the node's output, and its code does not run again (GR-133)."""
     returns_event: bool = False

@@ -3,7 +3,7 @@
 from contextlib import aclosing
 from typing import Any
 
-from durable_adk.activities.node.inputs import value_of
+from durable_adk.activities.node.inputs import outputs_at, value_of
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
@@ -61,16 +61,27 @@ class _NodeRun:
         self._app = active.deps.registry.app(active.step.key.app_name)
         self._events: list[Event] = []
         self._output: Event | None = None
+        self._items: int | None = None
         self.overdue = False
 
     async def perform(self) -> None:
-        """Run the code to its end.
+        """Run the code to its end, or do what the runtime does for the node.
 
         Raises:
             Exception: What the code raised.
             TimeoutError: The code took too long; then `overdue` is set.
         """
-        given = value_of(self._site.input, self._scope.events, self._scope.user_content)
+        events, step = self._scope.events, self._step
+        items = self._app.items_of(step)
+        given = value_of(self._site.input, events, self._scope.user_content, items)
+        if step.kind == "worker" and items is not None:
+            if step.collects is None:
+                self._items = len(items(given))
+            else:
+                name, numbers = step.node, range(1, step.collects + 1)
+                paths = [f"{self._site.path}/{name}@{number}" for number in numbers]
+                self._add(Event(output=outputs_at(paths, events)))
+            return
         answers = given_answers(self._scope.events, self._site.answered)
         if self._step.answers:
             values = list(answers.values())
@@ -127,7 +138,7 @@ class _NodeRun:
     def result(self) -> StepResult:
         """Return the result of code that has returned."""
         if not self._events:
-            return StepResult(node=NodeEnd(branch=self._step.branch))
+            return StepResult(node=NodeEnd(branch=self._step.branch, items=self._items))
         *before, last = self._events
         last.id = self._step.event_id
         for index, event in enumerate(before):

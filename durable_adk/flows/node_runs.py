@@ -1,0 +1,343 @@
+"""Runs of nodes side by side: what a graph and a parallel worker have in common.
+
+Each run is a task with a branch of its own. The events that a step leaves to the loop, and those of
+agents, pass through one queue; the task waits until its event is committed (RUN-3). The order of
+the queue is the order in which steps completed. That is in the workflow's history, so a replay sees
+the same one.
+"""
+
+import asyncio
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
+
+from durable_adk.calling.closing import abandoned, closing, uninterrupted
+from durable_adk.errors import DurableAdkError, from_detail
+from durable_adk.events.event import Event
+from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
+from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.tool_turn import require_answerable
+from durable_adk.wire.graph import NodeEnd, NodeRef, NodeRun, NodeSite
+from durable_adk.wire.manifest import AgentNode, GraphNode
+from durable_adk.wire.steps import NodeStep, StepResult
+
+RunAgent = Callable[[AgentNode, AgentScope, NodeCall], AsyncGenerator[Event, None]]
+"""Runs an agent, or a graph, as a node of the graph of the scope."""
+
+
+@dataclass(eq=False)
+class NodeTask:
+    """One run of a node."""
+
+    node: GraphNode
+    run: NodeRun
+    site: NodeSite
+    """The run for steps; see `current_site`."""
+    scope: AgentScope
+    """The graph's scope, on the branch of the run."""
+    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+    end: NodeEnd | None = None
+
+    def begin_again(self) -> None:
+        """Begin another attempt: nothing of the last one is the agent's any more."""
+        self.scope.frame.clear()
+        self.scope.branch.leave()
+        self.scope.branch = Branch(attempt_prefix(self.run), self.scope.branch.branches)
+
+    def current_site(self) -> NodeSite:
+        """Return the site as the present attempt and pass have it."""
+        return self.site.model_copy(
+            update={
+                "prefix": self.scope.branch.prefix,
+                "attempt": self.run.attempt,
+                "answered": list(self.run.answered),
+            }
+        )
+
+
+def attempt_prefix(run: NodeRun) -> str:
+    """Return the prefix of the ids of an attempt's events."""
+    return run.event_id if run.attempt == 1 else f"{run.event_id}~{run.attempt}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeParts:
+    """What runs of nodes work with."""
+
+    invocation: Invocation
+    node: AgentNode
+    """The graph."""
+    run_agent: RunAgent
+    run_worker: "Callable[[NodeParts, NodeTask], AsyncGenerator[Event, None]]"
+
+
+class NodeRuns(ABC):
+    """Runs of nodes side by side."""
+
+    def __init__(self, parts: NodeParts, scope: AgentScope, site: NodeSite) -> None:
+        self.parts = parts
+        self.scope = scope
+        self.site = site
+        """The run of the graph, or of the worker."""
+        self.tasks: dict[str, NodeTask] = {}
+        self._invocation = parts.invocation
+        self._busy = True
+        self._news = asyncio.Queue[tuple[NodeTask, Event | BaseException | None]]()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Launch the runs that an earlier workflow run has left, and those that are due."""
+
+    @abstractmethod
+    def ended(self, key: str, task: NodeTask) -> None:
+        """Record the end of a run, and launch what it lets start."""
+
+    async def run(self) -> AsyncGenerator[Event, None]:
+        """Yield the events that the loop has to commit, and those of agents.
+
+        Raises:
+            DurableAdkError: A run failed for good; all others were cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self.begin()
+            self._hold(not self.tasks)
+            while self.tasks:
+                task, item = await self._news.get()
+                if isinstance(item, Event):
+                    yield item
+                    task.committed.set()
+                elif item is not None:
+                    raise item
+                else:
+                    self._land(task)
+        finally:
+            if not abandoned(loop):
+                self._hold(True)
+                await uninterrupted(self._stop())
+
+    def _hold(self, busy: bool) -> None:
+        """Count this branch as busy, or not, while its nodes are instead."""
+        if busy is not self._busy:
+            self._busy = busy
+            self.scope.branch.branches.busy += 1 if busy else -1
+
+    def launch(self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool) -> None:
+        """Start the task of a run.
+
+        Args:
+            key: The run's name among those that run now.
+            node: The node.
+            run: The run.
+            site: The run for steps.
+            decided: Whether the loop decides if an output is stored.
+        """
+        scope = self.scope
+        task = NodeTask(
+            node=node,
+            run=run,
+            site=site,
+            scope=replace(
+                scope,
+                ctx=replace(scope.ctx, branch=run.branch),
+                branch=Branch(attempt_prefix(run), scope.branch.branches),
+                frame=scope.frame.enter(key),
+                commit_by=CommitBy.LOOP if decided else scope.commit_by,
+                call=None,
+            ),
+        )
+        self.tasks[key] = task
+        scope.branch.branches.busy += 1
+        task.task = asyncio.ensure_future(self._forward(task))
+
+    def _land(self, task: NodeTask) -> None:
+        key = next(key for key, one in self.tasks.items() if one is task)
+        del self.tasks[key]
+        self.scope.frame.leave(key)
+        self.ended(key, task)
+        self._hold(not self.tasks)  # before the run leaves: a pause begins when none is busy
+        self._leave(task)
+
+    def _leave(self, task: NodeTask) -> None:
+        task.scope.branch.leave()
+        self._invocation.pending.join()
+
+    async def _stop(self) -> None:
+        """Cancel the nodes that run, and wait for their ends.
+
+        A step that is about to finish does so and swallows the cancellation. Because the branch is
+        marked as stopped, the next step does not begin.
+        """
+        stopped, self.tasks = list(self.tasks.values()), {}
+        tasks = [one.task for one in stopped if one.task is not None]
+        for one in stopped:
+            one.scope.branch.stop()
+            one.committed.set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for one in stopped:
+            self._leave(one)
+
+    async def _forward(self, task: NodeTask) -> None:
+        """Forward the events of a run, each after the one before is committed."""
+        try:
+            async with closing(self._attempts(task)) as events:
+                async for event in events:
+                    if task.scope.branch.stopped:
+                        return
+                    task.committed.clear()
+                    self._news.put_nowait((task, event))
+                    await task.committed.wait()
+        except BaseException as error:  # noqa: BLE001 - `run` raises it again
+            self._news.put_nowait((task, error))
+        else:
+            self._news.put_nowait((task, None))
+
+    # ----- one run of a node
+
+    async def _attempts(self, task: NodeTask) -> AsyncGenerator[Event, None]:
+        """Yield the events of a run's attempts, until one succeeds."""
+        run, runtime = task.run, self._invocation.state.runtime
+        while True:
+            if run.again_at is not None:
+                await asyncio.sleep(max(run.again_at - runtime.now(), 0.0))
+                run.again_at = None
+            await self._invocation.continuing.safe_point()
+            try:
+                async with closing(self._attempt(task)) as events:
+                    async for event in events:
+                        yield event
+            except DurableAdkError as error:
+                delay = _retry_delay(task, error)
+                if delay is None:
+                    raise
+                run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
+                task.begin_again()
+            else:
+                return
+
+    def _attempt(self, task: NodeTask) -> AsyncGenerator[Event, None]:
+        match task.node.kind:
+            case "agent":
+                return self._agent(task)
+            case "worker":
+                return self.parts.run_worker(self.parts, task)
+            case _:
+                return self._step(task)
+
+    def claim(self, task: NodeTask) -> None:
+        """Check that an output may be stored, before it is; see `GraphSchedule.claim_output`."""
+
+    async def _step(self, task: NodeTask) -> AsyncGenerator[Event, None]:
+        """Run the node's code as an activity, and wait for what it asks (GR-133, GR-134)."""
+        run, node = task.run, task.node
+        while True:
+            if run.asked:
+                await self._wait(task)
+                await self._invocation.continuing.safe_point()
+            answers = bool(run.answered) and not node.reruns
+            async with closing(self.step(task, answers=answers)) as events:
+                async for event in events:
+                    yield event
+            if not run.asked:
+                return
+
+    async def _wait(self, task: NodeTask) -> None:
+        """Wait for answers: for all of them, or if the node runs again for any."""
+        run, pending = task.run, self._invocation.pending
+        while run.asked:
+            name = await pending.answer_to(run.asked)
+            run.asked.remove(name)
+            run.answered.append(name)
+            if task.node.reruns:
+                break
+        for name in run.asked:  # the code makes those again that it still needs (GR-134)
+            pending.forget(name)
+        run.asked.clear()
+
+    async def step(
+        self, task: NodeTask, *, answers: bool = False, collects: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Run the node's code, or what the runtime does for the node, as an activity.
+
+        Args:
+            task: The run.
+            answers: See `NodeStep.answers`.
+            collects: See `NodeStep.collects`.
+        """
+        invocation, scope, node = self._invocation, task.scope, task.node
+        fields = invocation.step_fields(scope, scope.branch.next_id())
+        step = NodeStep(
+            **fields | {"site": task.current_site()},
+            attempt_timeout=node.timeout or invocation.state.checkpoint.opened.limits.tool_timeout,
+            node=node.name,
+            kind=node.kind,
+            answers=answers,
+            collects=collects,
+            returns_event=invocation.state.reads_state,
+        )
+        result = await invocation.state.runtime.perform(step)
+        invocation.take(result)
+        for message in result.more:
+            if message.event is not None:
+                yield message.event
+        if result.event is not None:
+            if result.seq is None and result.node is not None and result.node.output is not None:
+                self.claim(task)
+            yield result.event
+            self._expect(task, result)
+        elif result.seq is not None:
+            invocation.committed_by_step(step.event_id, result.seq)
+        if result.error is not None:
+            raise from_detail(result.error)
+        task.end = result.node
+
+    def _expect(self, task: NodeTask, result: StepResult) -> None:
+        """Accept answers to the calls of committed events that wait for one (GR-131)."""
+        if not result.waits:
+            return
+        require_answerable(self._invocation.state)
+        events = [one.event for one in (*result.more, result) if one.event is not None]
+        for call in (call for event in events for call in event.get_function_calls()):
+            if call.id in result.waits and call.id not in task.run.asked:
+                task.run.asked.append(call.id)
+                self._invocation.pending.expect(call, result.waits[call.id], task.scope)
+
+    async def _agent(self, task: NodeTask) -> AsyncGenerator[Event, None]:
+        """Run the node's agent, or its graph."""
+        child = next(one for one in self.parts.node.children if one.name == task.node.name)
+        call = NodeCall(site=task.current_site())
+        output: NodeRef | None = None
+        async with closing(self.parts.run_agent(child, task.scope, call)) as events:
+            async for event in events:
+                yield event
+                if child.kind != "graph" and event.is_final_response() and not event.partial:
+                    output = _output_of(event) or output
+        task.end = call.end or NodeEnd(output=output, branch=task.run.branch)
+
+
+def _output_of(event: Event) -> NodeRef | None:
+    """Return a reference to what an agent's final event gives the next node (GR-80)."""
+    if event.output is not None:
+        return NodeRef(event=event.id)
+    return NodeRef(event=event.id, take="text") if event.text else None
+
+
+def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
+    """Return the seconds until the next attempt, or None (GR-110)."""
+    retry, attempt = task.node.retry, task.run.attempt
+    if retry is None or not retry.allows(_kinds(error), attempt):
+        return None
+    # Not drawn: each replay has to wait as long.
+    digest = hashlib.sha256(f"{task.run.event_id}:{attempt}".encode()).digest()
+    return retry.delay(attempt, int.from_bytes(digest[:4]) / 2**32)
+
+
+def _kinds(error: DurableAdkError) -> list[str]:
+    """Return the names of the classes of an error, its own first."""
+    user = error.user.classes if error.user is not None else []
+    ours = (kind.__name__ for kind in type(error).__mro__)
+    return [error.error_type, *(name.rpartition(".")[2] for name in user), *ours]
