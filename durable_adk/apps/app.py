@@ -76,10 +76,13 @@ class App(BaseModel):
 
         Raises:
             AgentDefinitionError: Two agents have the same name, including agents used as tools
-                (steps refer to agents by name), or two plugins have the same name.
+                (steps refer to agents by name), two plugins have the same name, or an agent has a
+                mode that does not run yet (AGT-10).
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
+        for agent in self.agents():
+            _check_mode(agent)
         names = [agent.name for agent in self.agents()]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -144,6 +147,14 @@ class App(BaseModel):
                 f"App {self.name!r} has no agent {name!r}; its agents are {known}."
             )
         return agent
+
+
+def _check_mode(agent: BaseAgent) -> None:
+    if isinstance(agent, LlmAgent) and agent.mode in ("task", "single_turn"):
+        raise AgentDefinitionError(
+            f"Agent {agent.name!r} has mode={agent.mode!r}, which is not supported: give the agent "
+            "that hands out the task an AgentTool round this one, instead of this one as sub-agent."
+        )
 
 
 def _agents_used_as_tools(agent: BaseAgent) -> list[BaseAgent]:
