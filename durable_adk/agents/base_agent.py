@@ -128,8 +128,8 @@ class BaseAgent(BaseNode):
         copied.model_fields_set.intersection_update(self.model_fields_set | update.keys())
         return copied
 
-    def changed(self, **changes: Any) -> Self:
-        """See `BaseNode.changed`; a clone that keeps the parent."""
+    def with_changes(self, **changes: Any) -> Self:
+        """See `BaseNode.with_changes`; a clone that keeps the parent."""
         copied = self.clone(changes)
         copied.parent_agent = self.parent_agent
         return copied

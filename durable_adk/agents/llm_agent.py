@@ -256,7 +256,7 @@ class LlmAgent(BaseAgent):
             fields["wait_for_output"] = True
         elif "include_contents" not in self.model_fields_set:
             fields["include_contents"] = "none"
-        agent = self.changed(**fields | changes)
+        agent = self.with_changes(**fields | changes)
         return ParallelWorker(node=agent) if self.parallel_worker else agent
 
     @property

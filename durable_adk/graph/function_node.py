@@ -127,8 +127,8 @@ class FunctionNode(BaseNode):
             ctx=ctx, state=ctx.state, node_input=node_input, binding=self.parameter_binding
         )
 
-    def changed(self, **changes: Any) -> Self:
-        """See `BaseNode.changed`; a confirmation or a credential makes the node run again.
+    def with_changes(self, **changes: Any) -> Self:
+        """See `BaseNode.with_changes`; a confirmation or a credential makes the node run again.
 
         Raises:
             WorkflowConfigurationError: The node must run again, and is told not to.
@@ -141,7 +141,7 @@ class FunctionNode(BaseNode):
             changes.get("auth_config", self.auth_config),
             rerun=self.rerun_on_resume if rerun is None else rerun,
         )
-        return super().changed(**changes)
+        return super().with_changes(**changes)
 
 
 def event_of(result: Any) -> Event | RequestInput | None:
