@@ -140,7 +140,7 @@ class LlmAgent(BaseAgent):
 
     @field_validator("output_schema")
     @classmethod
-    def _usable_schema(cls, value: Any) -> Any:
+    def _usable_node_schema(cls, value: Any) -> Any:
         if value is not None:
             check_output_schema(value)
         return value
