@@ -106,7 +106,7 @@ def test_what_is_no_chain_is_refused(items: Any, says: str) -> None:
 
 
 def test_a_graph_keeps_the_order_of_the_edges() -> None:
-    """GR-17, GR-57, GR-74: of nodes, of a node's edges and of its predecessors."""
+    """GR-17, GR-57: of nodes, of a node's edges and of its predecessors."""
     graph = Graph.from_edge_items([("START", (c, b, a)), (a, d), (c, d), (b, d), (a, c, {"x": b})])
     assert [node.name for node in graph.nodes] == ["__START__", "c", "b", "a", "d"]
     assert [edge.to_node.name for edge in graph.outgoing("a")] == ["d", "c"]
