@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from google.genai import types
-from pydantic import BaseModel, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling.closing import closing
@@ -140,7 +140,8 @@ class LlmAgent(BaseAgent):
 
     @field_validator("output_schema")
     @classmethod
-    def _usable_node_schema(cls, value: Any) -> Any:
+    def _usable_node_schema(cls, value: Any, info: ValidationInfo) -> Any:
+        del info
         if value is not None:
             check_output_schema(value)
         return value

@@ -26,13 +26,16 @@ def check_keywords(kind: type[BaseModel], data: Any) -> Any:
         WorkflowConfigurationError: It has a keyword that the class, which forbids others, does not
             know; the message has the nearest name (GR-10).
     """
-    given = cast("dict[Any, Any]", data) if isinstance(data, dict) else {}
     known = [*kind.model_fields]
     aliases = {field.alias for field in kind.model_fields.values() if field.alias}
-    unknown = [key for key in given if key not in known and key not in aliases]
+    unknown = [key for key in _keys(data) if key not in known and key not in aliases]
     if unknown and kind.model_config.get("extra") == "forbid":
         raise unknown_keyword(kind.__name__, str(unknown[0]), known)
     return data
+
+
+def _keys(data: Any) -> list[Any]:
+    return list(cast("dict[Any, Any]", data)) if isinstance(data, dict) else []
 
 
 def unknown_keyword(owner: str, keyword: str, known: list[str]) -> WorkflowConfigurationError:

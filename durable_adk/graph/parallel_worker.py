@@ -53,8 +53,9 @@ class ParallelWorker(BaseNode):
         if node is START:
             raise WorkflowConfigurationError("ParallelWorker cannot wrap a START node.")
         check_max_parallel_workers(parallel_worker=True, number=max_parallel_workers)
-        own = {"max_parallel_workers": max_parallel_workers}
-        super().__init__(**{"name": node.name, "rerun_on_resume": True, **fields, **own})
+        settings: dict[str, Any] = {"name": node.name, "rerun_on_resume": True, **fields}
+        settings["max_parallel_workers"] = max_parallel_workers
+        super().__init__(**settings)
         self._node = node
 
     @property
