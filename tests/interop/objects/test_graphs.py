@@ -305,3 +305,11 @@ def test_a_worker_of_ours_is_one_of_google_adks() -> None:
     for name in ("name", "rerun_on_resume", "timeout", "max_parallel_workers"):
         assert getattr(own, name) == getattr(theirs, name)
     assert (own.node.timeout, theirs._node.timeout) == (3, 3)
+
+
+def test_an_event_is_made_of_the_fields_of_google_adks() -> None:
+    """GR-5: its node info is an object of another class."""
+    theirs = AdkEvent(author="wf", node_path="wf@1/x@2")
+    own = Event(author="wf", node_info=theirs.node_info)
+    assert own.node_info.path == "wf@1/x@2"
+    assert own.to_json() == Event(author="wf", node_path="wf@1/x@2").to_json()
