@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from durable_adk.agents.llm_agent import Agent
     from durable_adk.context.activity import Context
     from durable_adk.events.event import Event
+    from durable_adk.graph.workflow import Workflow
     from durable_adk.runners import Runner
 
-__all__ = ["Agent", "Context", "Event", "Runner"]
+__all__ = ["Agent", "Context", "Event", "Runner", "Workflow"]
 __version__ = "0.1.0"
 
 # Imported when they are used: most of the package's processes need only some of its modules.
@@ -20,6 +21,7 @@ _WHERE = {
     "Context": "durable_adk.agents.context",
     "Event": "durable_adk.events.event",
     "Runner": "durable_adk.runners",
+    "Workflow": "durable_adk.graph.workflow",
 }
 _missing = install()
 

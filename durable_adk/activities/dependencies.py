@@ -44,14 +44,10 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
     return [*recent(known.events[: known.start], config), *known.events[known.start :]]
 
 
-def _prompt(
-    agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items | None
-) -> list[Event]:
+def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items | None) -> list[Event]:
     """Return the events that the model of an agent that is a node sees (GR-62, GR-181)."""
     value = value_of(site.input, scope.events, scope.user_content, items)
-    given = Event(
-        author=USER, branch=scope.branch, content=as_content(value) or scope.user_content
-    )
+    given = Event(author=USER, branch=scope.branch, content=as_content(value) or scope.user_content)
     own = prompt_events(scope.events, given, site.prefix)
     if agent.include_contents == "none":
         return own

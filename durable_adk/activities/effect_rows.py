@@ -144,7 +144,6 @@ class StepEffect(CodeEffect[A, StepResult]):
                 await uninterrupted(_closed_by_step(deps, step, step.early_commit, again=again))
             return result
 
-
     async def _marked(self, active: ActiveStep[A]) -> StepResult:
         """Run the function; set what the events of an agent that is a node have beyond others."""
         result, step = await self.function(active), active.step

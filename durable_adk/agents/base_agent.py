@@ -5,13 +5,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Self, TypeAlias, cast
 
 from google.genai import types
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from durable_adk.context.activity import CallbackContext
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import all_from_google_adk
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.json_values import canonical
 from durable_adk.tools.base_tool import ToolOrToolset
 from durable_adk.wire.manifest import AgentNode
@@ -22,8 +23,8 @@ AgentCallback: TypeAlias = Callable[
 """Called as ``callback(callback_context=...)``; a Content it returns becomes an event."""
 
 
-class BaseAgent(BaseModel):
-    """An agent: a name, callbacks, sub-agents and a body.
+class BaseAgent(BaseNode):
+    """An agent: a name, callbacks, sub-agents and a body; also a node of graphs (GR-8).
 
     Subclasses define the body: `_run_async_impl` runs in the deterministic loop, runs sub-agents
     with ``self.sub.run_async(ctx)`` and yields events. It may read `ctx.session.state`, call
@@ -31,10 +32,6 @@ class BaseAgent(BaseModel):
     or I/O; these belong in steps, tools and callbacks.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
-    name: str
-    description: str = ""
     sub_agents: list["BaseAgent"] = Field(default_factory=list["BaseAgent"])
     before_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None
     after_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None
@@ -126,7 +123,16 @@ class BaseAgent(BaseModel):
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         del fields["parent_agent"]
         fields["sub_agents"] = [child.clone() for child in self.sub_agents]
-        return type(self)(**fields | update)
+        copied = type(self)(**fields | update)
+        # A default that was copied is still no choice of the user.
+        copied.model_fields_set.intersection_update(self.model_fields_set | update.keys())
+        return copied
+
+    def with_changes(self, **changes: Any) -> Self:
+        """See `BaseNode.with_changes`; a clone that keeps the parent."""
+        copied = self.clone(changes)
+        copied.parent_agent = self.parent_agent
+        return copied
 
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run this agent as part of an invocation: callbacks, body, callbacks (AGT-5).

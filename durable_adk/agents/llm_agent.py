@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from google.genai import types
-from pydantic import BaseModel, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling.closing import closing
@@ -13,9 +13,11 @@ from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.context.activity import CallbackContext, ReadonlyContext, ToolContext
 from durable_adk.context.loop import InvocationContext
-from durable_adk.errors import AgentDefinitionError
+from durable_adk.errors import AgentDefinitionError, GraphValidationError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
+from durable_adk.graph.base_node import START, BaseNode
+from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.log import get_logger
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest
@@ -77,9 +79,12 @@ class LlmAgent(BaseAgent):
     static_instruction: StaticInstruction | None = None
     """Sent verbatim as the system instruction; `instruction` is then sent in the contents, so
     that the provider's prefix cache stays valid (AGT-16)."""
-    mode: Literal["chat"] | None = None
-    """How the agent takes part in a conversation. For ADK's other modes, which delegate a task,
-    use an `AgentTool`."""
+    mode: Literal["chat", "task", "single_turn"] | None = None
+    """How the agent takes part in a conversation: ``chat`` talks to the user, ``task`` does so
+    until its task is done, ``single_turn`` answers its input. None: ``chat``, and ``single_turn``
+    as node of a graph. Only ``chat`` runs yet; to delegate a task, use an `AgentTool`."""
+    parallel_worker: bool | None = None
+    """Whether the agent, as node of a graph, runs once for each item of its input."""
     planner: BasePlanner | None = None
     """Makes the model plan before it acts (AGT-23, FLW-95)."""
     code_executor: BaseCodeExecutor | None = None
@@ -133,19 +138,10 @@ class LlmAgent(BaseAgent):
                 raise ValueError(f"set the agent's {own}, not generate_content_config.{field}")
         return value
 
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _only_chat(cls, value: object) -> object:
-        if value in {"task", "single_turn"}:
-            raise AgentDefinitionError(
-                f"mode={value!r} is not supported: give the agent that hands out the task an "
-                "AgentTool round this one, instead of this one as sub-agent."
-            )
-        return value
-
     @field_validator("output_schema")
     @classmethod
-    def _usable_schema(cls, value: Any) -> Any:
+    def _usable_node_schema(cls, value: Any, info: ValidationInfo) -> Any:
+        del info
         if value is not None:
             check_output_schema(value)
         return value
@@ -249,6 +245,39 @@ class LlmAgent(BaseAgent):
         async with closing(ctx.loop.run_built_in(node, ctx)) as events:
             async for event in events:
                 yield event
+
+    def in_graph(self, **changes: Any) -> BaseNode:
+        """See `BaseNode.in_graph`; a copy with the mode that it has in a graph (GR-19).
+
+        A sub-agent of another agent chats, as ever.
+        """
+        mode = self.mode or ("single_turn" if self.parent_agent is None else "chat")
+        fields: dict[str, Any] = {"rerun_on_resume": True, "mode": mode, "parallel_worker": None}
+        if mode != "single_turn":
+            fields["wait_for_output"] = True
+        elif "include_contents" not in self.model_fields_set:
+            fields["include_contents"] = "none"
+        agent = self.with_changes(**fields | changes)
+        return ParallelWorker(node=agent) if self.parallel_worker else agent
+
+    @property
+    def never_ends(self) -> bool:
+        """See `BaseNode.never_ends`."""
+        return self.mode == "chat"
+
+    def validate_predecessor(self, predecessor: BaseNode) -> None:
+        """See `BaseNode.validate_predecessor` (GR-34).
+
+        Raises:
+            GraphValidationError: The agent chats, and another node is before it.
+        """
+        if self.mode == "chat" and predecessor is not START:
+            raise GraphValidationError(
+                f"The agent '{self.name}' has been added to the workflow with mode='chat' "
+                f"following node '{predecessor.name}'. This is not supported because chat-mode "
+                "agents rely on conversational history (session events) and cannot consume direct "
+                "node inputs from preceding nodes. Please change the agent's mode to 'single_turn'"
+            )
 
     def node(self) -> AgentNode:
         """Return the manifest entry; see `BaseAgent.node`."""

@@ -10,9 +10,9 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
+from durable_adk.apps.graph_record import kind_of, manifest_of
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
-from durable_adk.apps.graph_record import kind_of, manifest_of
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.parallel_worker import ParallelWorker
@@ -83,10 +83,13 @@ class App(BaseModel):
 
         Raises:
             AgentDefinitionError: Two agents have the same name, including agents used as tools
-                (steps refer to agents by name), or two plugins have the same name.
+                (steps refer to agents by name), two plugins have the same name, or an agent has a
+                mode that does not run yet (AGT-10).
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
+        for agent in self.agents():
+            _check_mode(agent, nodes=_agents_in(self.root_agent))
         names = [agent.name for agent in self.agents()] if self.is_agent else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -156,7 +159,6 @@ class App(BaseModel):
                 f"App {self.name!r} has no agent {name!r}; its agents are {known}."
             )
         return agent
-
 
     def node_of(self, step: Step) -> BaseNode:
         """Return the agent of a step; for the step of a node of a graph, the graph.
@@ -230,6 +232,16 @@ def _agents_in(node: BaseNode) -> list[BaseAgent]:
     if isinstance(node, BaseAgent):
         return [node]
     return [agent for child in node.static_children() for agent in _agents_in(child)]
+
+
+def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:
+    if not isinstance(agent, LlmAgent) or agent.mode in (None, "chat"):
+        return
+    if agent.mode == "task" or agent.parent_agent is not None or agent not in nodes:
+        raise AgentDefinitionError(
+            f"Agent {agent.name!r} has mode={agent.mode!r}, which is not supported: give the agent "
+            "that hands out the task an AgentTool round this one, instead of this one as sub-agent."
+        )
 
 
 def _agents_used_as_tools(agent: BaseAgent) -> list[BaseAgent]:

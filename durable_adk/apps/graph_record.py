@@ -1,24 +1,18 @@
 """Records the graphs of an app as data, when an invocation opens (D6)."""
 
-from typing import Any
-
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.base_node import START, BaseNode, Edge
 from durable_adk.graph.function_node import FunctionNode
 from durable_adk.graph.join_node import JoinNode
 from durable_adk.graph.parallel_worker import ParallelWorker
-from durable_adk.graph.retry_config import NodeRetryConfig
-from durable_adk.graph.routes import DEFAULT_ROUTE
 from durable_adk.graph.tool_node import ToolNode
 from durable_adk.graph.workflow import Workflow
-from durable_adk.graph.base_node import START, Edge
 from durable_adk.wire.manifest import (
     AgentNode,
     GraphEdge,
     GraphNode,
     GraphNodeKind,
     GraphRecord,
-    NodeRetry,
 )
 
 
@@ -75,24 +69,12 @@ def _record(node: BaseNode) -> GraphNode:
         joins=node.requires_all_predecessors,
         reruns=node.rerun_on_resume,
         waits_for_output=node.wait_for_output,
-        retry=None if node.retry_config is None else _retry(node.retry_config),
+        retry=node.retry_config and node.retry_config.model_dump(exclude_none=True),
         timeout=node.timeout,
         window=node.max_parallel_workers if isinstance(node, ParallelWorker) else None,
         inner=_record(node.node) if isinstance(node, ParallelWorker) else None,
     )
 
 
-def _retry(config: NodeRetryConfig) -> NodeRetry:
-    return NodeRetry(**config.model_dump(exclude_none=True))
-
-
 def _edge(edge: Edge) -> GraphEdge:
-    route: Any = edge.route
-    default = route == DEFAULT_ROUTE
-    routes = route if isinstance(route, list) else [route]
-    return GraphEdge(
-        source=edge.from_node.name,
-        target=edge.to_node.name,
-        routes=None if route is None or default else routes,
-        default=default,
-    )
+    return GraphEdge(source=edge.from_node.name, target=edge.to_node.name, route=edge.route)

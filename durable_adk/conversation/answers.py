@@ -171,7 +171,7 @@ def _find(response: types.FunctionResponse, history: dict[str, TrackedCall]) -> 
         open_ids = [key for key, other in history.items() if other.status is CallStatus.OPEN]
         pending = ", ".join(open_ids) or "none"
         _refuse(f"This session has no pending call {response.id!r}; pending calls: {pending}.")
-    if response.name != item.call.name and item.call.name != REQUEST_INPUT:  # GR-132
+    if item.call.name not in (response.name, REQUEST_INPUT):  # any name answers it (GR-132)
         _refuse(
             f"The answer to call {response.id!r} has the name {response.name!r}; it must have the "
             f"call's name, {item.call.name!r}."

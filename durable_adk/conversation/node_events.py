@@ -7,7 +7,6 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.code_executors.code_execution_utils import pending_code
-
 from durable_adk.conversation.history import USER
 from durable_adk.events.event import Event, NodeInfo
 from durable_adk.tools.output_schema import parse_output

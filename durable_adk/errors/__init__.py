@@ -273,7 +273,7 @@ class AgentWaitsError(AgentError):
 
 
 class DynamicNodeFailError(RunError):
-    """A node that another node ran has failed (GR-154).
+    """A node that another node ran has failed (GR-3).
 
     `error` is its exception, `error_node_path` its path; `status_code` and `details` are those of
     the exception, if it has them. They are None and empty in another process.
@@ -297,7 +297,7 @@ class DynamicNodeFailError(RunError):
 
 
 class NodeTimeoutError(RunError):
-    """A node did not finish in its time (GR-113).
+    """A node did not finish in its time (GR-3).
 
     `node_name` is the node's name, and `timeout` the seconds; both are empty in another process.
     """
@@ -316,7 +316,7 @@ class NodeTimeoutError(RunError):
 
 
 class NodeInterruptedError(BaseException):
-    """A node that another node runs waits for an answer (GR-155).
+    """A node that another node runs waits for an answer (GR-3).
 
     Not an Exception, so that ``except Exception`` around `Context.run_node` does not catch it.
     """

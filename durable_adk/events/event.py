@@ -40,7 +40,7 @@ def runtime_marks(metadata: Mapping[str, Any] | None) -> list[str]:
 class NodeInfo(JsonModel):
     """The node of a graph that an event is from (GR-5)."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", from_attributes=True)  # of google-adk's, too
 
     path: str = ""
     """The node and the workflows around it, each with its run id: ``wf@1/draft@2``."""

@@ -46,7 +46,7 @@ def json_schema(schema: Any) -> dict[str, Any]:
     """
     match schema:
         case dict():
-            return dict(schema)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]: JSON
+            return dict(schema)  # pyright: ignore[reportUnknownArgumentType]: JSON
         case types.Schema():
             return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
         case str():

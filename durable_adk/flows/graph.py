@@ -8,7 +8,14 @@ from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.graph_schedule import GraphSchedule
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.node_runs import NodeParts, NodeRuns, NodeTask, RunAgent
-from durable_adk.wire.graph import GraphPosition, NodeEnd, NodeRef, NodeRun, NodeSite, WorkerPosition
+from durable_adk.wire.graph import (
+    GraphPosition,
+    NodeEnd,
+    NodeRef,
+    NodeRun,
+    NodeSite,
+    WorkerPosition,
+)
 from durable_adk.wire.manifest import AgentNode, GraphRecord
 
 MAX_ITEMS_AT_ONCE = 50
@@ -20,11 +27,15 @@ async def run_graph(
 ) -> AsyncGenerator[Event, None]:
     """Run a graph until nothing runs and no node is due (GR-74)."""
     parts = NodeParts(invocation=invocation, node=node, run_agent=run_agent, run_worker=run_worker)
-    site = scope.call.site if scope.call else NodeSite(
-        path=f"{node.name}@1",
-        prefix=scope.branch.prefix,
-        input=NodeRef.user_message(),
-        output_for=[f"{node.name}@1"],
+    site = (
+        scope.call.site
+        if scope.call
+        else NodeSite(
+            path=f"{node.name}@1",
+            prefix=scope.branch.prefix,
+            input=NodeRef.user_message(),
+            output_for=[f"{node.name}@1"],
+        )
     )
     run = _GraphRun(parts, scope, site)
     async with closing(run.run()) as events:
@@ -147,4 +158,4 @@ class _WorkerRun(NodeRuns):
             output_for=[path],
             scope=self.site.scope,
         )
-        self.launch(key, inner, run, site, decided=False)
+        self.launch(key, inner, run, site)

@@ -4,13 +4,13 @@ All decisions follow the order in which the graph was declared, and nothing is h
 in whichever process, decides the same (B-17).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from durable_adk.errors import AgentError, raised
+from durable_adk.graph.base_node import START
+from durable_adk.graph.routes import fired, route_values
 from durable_adk.wire.graph import Arrival, GraphPosition, NodeEnd, NodeRef, NodeRun, Trigger
-from durable_adk.wire.manifest import GraphEdge, GraphNode, GraphRecord, Route
-
-START = "__START__"
+from durable_adk.wire.manifest import GraphEdge, GraphNode, GraphRecord
 
 
 class GraphSchedule:
@@ -27,7 +27,7 @@ class GraphSchedule:
 
     def begin(self, value: NodeRef, branch: str | None) -> None:
         """Trigger the nodes behind START with the graph's input."""
-        self._trigger(START, NodeEnd(output=value, branch=branch))
+        self._trigger(START.name, NodeEnd(output=value, branch=branch))
 
     def next(self) -> str | None:
         """Return the node that may begin a run now, or None (GR-69, GR-70)."""
@@ -92,7 +92,7 @@ class GraphSchedule:
             next trigger (GR-72).
         """
         del self.position.runs[name]
-        no_output = end.output is None and not _routes(end.route)
+        no_output = end.output is None and not route_values(end.route)
         if self.node(name).waits_for_output and no_output:
             return None
         if self.is_terminal(name) and end.output is not None:
@@ -127,32 +127,9 @@ class GraphSchedule:
         sources = list(dict.fromkeys(e.source for e in self.graph.edges if e.target == join))
         if all(name in arrived for name in sources):
             del self.position.arrivals[join]
-            parts = {name: arrived[name].output for name in sources if name != START}
+            parts = {name: arrived[name].output for name in sources if name != START.name}
             branch = common_branch([arrived[name].branch for name in sources])
             self._add(join, Trigger(input=NodeRef(parts=parts), branch=branch))
-
-
-def fired(edges: Iterable[GraphEdge], route: Route | Sequence[Route] | None) -> list[GraphEdge]:
-    """Return the edges that fire, in their order (GR-67).
-
-    All without a route; those with one of the routes; the default ones if no edge with a route did.
-    """
-    routes = _routes(route)
-    known = list(edges)
-    matching = [e for e in known if e.routes is not None and any(r in e.routes for r in routes)]
-    return [
-        edge
-        for edge in known
-        if (edge.default and not matching)
-        or (edge.routes is None and not edge.default)
-        or edge in matching
-    ]
-
-
-def _routes(route: Route | Sequence[Route] | None) -> list[Route]:
-    if route is None or route == "":
-        return []
-    return [route] if isinstance(route, bool | int | str) else list(route)
 
 
 def common_branch(branches: Sequence[str | None]) -> str | None:

@@ -7,10 +7,10 @@ the same one.
 """
 
 import asyncio
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
+from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
 from durable_adk.errors import DurableAdkError, from_detail
@@ -18,6 +18,7 @@ from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.tool_turn import require_answerable
+from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.wire.graph import NodeEnd, NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode, GraphNode
 from durable_adk.wire.steps import NodeStep, StepResult
@@ -124,7 +125,9 @@ class NodeRuns(ABC):
             self._busy = busy
             self.scope.branch.branches.busy += 1 if busy else -1
 
-    def launch(self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool) -> None:
+    def launch(
+        self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool
+    ) -> None:
         """Start the task of a run.
 
         Args:
@@ -230,6 +233,7 @@ class NodeRuns(ABC):
 
     def claim(self, task: NodeTask) -> None:
         """Check that an output may be stored, before it is; see `GraphSchedule.claim_output`."""
+        del task
 
     async def _step(self, task: NodeTask) -> AsyncGenerator[Event, None]:
         """Run the node's code as an activity, and wait for what it asks (GR-133, GR-134)."""
@@ -329,11 +333,13 @@ def _output_of(event: Event) -> NodeRef | None:
 def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
     """Return the seconds until the next attempt, or None (GR-110)."""
     retry, attempt = task.node.retry, task.run.attempt
-    if retry is None or not retry.allows(_kinds(error), attempt):
+    if retry is None:
         return None
-    # Not drawn: each replay has to wait as long.
-    digest = hashlib.sha256(f"{task.run.event_id}:{attempt}".encode()).digest()
-    return retry.delay(attempt, int.from_bytes(digest[:4]) / 2**32)
+    config = NodeRetryConfig.model_validate(retry)
+    if not config.allows(_kinds(error), attempt):
+        return None
+    # Seeded, because each replay has to wait as long.
+    return config.delay(attempt, Random(f"{task.run.event_id}:{attempt}"))  # noqa: S311
 
 
 def _kinds(error: DurableAdkError) -> list[str]:

@@ -116,7 +116,7 @@ class BaseNode(BaseModel):
 
     @property
     def never_ends(self) -> bool:
-        """Whether the node never gives its successors anything (B-45)."""
+        """Whether the node never gives its successors anything."""
         return False
 
     def _validate_outgoing_edges(self, edges: list["Edge"]) -> None:
@@ -151,9 +151,9 @@ class BaseNode(BaseModel):
         Args:
             **changes: Values of fields.
         """
-        return self.changed(**changes) if changes else self
+        return self.with_changes(**changes) if changes else self
 
-    def changed(self, **changes: Any) -> Self:
+    def with_changes(self, **changes: Any) -> Self:
         """Return a copy with other values of fields.
 
         Raises:

@@ -53,7 +53,7 @@ class Graph:
 
     @property
     def terminal_nodes(self) -> list[str]:
-        """The names of the nodes without outgoing edges: one of them gives the output (GR-74)."""
+        """The names of the nodes without outgoing edges: one of them gives the output."""
         sources = {edge.from_node.name for edge in self.edges}
         return [node.name for node in self.nodes if node is not START and node.name not in sources]
 

@@ -52,14 +52,14 @@ def validated(schema: Any, value: Any) -> Any:
 
 
 def as_output(value: Any, what: str) -> Any:
-    """Return a value as the store will have it (B-34): models as dicts, tuples as lists.
+    """Return a value as the store will have it (GR-50): models as dicts, tuples as lists.
 
     Args:
         value: An output.
         what: Its name in the error message.
 
     Raises:
-        StateValueError: It is not JSON; the message names type and place (B-33).
+        StateValueError: It is not JSON; the message names type and place.
     """
     plain = to_json_value(value)
     check_json(plain, what)

@@ -55,7 +55,7 @@ def _edges(item: Any, place: int, nodes: _Nodes) -> Iterator[Edge]:
     for left, right in pairwise(chain):
         sources = [nodes.of(one) for one in _elements(left)]
         if isinstance(left, dict):
-            # Several routes may lead to one node, which has one edge to the next element (B-28).
+            # Several routes may lead to one node, which has one edge to the next element.
             sources = list({id(source): source for source in sources}.values())
         for route, element in _routed(right):
             targets = [nodes.of(one) for one in _elements(element)]

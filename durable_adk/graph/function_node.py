@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any, Self, cast
+from typing import Any, Self, TypedDict, Unpack, cast
 
 from google.genai import types
 from pydantic import BaseModel, PrivateAttr, TypeAdapter
@@ -21,7 +21,6 @@ from durable_adk.graph.binding import (
     ParameterBinding,
     read_node_parameters,
 )
-from durable_adk.graph.names import unknown_keyword
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import innermost, read_parameters, routine
@@ -29,20 +28,21 @@ from durable_adk.tools.base_tool import is_function
 
 _NO_DATA = (types.Content, Event, RequestInput)
 """Types that a function yields, and that are no outputs."""
-_FIELDS = (
-    *("func", "name", "rerun_on_resume", "retry_config", "timeout", "auth_config"),
-    *("require_confirmation", "parameter_binding", "state_schema"),
-)
+
+
+class FunctionOptions(TypedDict, total=False):
+    """The keywords of `FunctionNode` beside the function and its name."""
+
+    rerun_on_resume: bool
+    retry_config: NodeRetryConfig | None
+    timeout: float | None
+    auth_config: AuthConfig | None
+    require_confirmation: bool | Callable[..., Any]
+    parameter_binding: ParameterBinding
+    state_schema: type[BaseModel] | None
 
 
 _END = object()
-
-
-def _as_yielded(item: Any) -> Any:
-    """Return a content as an event with it: it is a message and no output (GR-48)."""
-    if not isinstance(item, types.Content):
-        return item
-    return Event(content=item if item.role else item.model_copy(update={"role": "user"}))
 
 
 class FunctionNode(BaseNode):
@@ -67,50 +67,29 @@ class FunctionNode(BaseNode):
         *,
         func: Callable[..., Any],
         name: str | None = None,
-        rerun_on_resume: bool = False,
-        retry_config: NodeRetryConfig | None = None,
-        timeout: float | None = None,
-        auth_config: AuthConfig | None = None,
-        require_confirmation: bool | Callable[..., Any] = False,
-        parameter_binding: ParameterBinding = "state",
-        state_schema: type[BaseModel] | None = None,
-        **others: Any,
+        **options: Unpack[FunctionOptions],
     ) -> None:
-        """Read the function's signature; see the fields.
+        """Read the function's signature.
 
         Args:
             func: The function. A model as return annotation becomes `output_schema`, and one of
                 `node_input` becomes `input_schema` (GR-47).
             name: The node's name; the function's own by default.
-            rerun_on_resume: Whether the function runs again once its question is answered.
-            retry_config: Which errors are retried; None: none.
-            timeout: Seconds that one attempt may take; None: no limit.
-            auth_config: The credential that the node needs.
-            require_confirmation: Whether a person must approve each run.
-            parameter_binding: Where the parameters' values come from.
-            state_schema: The keys of the state that the function may write.
-            **others: Nothing; other keywords are refused.
+            **options: The fields.
 
         Raises:
             WorkflowConfigurationError: The function cannot be a node, or options contradict each
                 other; the message says which.
         """
-        for keyword in others:
-            raise unknown_keyword(type(self).__name__, keyword, [*_FIELDS])
         if not is_function(func):
             raise WorkflowConfigurationError("Function must be callable.")
-        _check_rerun(require_confirmation, auth_config, rerun=rerun_on_resume)
-        super().__init__(
-            name=name or _name_of(func),
-            description=_description_of(func),
-            rerun_on_resume=rerun_on_resume,
-            retry_config=retry_config,
-            timeout=timeout,
-            auth_config=auth_config,
-            require_confirmation=require_confirmation,
-            parameter_binding=parameter_binding,
-            state_schema=state_schema,
+        _check_rerun(
+            options.get("require_confirmation"),
+            options.get("auth_config"),
+            rerun=options.get("rerun_on_resume", False),
         )
+        fields: dict[str, Any] = {"description": _description_of(func), **options}
+        super().__init__(name=name or _name_of(func), **fields)
         self._func, self._parameters = func, read_node_parameters(func, self.name)
         self._infer_schemas()
 
@@ -130,7 +109,7 @@ class FunctionNode(BaseNode):
         bound = self.bind(ctx, node_input)
         async with closing(self._items(*bound.args, **bound.kwargs)) as items:
             async for item in items:
-                yield _as_yielded(item)
+                yield event_of(item)
 
     async def _items(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """Yield what the function yields, or what it returns; sync code runs in a thread."""
@@ -177,8 +156,8 @@ class FunctionNode(BaseNode):
             ctx=ctx, state=ctx.state, node_input=node_input, binding=self.parameter_binding
         )
 
-    def changed(self, **changes: Any) -> Self:
-        """See `BaseNode.changed`; a confirmation or a credential makes the node run again.
+    def with_changes(self, **changes: Any) -> Self:
+        """See `BaseNode.with_changes`; a confirmation or a credential makes the node run again.
 
         Raises:
             WorkflowConfigurationError: The node must run again, and is told not to.
@@ -191,7 +170,7 @@ class FunctionNode(BaseNode):
             changes.get("auth_config", self.auth_config),
             rerun=self.rerun_on_resume if rerun is None else rerun,
         )
-        return super().changed(**changes)
+        return super().with_changes(**changes)
 
 
 def event_of(result: Any) -> Event | RequestInput | None:

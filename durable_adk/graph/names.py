@@ -24,20 +24,23 @@ def check_keywords(kind: type[BaseModel], data: Any) -> Any:
 
     Raises:
         WorkflowConfigurationError: It has a keyword that the class, which forbids others, does not
-            know; the message has the nearest name (B-26).
+            know; the message has the nearest name (GR-10).
     """
-    if not isinstance(data, dict) or kind.model_config.get("extra") != "forbid":
-        return data
     known = [*kind.model_fields]
     aliases = {field.alias for field in kind.model_fields.values() if field.alias}
-    for keyword in cast("dict[Any, Any]", data):
-        if keyword not in known and keyword not in aliases:
-            raise unknown_keyword(kind.__name__, str(keyword), known)
-    return cast("Any", data)
+    unknown = [key for key in _keys(data) if key not in known and key not in aliases]
+    if unknown and kind.model_config.get("extra") == "forbid":
+        raise unknown_keyword(kind.__name__, str(unknown[0]), known)
+    return data
+
+
+def _keys(data: Any) -> list[Any]:
+    return list(cast("dict[Any, Any]", data)) if isinstance(data, dict) else []
 
 
 def unknown_keyword(owner: str, keyword: str, known: list[str]) -> WorkflowConfigurationError:
     """Return the error for a keyword that does not exist."""
-    near = get_close_matches(keyword, known, n=1)
+    longer = [name for name in known if name.startswith(keyword)]
+    near = get_close_matches(keyword, known, n=1) or longer
     remedy = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(known))}."
     return WorkflowConfigurationError(f"{owner} has no keyword {keyword!r}; {remedy}")

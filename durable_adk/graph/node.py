@@ -1,7 +1,8 @@
 """`node`, which makes a node of anything that a graph can have, and `Node`, for subclasses."""
 
+import inspect
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast, overload
 
 from pydantic import Field, model_validator
 
@@ -47,9 +48,9 @@ def is_node_like(item: Any) -> bool:
     """Return whether `build_node` makes a node of it."""
     if isinstance(item, str):
         return item == "START"
-    if isinstance(item, type) and issubclass(item, BaseNode | ToolOrToolset):
+    if inspect.isclass(item) and issubclass(item, BaseNode | ToolOrToolset):
         return False
-    return isinstance(item, BaseNode | BaseTool) or is_function(item)
+    return isinstance(item, BaseNode | BaseTool) or is_function(cast("object", item))
 
 
 def build_node(node_like: Any, **options: Unpack[NodeOptions]) -> BaseNode:

@@ -43,7 +43,7 @@ class ParallelWorker(BaseNode):
         """Take the node for the items.
 
         Args:
-            node: The node; any but START (B-41).
+            node: The node; any but START.
             max_parallel_workers: Maximum number of items at once; None: no limit.
             **fields: Fields of `BaseNode`, for the run of all items.
 
@@ -53,8 +53,9 @@ class ParallelWorker(BaseNode):
         if node is START:
             raise WorkflowConfigurationError("ParallelWorker cannot wrap a START node.")
         check_max_parallel_workers(parallel_worker=True, number=max_parallel_workers)
-        settings = {"name": node.name, "rerun_on_resume": True, **fields}
-        super().__init__(max_parallel_workers=max_parallel_workers, **settings)
+        settings: dict[str, Any] = {"name": node.name, "rerun_on_resume": True, **fields}
+        settings["max_parallel_workers"] = max_parallel_workers
+        super().__init__(**settings)
         self._node = node
 
     @property
@@ -82,4 +83,5 @@ class ParallelWorker(BaseNode):
         text = text_of(content)
         value = parsed(text)
         # A single number is a text to a node that takes texts.
-        return text if expects_text(wanted) and not isinstance(value, list) else value
+        is_text = expects_text(wanted) and not isinstance(value, list)
+        return text if is_text else cast("Any", value)

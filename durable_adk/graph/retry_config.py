@@ -1,5 +1,6 @@
 """`RetryConfig` of a node: which of its errors are retried, and when."""
 
+import inspect
 import math
 from collections.abc import Iterable
 from typing import Any, Protocol, cast
@@ -110,9 +111,10 @@ def _listed(value: Any) -> bool:
 def _name(item: Any) -> str:
     if isinstance(item, str):
         return item
-    if isinstance(item, type) and issubclass(item, BaseException):
+    if inspect.isclass(item) and issubclass(item, BaseException):
         return item.__name__
+    kind = type(cast("object", item)).__name__
     raise WorkflowConfigurationError(
         "exceptions must contain exception class names (str) or exception classes, got "
-        f"{type(item).__name__}: {item!r}"
+        f"{kind}: {item!r}"
     )

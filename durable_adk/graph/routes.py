@@ -28,7 +28,7 @@ def fired(edges: Iterable[EdgeT], emitted: Route | None) -> list[EdgeT]:
 
     Edges without route always fire. Edges with a route fire if the node has emitted it, and those
     with `DEFAULT_ROUTE` if no other route matches. False and 0 are routes and equal, as True and 1;
-    an empty text or list is no route (B-27).
+    an empty text or list is no route.
 
     Args:
         edges: The outgoing edges of one node.

@@ -52,24 +52,21 @@ class ToolNode(BaseNode):
             TypeError: The input is none of these.
         """
         known, required = _parameters(self.tool)
-        arguments = _object(node_input)
+        value = _plain(node_input)
+        arguments = _object(value)
         if arguments is None:
-            arguments = _single(_plain(node_input), known, required)
+            arguments = _single(value, known, required)
         missing = [name for name in required if name not in arguments and name in state]
         return {**arguments, **{name: state[name] for name in missing}}
 
 
-def _object(node_input: Any) -> dict[str, Any] | None:
-    """Return the input as arguments; None if it is a single value."""
-    match _plain(node_input):
-        case None:
-            return {}
-        case BaseModel() as model:
-            return model.model_dump()
-        case dict() as items:
-            return dict(cast("dict[str, Any]", items))
-        case _:
-            return None
+def _object(value: Any) -> dict[str, Any] | None:
+    """Return an input as arguments; None if it is a single value."""
+    if value is None:
+        return {}
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else None
 
 
 def _plain(node_input: Any) -> Any:

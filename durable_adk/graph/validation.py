@@ -134,7 +134,7 @@ _CHECKS: tuple[Callable[[Sequence[Edge]], None], ...] = (
 
 
 def graph_warnings(nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> list[str]:
-    """Return what of a well-formed graph is probably a mistake (GR-42, B-27)."""
+    """Return what of a well-formed graph is probably a mistake (GR-42)."""
     conditions = _conditions(edges)
     outgoing = {node.name: [edge for edge in edges if edge.from_node is node] for node in nodes}
     found = list(_starved_joins(nodes, edges, conditions))

@@ -26,7 +26,7 @@ class Workflow(BaseNode):
     """Edges and chains: ``("START", draft, review, {"again": draft, "done": send})``."""
     max_concurrency: int | None = None
     """Maximum number of nodes that edges have started and that run at once; None, and 0 or less: no
-    limit (GR-11)."""
+    limit."""
     graph: Graph | None = Field(default=None, repr=False)
     """Made of `edges`; None for a workflow without edges, which does nothing."""
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from durable_adk.events.event_actions import RouteValue
 from durable_adk.json_values import JsonModel
 from durable_adk.wire.agent_stack import StackPosition
-from durable_adk.wire.manifest import Route
 
 
 class NodeRef(JsonModel):
@@ -94,9 +94,7 @@ class GraphPosition(StackPosition):
     """Runs that have begun, by node, in the order in which they began."""
     started: dict[str, int] = Field(default_factory=dict[str, int])
     """Number of runs that have begun, by node."""
-    arrivals: dict[str, dict[str, Arrival]] = Field(
-        default_factory=dict[str, dict[str, Arrival]]
-    )
+    arrivals: dict[str, dict[str, Arrival]] = Field(default_factory=dict[str, dict[str, Arrival]])
     """What has come to each join since it ran, by predecessor."""
     output: NodeRef | None = None
     """The last output of the node that ends the graph."""
@@ -122,7 +120,7 @@ class NodeEnd(JsonModel):
 
     output: NodeRef | None = None
     """None: there is none, and its successors are given None."""
-    route: Route | list[Route] | None = None
+    route: RouteValue | list[RouteValue] | None = None
     branch: str | None = None
     items: int | None = None
     """For a worker that has not run them yet: the number of its items."""

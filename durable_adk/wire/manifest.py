@@ -4,10 +4,11 @@ The loop runs agents by this record, not by the objects that a worker has now, s
 disturb open invocations.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from durable_adk.events.event_actions import RouteValue
 from durable_adk.json_values import JsonModel
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
@@ -51,19 +52,13 @@ class ToolSpec(JsonModel):
         return self.delegates or at_most_once or own
 
 
-Route = bool | int | str
-"""What a node may choose its successors by."""
-
-
 class GraphEdge(JsonModel):
     """An edge of a graph (GR-14)."""
 
     source: str
     target: str
-    routes: list[Route] | None = None
-    """The routes for which it fires; None: for all."""
-    default: bool = False
-    """Whether it fires if no other edge with a route does."""
+    route: RouteValue | list[RouteValue] | None = None
+    """See `graph.routes.fired`."""
 
 
 GraphNodeKind = Literal["function", "tool", "join", "worker", "agent", "node"]
@@ -82,7 +77,8 @@ class GraphNode(JsonModel):
     """Whether its code runs again after an answer, and not the answer is its output."""
     waits_for_output: bool = False
     """Whether it has not completed without an output or a route (GR-72)."""
-    retry: "NodeRetry | None" = None
+    retry: dict[str, Any] | None = None
+    """A `NodeRetryConfig`; None: no retry."""
     timeout: float | None = None
     """Seconds of one attempt; None: the default of a tool, or for an agent none."""
     window: int | None = None
@@ -99,43 +95,6 @@ class GraphRecord(JsonModel):
     edges: list[GraphEdge] = Field(default_factory=list[GraphEdge])
     window: int | None = None
     """Number of nodes that may run at once; None: any (GR-11)."""
-
-
-class NodeRetry(JsonModel):
-    """Which errors of a node are retried, and when (GR-110)."""
-
-    max_attempts: int = 5
-    """Number of attempts, the first included."""
-    initial_delay: float = 1.0
-    """Seconds before the second attempt."""
-    max_delay: float = 60.0
-    backoff_factor: float = 2.0
-    jitter: float = 1.0
-    """Share of a delay by which it is longer or shorter at most."""
-    exceptions: list[str] | None = None
-    """Names of classes, of which one is a base of the error's class; None: all errors."""
-
-    def allows(self, kinds: list[str], attempt: int) -> bool:
-        """Return whether an attempt, counted from 1, may be followed by another.
-
-        Args:
-            kinds: Names of the classes of its error, the most derived one first.
-            attempt: Its number.
-        """
-        matches = self.exceptions is None or not set(kinds).isdisjoint(self.exceptions)
-        return matches and attempt < self.max_attempts
-
-    def delay(self, attempt: int, share: float) -> float:
-        """Return the seconds between an attempt and the next.
-
-        Args:
-            attempt: The attempt's number, from 1.
-            share: What was drawn uniformly from 0 to 1.
-        """
-        longest = self.max_delay / (1 + self.jitter)
-        # The exponent is bounded; otherwise a long retry would overflow before `min` applies.
-        delay = min(self.initial_delay * self.backoff_factor ** min(attempt - 1, 64), longest)
-        return min(max(delay + delay * self.jitter * (2 * share - 1), 0.0), self.max_delay)
 
 
 NodeKind = Literal["llm", "sequential", "loop", "parallel", "graph", "custom"]

@@ -349,7 +349,8 @@ class StepResult(JsonModel):
     node: NodeEnd | None = None
     """How the run of a node ended."""
     more: list["StepResult"] = Field(default_factory=list["StepResult"])
-    """For a node: its events before the last one. For a model: the events of the model's further complete responses; the loop assigns their ids."""
+    """For a node: its events before the last one. For a model: the events of its further complete
+    responses; the loop assigns their ids."""
 
     def to_json(self) -> str:
         """Omit defaults, which make up most of a result: the whole result goes into the history."""

@@ -7,7 +7,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.agents import LlmAgent, SequentialAgent
-from durable_adk.apps import ResumabilityConfig
+from durable_adk.apps import App, ResumabilityConfig
 from durable_adk.errors import OutputSchemaError
 from durable_adk.events import Event
 from durable_adk.examples import Example
@@ -338,8 +338,10 @@ async def test_files_of_a_static_instruction_come_first(make_runner: MakeRunner)
 @pytest.mark.parametrize("mode", ["task", "single_turn"])
 def test_other_modes_are_refused_with_what_to_do_instead(mode: str) -> None:
     """AGT-10: an agent that is a task of another is an AgentTool."""
-    with pytest.raises(ValueError, match="AgentTool"):
-        agent(mode=mode)
+    delegate = LlmAgent(name="delegate", mode=mode)
+    for root in (delegate, agent(sub_agents=[delegate])):
+        with pytest.raises(ValueError, match="AgentTool"):
+            App(name="app", root_agent=root)
     assert agent(mode="chat").mode == "chat"
 
 

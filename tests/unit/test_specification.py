@@ -21,7 +21,7 @@ ROW = re.compile(r'^\| <a id="(\S+)"></a>(\S+) \| (.+) \|$', re.MULTILINE)
 THREAT = re.compile(r"^\| (S\d+) \|", re.MULTILINE)
 ANCHOR = re.compile(r'<a id="(\S+?)">')
 ID = re.compile(
-    r"(?<![\w./-])(?P<family>[A-Z]{2,4}-|[DFIS])(?P<first>\d{1,2})"
+    r"(?<![\w./-])(?P<family>[A-Z]{2,4}-|[DFIS])(?P<first>\d{1,2}|(?<=GR-)\d{3})"
     r"(?:(?: to |\.\.)(?:(?P=family))?(?P<last>\d{1,2}))?(?![\w-])"
 )
 """An id, or a range such as "FLW-70 to FLW-77", which cites all of its ids."""
@@ -99,6 +99,7 @@ def test_links_to_a_row_lead_to_one() -> None:
     [
         ("(RUN-3, FLW-70 to FLW-72)", ["RUN-3", "FLW-70", "FLW-71", "FLW-72"]),
         ("I1 to I3, D9: AGT-5..7", ["I1", "I2", "I3", "D9", "AGT-5", "AGT-6", "AGT-7"]),
+        ("GR-7, GR-110: GR-25 to GR-27", ["GR-7", "GR-110", "GR-25", "GR-26", "GR-27"]),
         ("UTF-8, SHA-256, S101, e-1.3, test_S3x", []),
     ],
 )

@@ -14,8 +14,8 @@ from durable_adk.activities.invocation.take_over import (
     retry_when_freed,
 )
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.apps.graph_record import manifest_of
 from durable_adk.apps.app import App
+from durable_adk.apps.graph_record import manifest_of
 from durable_adk.conversation.answers import answered_call_ids, answered_invocation_ids
 from durable_adk.conversation.history import recent
 from durable_adk.conversation.routing import agent_for

@@ -10,7 +10,6 @@ from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
 from durable_adk.wire.graph import NodeRef
 
-
 Items = Callable[[Any], list[Any]]
 """`ParallelWorker.items`."""
 
