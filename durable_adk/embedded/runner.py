@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.artifacts import BaseArtifactService
 from durable_adk.auth.credential_service import BaseCredentialService
 from durable_adk.embedded.shared import embedded_client, payload_storage, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.google_objects import from_google_adk
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.memory import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.runners import Runner
@@ -32,7 +32,7 @@ def embedded_task_queue(app_name: str) -> str:
 
 @asynccontextmanager
 async def embedded_runner(
-    app: App | BaseAgent,
+    app: App | BaseNode,
     *,
     data_dir: Path | None = None,
     session_service: SessionLog | None = None,
@@ -83,7 +83,7 @@ async def embedded_runner(
         yield runner
 
 
-def _as_app(app: App | BaseAgent) -> App:
+def _as_app(app: App | BaseNode) -> App:
     return app if isinstance(app, App) else App(name=app.name, root_agent=app)
 
 

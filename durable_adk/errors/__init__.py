@@ -95,6 +95,8 @@ class DurableAdkError(Exception):
     """The reported exception of user code, only in the process that raised it."""
     user: UserError | None = None
     """The reported exception of user code, in any process."""
+    node_path: str | None = None
+    """The path of the node of a graph that failed, once an event has told so."""
 
     def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
         self.message = storable(message or (type(self).__doc__ or "").partition("\n")[0])
@@ -310,7 +312,7 @@ class NodeTimeoutError(RunError):
         timeout: float = 0.0,
         error_type: str | None = None,
     ) -> None:
-        text = f"Node '{node_name}' timed out after {timeout} seconds." if node_name else None
+        text = f"Node '{node_name}' timed out after {timeout:g} seconds." if node_name else None
         super().__init__(message or text, error_type=error_type)
         self.node_name, self.timeout = node_name, timeout
 

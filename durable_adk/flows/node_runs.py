@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
-from durable_adk.errors import DurableAdkError, from_detail
+from durable_adk.conversation.node_events import mark
+from durable_adk.errors import DurableAdkError, NodeTimeoutError, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
 from durable_adk.flows.invocation import Invocation
@@ -185,24 +186,29 @@ class NodeRuns(ABC):
             self._leave(one)
 
     async def _forward(self, task: NodeTask) -> None:
-        """Forward the events of a run, each after the one before is committed."""
         try:
-            async with closing(self._attempts(task)) as events:
-                async for event in events:
-                    if task.scope.branch.stopped:
-                        return
-                    task.committed.clear()
-                    self._news.put_nowait((task, event))
-                    await task.committed.wait()
+            await self._attempts(task)
         except BaseException as error:  # noqa: BLE001 - `run` raises it again
             self._news.put_nowait((task, error))
         else:
             self._news.put_nowait((task, None))
 
+    async def _send(self, task: NodeTask, event: Event) -> None:
+        """Have an event committed."""
+        if task.scope.branch.stopped:
+            raise asyncio.CancelledError
+        task.committed.clear()
+        self._news.put_nowait((task, event))
+        await task.committed.wait()
+
     # ----- one run of a node
 
-    async def _attempts(self, task: NodeTask) -> AsyncGenerator[Event, None]:
-        """Yield the events of a run's attempts, until one succeeds."""
+    async def _attempts(self, task: NodeTask) -> None:
+        """Make attempts of a run, until one succeeds (GR-110 to GR-113).
+
+        Raises:
+            DurableAdkError: The last one failed. Each failed attempt has an event.
+        """
         run, runtime = task.run, self._invocation.state.runtime
         while True:
             if run.again_at is not None:
@@ -210,10 +216,11 @@ class NodeRuns(ABC):
                 run.again_at = None
             await self._invocation.continuing.safe_point()
             try:
-                async with closing(self._attempt(task)) as events:
-                    async for event in events:
-                        yield event
+                await self._in_time(task)
             except DurableAdkError as error:
+                if error.node_path is None:
+                    error.node_path = task.site.path
+                    await self._send(task, self._failure(task, error))
                 delay = _retry_delay(task, error)
                 if delay is None:
                     raise
@@ -221,6 +228,33 @@ class NodeRuns(ABC):
                 task.begin_again()
             else:
                 return
+
+    async def _in_time(self, task: NodeTask) -> None:
+        """Make one attempt. What the loop drives is cancelled here when its time is up."""
+        node = task.node
+        limit = asyncio.timeout(node.timeout if node.kind in ("agent", "worker") else None)
+        try:
+            async with limit, closing(self._attempt(task)) as events:
+                async for event in events:
+                    await self._send(task, event)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # from inside, for example from a tool
+            raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0) from None
+
+    def _failure(self, task: NodeTask, error: DurableAdkError) -> Event:
+        """Return the event of a failed attempt of an agent or a graph (GR-85)."""
+        driven = [one for one in self.parts.node.children if one.name == task.node.name]
+        agent = any(one.kind != "graph" for one in driven)
+        event = Event(
+            id=task.scope.branch.next_id(),
+            author=task.node.name if agent else self.parts.node.name,
+            branch=task.run.branch,
+            error_code=error.error_type,
+            error_message=error.message,
+        )
+        mark(event, task.site)
+        return event
 
     def _attempt(self, task: NodeTask) -> AsyncGenerator[Event, None]:
         match task.node.kind:
@@ -296,7 +330,9 @@ class NodeRuns(ABC):
         elif result.seq is not None:
             invocation.committed_by_step(step.event_id, result.seq)
         if result.error is not None:
-            raise from_detail(result.error)
+            error = from_detail(result.error)
+            error.node_path = task.site.path  # the event is committed
+            raise error
         task.end = result.node
 
     def _expect(self, task: NodeTask, result: StepResult) -> None:
@@ -317,6 +353,8 @@ class NodeRuns(ABC):
         output: NodeRef | None = None
         async with closing(self.parts.run_agent(child, task.scope, call)) as events:
             async for event in events:
+                if not event.node_info.path:  # the loop has made it
+                    mark(event, call.site)
                 yield event
                 if child.kind != "graph" and event.is_final_response() and not event.partial:
                     output = _output_of(event) or output

@@ -12,10 +12,10 @@ from durable_adk.conversation.node_events import end_of, mark, mark_output
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
+    NodeTimeoutError,
     StateValueError,
     StoreUnavailableError,
     as_detail,
-    raised,
     wrapped,
 )
 from durable_adk.events.event import Event
@@ -166,9 +166,7 @@ class _NodeRun:
 
     def timed_out(self) -> DurableAdkError:
         """Return the error of code that took too long (GR-113)."""
-        seconds = self._step.attempt_timeout
-        text = f"Node {self._step.node!r} timed out after {seconds:g} seconds."
-        return raised(AgentError, "NodeTimeoutError", text)
+        return NodeTimeoutError(node_name=self._step.node, timeout=self._step.attempt_timeout)
 
 
 def _plain(value: Any, path: str) -> Any:
