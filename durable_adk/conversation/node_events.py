@@ -27,8 +27,9 @@ def mark_output(event: Event, site: NodeSite, *, message: bool) -> None:
         site: The run.
         message: Whether the output is the event's text.
     """
-    info = {"path": site.path, "output_for": site.output_for}
-    event.node_info = NodeInfo(**info, message_as_output=True if message else None)
+    event.node_info = NodeInfo(
+        path=site.path, output_for=site.output_for, message_as_output=True if message else None
+    )
 
 
 def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any) -> None:

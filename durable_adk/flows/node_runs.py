@@ -127,7 +127,7 @@ class NodeRuns(ABC):
             self.scope.branch.branches.busy += 1 if busy else -1
 
     def launch(
-        self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool
+        self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool = False
     ) -> None:
         """Start the task of a run.
 
@@ -308,8 +308,9 @@ class NodeRuns(ABC):
         """
         invocation, scope, node = self._invocation, task.scope, task.node
         fields = invocation.step_fields(scope, scope.branch.next_id())
+        fields["site"] = task.current_site()
         step = NodeStep(
-            **fields | {"site": task.current_site()},
+            **fields,
             attempt_timeout=node.timeout or invocation.state.checkpoint.opened.limits.tool_timeout,
             node=node.name,
             kind=node.kind,
