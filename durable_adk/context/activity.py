@@ -39,7 +39,7 @@ from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
 from durable_adk.sessions.state_merge import Base
-from durable_adk.wire.graph import NodeSite
+from durable_adk.wire.agent_stack import NodeSite
 from durable_adk.wire.run_config import RunConfig
 
 MAX_ACTIVITY_ID = 1_000

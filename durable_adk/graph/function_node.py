@@ -11,6 +11,7 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.calling import call
 from durable_adk.calling.closing import closing
 from durable_adk.context.activity import Context
+from durable_adk.context.node_confirmation import decision, question
 from durable_adk.errors import WorkflowConfigurationError
 from durable_adk.events.event import Event
 from durable_adk.events.request_input import RequestInput
@@ -21,7 +22,6 @@ from durable_adk.graph.binding import (
     ParameterBinding,
     read_node_parameters,
 )
-from durable_adk.graph.confirmation import decision, question
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import innermost, read_parameters, routine

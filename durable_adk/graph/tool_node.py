@@ -7,10 +7,10 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.context.activity import Context
+from durable_adk.context.node_confirmation import decision, question
 from durable_adk.events.event import Event
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.binding import Readable
-from durable_adk.graph.confirmation import decision, question
 from durable_adk.graph.data import parsed, text_of
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.tools.base_tool import BaseTool

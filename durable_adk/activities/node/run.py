@@ -9,8 +9,8 @@ from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
 from durable_adk.conversation.call_ids import ID_PREFIX
-from durable_adk.conversation.node_answers import given_answers
-from durable_adk.conversation.node_events import end_of, mark, mark_output
+from durable_adk.conversation.nodes.answers import given_answers
+from durable_adk.conversation.nodes.events import end_of, mark, mark_output
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -22,7 +22,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_json, to_json_value
-from durable_adk.wire.graph import NodeEnd
+from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
-from durable_adk.conversation.node_events import mark
+from durable_adk.conversation.nodes.events import mark
 from durable_adk.errors import DurableAdkError, NodeTimeoutError, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.tool_turn import require_answerable
 from durable_adk.graph.retry_config import NodeRetryConfig
-from durable_adk.wire.graph import NodeEnd, NodeRef, NodeRun, NodeSite
+from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode, GraphNode
 from durable_adk.wire.steps import NodeStep, StepResult
 
