@@ -158,4 +158,4 @@ class _WorkerRun(NodeRuns):
             output_for=[path],
             scope=self.site.scope,
         )
-        self.launch(key, inner, run, site)
+        self.launch(key, inner, run, site, decided=False)

@@ -109,6 +109,8 @@ class NodeRuns(ABC):
             while self.tasks:
                 task, item = await self._news.get()
                 if isinstance(item, Event):
+                    if task.site.path in (item.node_info.output_for or ()):
+                        self.claim(task)
                     yield item
                     task.committed.set()
                 elif item is not None:
@@ -266,7 +268,11 @@ class NodeRuns(ABC):
                 return self._step(task)
 
     def claim(self, task: NodeTask) -> None:
-        """Check that an output may be stored, before it is; see `GraphSchedule.claim_output`."""
+        """Check an output that the loop commits, before it does.
+
+        Raises:
+            DurableAdkError: It must not be stored: the graph, and not only the run, fails.
+        """
         del task
 
     async def _step(self, task: NodeTask) -> AsyncGenerator[Event, None]:
@@ -324,8 +330,6 @@ class NodeRuns(ABC):
             if message.event is not None:
                 yield message.event
         if result.event is not None:
-            if result.seq is None and result.node is not None and result.node.output is not None:
-                self.claim(task)
             yield result.event
             self._expect(task, result)
         elif result.seq is not None:

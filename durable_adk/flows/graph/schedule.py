@@ -75,7 +75,7 @@ class GraphSchedule:
         """
         if not self.is_terminal(name):
             return
-        other, self.position.output_of = self.position.output_of, name
+        other = self.position.output_of
         if other not in (None, name):
             raise raised(
                 AgentError,
@@ -83,6 +83,7 @@ class GraphSchedule:
                 f"multiple terminal nodes produced output (2): {other!r} and {name!r}. A workflow "
                 "must have at most one terminal output.",
             )
+        self.position.output_of = name
 
     def ended(self, name: str, end: NodeEnd) -> list[GraphEdge] | None:
         """Record the end of a node's run and trigger its successors.
