@@ -130,6 +130,10 @@ class App(BaseModel):
                     waiting += _agents_used_as_tools(agent)
         return list(found.values())
 
+    def graphs(self) -> list[Workflow]:
+        """Return all graphs of the app, each before those in it."""
+        return _graphs_in(self.root_agent)
+
     def manifest(self) -> AgentNode:
         """Return the agent manifest that an invocation records when it opens; cached (D6)."""
         if self._manifest is None:
@@ -243,6 +247,11 @@ def _agents_in(node: BaseNode) -> list[BaseAgent]:
     if isinstance(node, BaseAgent):
         return [node]
     return [agent for child in node.static_children() for agent in _agents_in(child)]
+
+
+def _graphs_in(node: BaseNode) -> list[Workflow]:
+    own = [node] if isinstance(node, Workflow) else []
+    return [*own, *(graph for child in node.static_children() for graph in _graphs_in(child))]
 
 
 def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:
