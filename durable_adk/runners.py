@@ -33,6 +33,7 @@ from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import from_google_adk, require_own
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.partials import PartialChannel, partials_of
@@ -62,7 +63,8 @@ class Runner:
         session_service: SessionLog,
         app: App | None = None,
         app_name: str | None = None,
-        agent: BaseAgent | None = None,
+        agent: BaseNode | None = None,
+        node: BaseNode | None = None,
         plugins: list[BasePlugin] | None = None,
         client: Client | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
@@ -74,13 +76,14 @@ class Runner:
         auto_create_session: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        """Take either `app`, or `app_name` and `agent` (RUN-10, RUN-11).
+        """Take `app`, `app_name` and `agent`, or `node` (RUN-10, RUN-11, GR-8).
 
         Args:
             session_service: The session store. With a `client`, use the workers' services.
             app: The app; with it, `app_name` overrides its name.
-            app_name: The app's name.
-            agent: Its root agent.
+            app_name: The app's name. With a `node`, it defaults to the node's name.
+            agent: Its root agent, or a `Workflow`.
+            node: Its root: a `Workflow`, another node, or an agent.
             plugins: Its plugins, without `app`; deprecated.
             client: A Temporal client; None: run in this process.
             task_queue: The task queue of the app's workers.
@@ -95,7 +98,7 @@ class Runner:
         Raises:
             InvalidRequestError: The app is not passed as above, or a store is google-adk's.
         """
-        self.app, self.app_name = _one_app(app, app_name, agent, plugins)
+        self.app, self.app_name = _one_app(app, app_name, agent, node, plugins)
         self.plugin_manager = PluginManager(self.app.plugins, plugin_close_timeout)
         require_own(session_service, artifact_service, credential_service)
         self.session_service, self.auto_create_session = session_service, auto_create_session
@@ -134,8 +137,8 @@ class Runner:
         )
 
     @property
-    def agent(self) -> BaseAgent:
-        """The root agent."""
+    def agent(self) -> BaseNode:
+        """The root: an agent, a `Workflow` or another node."""
         return self.app.root_agent
 
     @property
@@ -353,7 +356,8 @@ class Runner:
 def _one_app(
     app: App | None,
     app_name: str | None,
-    agent: BaseAgent | None,
+    agent: BaseNode | None,
+    node: BaseNode | None,
     plugins: list[BasePlugin] | None,
 ) -> tuple[App, str]:
     """Return the app, and the name under which it runs."""
@@ -363,21 +367,35 @@ def _one_app(
             DeprecationWarning,
             stacklevel=3,
         )
-    app, agent = from_google_adk(app), from_google_adk(agent)
-    match app, agent:
-        case App(), None if plugins is None:
+    app, agent, node = from_google_adk(app), from_google_adk(agent), from_google_adk(node)
+    match app, agent, node:
+        case App(), None, None if plugins is None:
             return app, app_name or app.name
-        case None, BaseAgent() if app_name:
+        case None, BaseNode(), None if app_name:
             return App(name=app_name, root_agent=agent, plugins=plugins or []), app_name
-        case None, None:
-            reason = "One of app, agent, or node must be provided; nodes are not supported."
-        case None, _:
+        case None, None, BaseNode():
+            made = App(name=app_name or node.name, root_agent=node, plugins=plugins or [])
+            return made, made.name
+        case None, None, None:
+            reason = "One of app, agent, or node must be provided."
+        case None, BaseNode(), None:
             reason = "app_name is required when agent is provided without app."
-        case _, None:
+        case None, other, None:
+            reason = _no_node("agent", other)
+        case None, None, other:
+            reason = _no_node("node", other)
+        case _, None, None:
             reason = "When app is provided, plugins should be provided in the app instead."
         case _:
             reason = "Only one of app, agent, or node may be provided."
     raise InvalidRequestError(reason)
+
+
+def _no_node(field: str, value: object) -> str:
+    return (
+        f"{field} is a {type(value).__name__}; pass an agent, a Workflow or another node. "
+        "durable_adk.workflow.node makes a node of a function."
+    )
 
 
 class InMemoryRunner(Runner):
@@ -385,8 +403,9 @@ class InMemoryRunner(Runner):
 
     def __init__(
         self,
-        agent: BaseAgent | None = None,
+        agent: BaseNode | None = None,
         *,
+        node: BaseNode | None = None,
         app_name: str | None = None,
         plugins: list[BasePlugin] | None = None,
         app: App | None = None,
@@ -398,8 +417,9 @@ class InMemoryRunner(Runner):
             artifact_service=InMemoryArtifactService(),
             memory_service=InMemoryMemoryService(),
             app=app,
-            app_name=app_name if app else app_name or "InMemoryRunner",
+            app_name=app_name if app or node else app_name or "InMemoryRunner",
             agent=agent,
+            node=node,
             plugins=plugins,
             plugin_close_timeout=plugin_close_timeout,
             limits=limits,

@@ -299,6 +299,7 @@ class WorkerApps:
         report_working(task_queue)
         keep_running(asyncio.get_running_loop(), whoever=False)
         self._deps.build = _build_of(worker)
+        _warn_of_graphs(self._apps)
         await asyncio.to_thread(_load_models, self._apps)
         self._user_loop.start()
         async with self._unless_stuck() as whole:
@@ -386,6 +387,14 @@ class WorkerApps:
             await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
         await loop.close()
         self.workflow_threads.shutdown()
+
+
+def _warn_of_graphs(apps: Sequence[App]) -> None:
+    """Log what of the apps' graphs is probably a mistake (GR-42)."""
+    for app in apps:
+        for graph in app.graphs():
+            for warning in graph.graph.warnings() if graph.graph else ():
+                logger.warning("app.graph", app=app.name, graph=graph.name, warning=warning)
 
 
 def _load_models(apps: Sequence[App]) -> None:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.context_cache_config import ContextCacheConfig
@@ -32,7 +32,8 @@ class App(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    name: str
+    name: str = Field(default="", validate_default=True)
+    """Default: the root's name (GR-8)."""
     root_agent: BaseNode
     """An agent, a `Workflow` or another node."""
     plugins: list[BasePlugin] = Field(default_factory=list[BasePlugin])
@@ -51,6 +52,16 @@ class App(BaseModel):
     """Accepted for compatibility with ADK, and ignored; see `ContextCacheConfig`."""
     _manifest: AgentNode | None = PrivateAttr(default=None)
     _plugin_manager: PluginManager = PrivateAttr()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, data: Any) -> Any:
+        """Name the app after its root, if it has no name of its own."""
+        if not isinstance(data, dict) or "name" in data:
+            return cast("Any", data)
+        fields = cast("dict[str, Any]", data)
+        name = getattr(fields.get("root_agent"), "name", None)
+        return {**fields, "name": name} if isinstance(name, str) else fields
 
     @field_validator(
         "root_agent",
@@ -118,6 +129,10 @@ class App(BaseModel):
                     found[id(agent)] = agent
                     waiting += _agents_used_as_tools(agent)
         return list(found.values())
+
+    def graphs(self) -> list[Workflow]:
+        """Return all graphs of the app, each before those in it."""
+        return _graphs_in(self.root_agent)
 
     def manifest(self) -> AgentNode:
         """Return the agent manifest that an invocation records when it opens; cached (D6)."""
@@ -232,6 +247,11 @@ def _agents_in(node: BaseNode) -> list[BaseAgent]:
     if isinstance(node, BaseAgent):
         return [node]
     return [agent for child in node.static_children() for agent in _agents_in(child)]
+
+
+def _graphs_in(node: BaseNode) -> list[Workflow]:
+    own = [node] if isinstance(node, Workflow) else []
+    return [*own, *(graph for child in node.static_children() for graph in _graphs_in(child))]
 
 
 def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:

@@ -1,4 +1,4 @@
-"""An app's agents and tools as JSON, for programs without its code."""
+"""An app's agents, graphs and tools as JSON, for programs without its code."""
 
 from typing import Any, Literal
 
@@ -11,13 +11,20 @@ from durable_adk.agents.loop_agent import LoopAgent
 from durable_adk.agents.parallel_agent import ParallelAgent
 from durable_adk.agents.sequential_agent import SequentialAgent
 from durable_adk.apps.app import App
+from durable_adk.apps.graph_record import driven_nodes, manifest_of
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.workflow import Workflow
 from durable_adk.json_values import JsonModel, to_json_value
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
 from durable_adk.tools.function_tool import as_tool
+from durable_adk.wire.manifest import GraphRecord
 
-AgentKind = Literal["LlmAgent", "SequentialAgent", "LoopAgent", "ParallelAgent", "BaseAgent"]
+AgentKind = Literal[
+    *("LlmAgent", "SequentialAgent", "LoopAgent", "ParallelAgent", "BaseAgent"),
+    *("Workflow", "BaseNode"),
+]
 
 
 class ToolDescription(JsonModel):
@@ -31,7 +38,7 @@ class ToolDescription(JsonModel):
 
 
 class AgentDescription(JsonModel):
-    """An agent and all agents below it."""
+    """An agent and all agents below it, or a graph and all agents and graphs in it."""
 
     name: str
     kind: AgentKind
@@ -41,6 +48,8 @@ class AgentDescription(JsonModel):
     model: str | None = None
     tools: list[ToolDescription] = Field(default_factory=list[ToolDescription])
     sub_agents: list["AgentDescription"] = Field(default_factory=list["AgentDescription"])
+    graph: GraphRecord | None = None
+    """The nodes of a graph; its agents, and the graphs in it, are `sub_agents`."""
 
 
 class AppDescription(JsonModel):
@@ -55,8 +64,20 @@ def described(app: App) -> AppDescription:
     """Return a description of an app, without running any of it."""
     return AppDescription(
         name=app.name,
-        root_agent=_agent(app.root_agent),
+        root_agent=_root(app.root_agent),
         plugins=[plugin.name for plugin in app.plugins],
+    )
+
+
+def _root(node: BaseNode) -> AgentDescription:
+    if isinstance(node, BaseAgent):
+        return _agent(node)
+    return AgentDescription(
+        name=node.name,
+        kind="Workflow" if isinstance(node, Workflow) else "BaseNode",
+        description=node.description,
+        graph=manifest_of(node).graph,
+        sub_agents=[_root(one) for one in driven_nodes(node)],
     )
 
 

@@ -1,5 +1,7 @@
 """Records the graphs of an app as data, when an invocation opens (D6)."""
 
+from collections.abc import Sequence
+
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.graph.base_node import START, BaseNode, Edge
 from durable_adk.graph.function_node import FunctionNode
@@ -24,7 +26,7 @@ def manifest_of(node: BaseNode) -> AgentNode:
     if isinstance(node, BaseAgent):
         return node.node()
     nodes = _nodes(node)
-    edges = node.graph.edges if isinstance(node, Workflow) and node.graph else [Edge(START, node)]
+    edges = _edges(node)
     window = node.max_concurrency if isinstance(node, Workflow) else None
     return AgentNode(
         name=node.name,
@@ -34,12 +36,23 @@ def manifest_of(node: BaseNode) -> AgentNode:
             edges=[_edge(edge) for edge in edges],
             window=window,
         ),
-        children=[manifest_of(one) for one in map(_driven, nodes) if one is not None],
+        children=[manifest_of(one) for one in driven_nodes(node)],
     )
+
+
+def driven_nodes(node: BaseNode) -> list[BaseNode]:
+    """Return the agents and graphs that are nodes of a graph, or run for the items of one."""
+    return [one for one in map(_driven, _nodes(node)) if one is not None]
 
 
 def _nodes(node: BaseNode) -> list[BaseNode]:
     return node.static_children() if isinstance(node, Workflow) else [node]
+
+
+def _edges(node: BaseNode) -> Sequence[Edge]:
+    if isinstance(node, Workflow):
+        return node.graph.edges if node.graph else ()
+    return (Edge(START, node),)
 
 
 def _driven(node: BaseNode) -> BaseNode | None:

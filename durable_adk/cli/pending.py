@@ -12,7 +12,7 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.dev.state import apps_of_dev
 from durable_adk.cli.target import defines_app, load_target
-from durable_adk.cli.terminal import call_text, local_time, print_heading, print_rows
+from durable_adk.cli.terminal import call_text, compact, local_time, print_heading, print_rows
 from durable_adk.client.queries import (
     InvocationFilter,
     LocatedCall,
@@ -21,6 +21,7 @@ from durable_adk.client.queries import (
 )
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.sessions.records import OPEN, InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -196,6 +197,11 @@ def auth_config(call: PendingCall) -> AuthConfig:
     return AuthConfig.model_validate(call.args.get("authConfig"))
 
 
+def is_question(call: PendingCall) -> bool:
+    """Return whether a node of a graph asks a person, rather than a tool for its result."""
+    return call.name == REQUEST_INPUT and "interruptId" in call.args
+
+
 def _tool_call(call: PendingCall) -> tuple[str, dict[str, Any] | None]:
     """Return the tool's name and arguments; a credential request has no arguments."""
     match call.kind:
@@ -214,6 +220,8 @@ def _request(call: PendingCall) -> str:
             return f"approval of {call_text(tool, arguments)}"
         case "credential":
             return f"a credential for {tool}"
+        case "long_running" if is_question(call):
+            return f"an answer: {call.args.get('message') or 'no message'}"
         case "long_running":
             return f"the result of {call_text(tool, arguments)}"
 
@@ -224,6 +232,10 @@ def _rows(item: LocatedCall, name: str, options: Sequence[str]) -> Iterator[tupl
     hint = requested.get("hint")
     if hint and not is_runtime_hint(hint, call.original_name or call.name):
         yield "hint", hint
+    if is_question(call):
+        payload, schema = call.args.get("payload"), call.args.get("response_schema")
+        yield "payload", "" if payload is None else compact(payload)
+        yield "schema", "" if schema is None else compact(schema)
     if call.kind == "credential" and (page := _consent_page(call)):
         yield "sign in", page
     yield "requested", f"{local_time(call.requested_at)} by {call.author}"

@@ -17,6 +17,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "Run agents": {
         "demo": agents.demo,
         "check": agents.check,
+        "graph": agents.graph,
         "run": agents.run,
         "dev": agents.dev,
         "web": server.web,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.cli.connection import TARGETS, CliConnection
 from durable_adk.cli.dev.state import apps_of_dev
@@ -29,6 +28,7 @@ from durable_adk.embedded.shared import (
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.errors import AgentDefinitionError, InvalidRequestError, NoWorkerError
 from durable_adk.google_objects import from_google_adk
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.retrying import retrying
 from durable_adk.runners import Runner
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
@@ -47,19 +47,22 @@ _WORKER_POLL = 0.2
 def load_app(target: str) -> App:
     """Load the app that a target defines; an agent becomes an app named after its folder or file.
 
+    So does a `Workflow` or another node.
+
     Raises:
-        AgentDefinitionError: The target defines no app and no agent.
+        AgentDefinitionError: The target defines no app, no agent and no node.
     """
     loaded = load_target(target)
     value: object = from_google_adk(loaded.value)
     if isinstance(value, App):
         return value
-    if isinstance(value, BaseAgent):
+    if isinstance(value, BaseNode):
         return App(name=loaded.name, root_agent=value)
     kind = type(value)
     raise AgentDefinitionError(
         f"{target}: the agent of {loaded.source} is an instance of {kind.__module__}."
-        f"{kind.__qualname__}; assign one of durable_adk.agents or google.adk.agents, or an App."
+        f"{kind.__qualname__}; assign one of durable_adk.agents or google.adk.agents, a Workflow, "
+        "or an App."
     )
 
 

@@ -282,7 +282,7 @@ def _valid_name(text: str) -> str:
 
 def _nothing_found(target: str, module: ModuleType) -> str:
     head = f"{target}: {module.__file__} defines neither `root_agent` nor an `app` with one"
-    agents = [name for name, value in _defined(module) if hasattr(value, "sub_agents")]
+    agents = [name for name, value in _defined(module) if _is_node(value)]
     if agents:
         return f"{head}; its agent is called `{agents[0]}`: name it `root_agent`."
     if "root_agent" in vars(module):
@@ -290,6 +290,11 @@ def _nothing_found(target: str, module: ModuleType) -> str:
     names = [name for name, _ in _defined(module)]
     listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     return f"{head}; it defines {listed or 'nothing'}. Assign your agent to `root_agent`."
+
+
+def _is_node(value: object) -> bool:
+    """Return whether a value looks like an agent or a graph, also one of google-adk."""
+    return hasattr(value, "sub_agents") or (hasattr(value, "edges") and hasattr(value, "graph"))
 
 
 def _defined(module: ModuleType) -> Iterator[tuple[str, object]]:

@@ -28,6 +28,7 @@ from rich.text import Text
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.errors.user_error import text_of
 from durable_adk.events.event import ANSWERED_BY, MISSING_TOOLSETS, Event
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.log import printable
 from durable_adk.partials import LiveText
 
@@ -232,7 +233,8 @@ def gist(event: Event) -> list[Text]:
     shown: list[Text] = []
     if text := event.text:
         shown.append(Text(printable(text, keep="\n\t")))
-    shown += [_dim(_calls(call)) for call in event.get_function_calls()]
+    node = _node(event)
+    shown += [_dim(f"{node}{_calls(call)}") for call in event.get_function_calls()]
     shown += [_dim(_returned(event, answer)) for answer in event.get_function_responses()]
     if by := (event.custom_metadata or {}).get(ANSWERED_BY):
         shown.append(_dim(f"answered by {_sender_of(by)}"))
@@ -242,9 +244,17 @@ def gist(event: Event) -> list[Text]:
     if missing := (event.custom_metadata or {}).get(MISSING_TOOLSETS):
         names = ", ".join(map(str, missing))
         shown.append(_dim(f"had no tools of {names}: start its server, or correct its address"))
+    if event.output is not None and not (text or event.node_info.message_as_output):
+        shown.append(Text(printable(f"{node}{compact(event.output)}")))
     if not shown and event.actions.state_delta:
         shown.append(_dim(f"changed the state: {', '.join(event.actions.state_delta)}"))
     return shown
+
+
+def _node(event: Event) -> str:
+    """Return the node that an output or a question is from, unless the author has its name."""
+    info = event.node_info
+    return f"{info.name}: " if info.path and info.name != event.author else ""
 
 
 def _returned(event: Event, answer: types.FunctionResponse) -> str:
@@ -281,6 +291,8 @@ def _calls(call: types.FunctionCall) -> str:
             return f"requests approval of {call_text(tool, more.get('args'))}"
         case name, _ if name == REQUEST_CREDENTIAL:
             return "requests a credential"
+        case name, args if name == REQUEST_INPUT:
+            return f"asks: {(args or {}).get('message') or 'for an answer'}"
         case name, args:
             return f"calls {call_text(name, args)}"
 

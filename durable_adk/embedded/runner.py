@@ -84,7 +84,7 @@ async def embedded_runner(
 
 
 def _as_app(app: App | BaseNode) -> App:
-    return app if isinstance(app, App) else App(name=app.name, root_agent=app)
+    return app if isinstance(app, App) else App(root_agent=app)
 
 
 @asynccontextmanager

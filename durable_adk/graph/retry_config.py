@@ -55,6 +55,11 @@ class NodeRetryConfig(BaseModel):
         """Convert classes to names: the record of a graph is data."""
         return [_name(item) for item in cast("list[Any]", value)] if _listed(value) else value
 
+    @property
+    def attempts(self) -> int:
+        """The maximum number of attempts, the first included; at least 1."""
+        return max(1, _ATTEMPTS if self.max_attempts is None else self.max_attempts)
+
     def allows(self, error_names: Iterable[str], attempt: int) -> bool:
         """Return whether there is another attempt.
 
@@ -62,8 +67,7 @@ class NodeRetryConfig(BaseModel):
             error_names: `error_names` of the exception that ended the attempt.
             attempt: The number of that attempt: 1, 2, ...
         """
-        most = _ATTEMPTS if self.max_attempts is None else self.max_attempts
-        if attempt >= most:
+        if attempt >= self.attempts:
             return False
         return self.exceptions is None or not set(self.exceptions).isdisjoint(error_names)
 

@@ -16,18 +16,26 @@ from durable_adk.agents.loop_agent import LoopAgent
 from durable_adk.agents.parallel_agent import ParallelAgent
 from durable_adk.agents.sequential_agent import SequentialAgent
 from durable_adk.apps.app import App
+from durable_adk.apps.graph_record import driven_nodes
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.errors import DurableAdkError
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.parallel_worker import ParallelWorker
+from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.graph.tool_node import ToolNode
+from durable_adk.graph.workflow import Workflow
 from durable_adk.json_values import JsonModel
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
 from durable_adk.tools.function_tool import as_tool
+from durable_adk.wire.manifest import AgentNode, GraphNode
 from durable_adk.wire.tool_contract import ToolContract
 
 _AGAIN = "runs again, unless its result was stored"
+_AGAIN_UNLESS_STORED = "runs again, unless its output was stored"
 AGAIN_WITH_KEY = "may run again, with the same idempotency key"
 _CONTINUES = "continues where it was; completed work is not repeated"
 _CONTRACTS = {
@@ -56,19 +64,24 @@ class AppPart(JsonModel):
     """A part of an app: where it runs, and how it behaves after a crash."""
 
     agent: str
-    """Name of the part's agent; for a plugin, of the app."""
+    """Name of the part's agent or graph; for a plugin, of the app."""
     kind: str
-    """``agent``, ``model``, ``tool``, ``callback``, ``plugin`` and so on."""
+    """``agent``, ``model``, ``tool``, ``callback``, ``plugin``, ``workflow``, ``function node`` and
+    so on."""
     name: str
     runs_in: str
     after_crash: str
     findings: list[str] = Field(default_factory=list[str])
     """Problems of the part, each with the remedy or the place in the code."""
+    warnings: list[str] = Field(default_factory=list[str])
+    """What of the part is probably a mistake, and runs all the same (GR-42)."""
 
 
 def app_parts(app: App) -> list[AppPart]:
-    """Return the parts of an app: agents with their parts, then plugins."""
-    parts = [part for agent in app.agents() for part in _of_agent(agent)]
+    """Return the parts of an app: graphs with their nodes, agents with their parts, plugins."""
+    root = app.root_agent
+    nodes = [] if isinstance(root, BaseAgent) else list(_of_graph(root, app.manifest()))
+    parts = [*nodes, *(part for agent in app.agents() for part in _of_agent(agent))]
     if app.steps_per_activity > 1 and not app.manifest().any_custom():
         parts = [_in_batch(app, part) for part in parts]
     return [*parts, *(_plugin(app, plugin) for plugin in app.plugins)]
@@ -81,6 +94,64 @@ def _in_batch(app: App, part: AppPart) -> AppPart:
     if spec is None or not spec.apart:
         part.runs_in = _STEP.sub("activity run_steps", part.runs_in)
     return part
+
+
+def _of_graph(graph: BaseNode, recorded: AgentNode) -> Iterator[AppPart]:
+    """Yield a graph, its nodes, and then the graphs in it."""
+    if isinstance(graph, Workflow):
+        yield AppPart(
+            agent=graph.name,
+            kind="workflow",
+            name=type(graph).__name__,
+            runs_in="workflow code",
+            after_crash=_CONTINUES,
+            warnings=graph.graph.warnings() if graph.graph else [],
+        )
+    children = {child.name: child for child in recorded.children}
+    objects = {one.name: one for one in graph.static_children()}
+    for node in recorded.graph.nodes if recorded.graph else ():
+        child = children.get(node.name)
+        kind = "workflow" if node.kind == "agent" and child and child.graph else node.kind
+        yield AppPart(
+            agent=graph.name,
+            kind="node" if kind == "node" else f"{kind} node",
+            name=node.name,
+            runs_in=_node_runs_in(node),
+            after_crash=_CONTINUES if node.kind in ("agent", "worker") else _AGAIN_UNLESS_STORED,
+            warnings=_unused(objects.get(node.name)),
+        )
+    for one in driven_nodes(graph):
+        if not isinstance(one, BaseAgent):
+            yield from _of_graph(one, children[one.name])
+
+
+def _node_runs_in(node: GraphNode) -> str:
+    """Return where a node runs, how often, and for how long."""
+    own = node.inner or node
+    words = ["workflow code" if own.kind == "agent" else "activity run_node"]
+    if node.inner is not None:
+        words[0] += " for each item"
+        words += [f"{node.window} items at once"] if node.window else []
+    for rule in [node] if node.inner is None else [node.inner, node]:
+        if rule.retry is not None:
+            config = NodeRetryConfig.model_validate(rule.retry)
+            errors = f" after {' or '.join(config.exceptions)}" if config.exceptions else ""
+            words.append(f"up to {config.attempts} attempts{errors}")
+        if rule.timeout is not None:
+            words.append(f"timeout {rule.timeout:g} s")
+    return ", ".join(words)
+
+
+def _unused(node: BaseNode | None) -> list[str]:
+    """Return the properties of a tool that do not apply where the tool is a node."""
+    if isinstance(node, ParallelWorker):
+        return _unused(node.node)
+    if not isinstance(node, ToolNode):
+        return []
+    found = [f"its task queue {node.tool.task_queue!r}"] if node.tool.task_queue else []
+    if node.tool.contract is not ToolContract.AT_LEAST_ONCE:
+        found.append(f"its contract {node.tool.contract.value!r}")
+    return [f"Of the tool {node.tool.name!r}, {one} has no effect in a graph." for one in found]
 
 
 def _of_agent(agent: BaseAgent) -> Iterator[AppPart]:

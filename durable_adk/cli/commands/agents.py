@@ -221,11 +221,24 @@ def worker(
 def check(target: Target, *, as_json: PartsJson = False) -> None:
     """Say where each part of TARGET's app runs, and what happens to it after a crash.
 
-    Nothing of the app is run. The exit code is 1 if something is refused, or is not replay-safe.
+    Nothing of the app is run. The exit code is 1 if something is refused, or is not replay-safe;
+    warnings do not change it.
 
     [bold]Example[/bold]
 
       durable-adk check examples/capital_agent
+    """
+
+
+@command("operations.graph:graph")
+def graph(target: Target) -> None:
+    """Print TARGET's graph, or its tree of agents, as a flow chart in Mermaid's language.
+
+    GitHub, GitLab and many editors show such a text as a drawing. Nothing of the app is run.
+
+    [bold]Example[/bold]
+
+      durable-adk graph examples/draft_review
     """
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.apps.app_declaration import described
 from durable_adk.cli.commands.exit import leave
@@ -28,6 +27,7 @@ from durable_adk.errors import AgentDefinitionError, DurableAdkError
 from durable_adk.log import get_logger
 from durable_adk.ops.app_check import app_parts
 from durable_adk.telemetry import steps
+from durable_adk.wire.manifest import AgentNode
 from durable_adk.worker import worker
 
 logger = get_logger("durable_adk.cli.dev.worker")  # the module runs as `__main__`
@@ -81,7 +81,7 @@ async def _serve(serving: Serving) -> int | None:
         _record(NOT_LOADED, error_type=error.error_type, message=error.message)
         return FAILED
     named = {app.name: target for app, target in zip(apps, serving.targets, strict=True)}
-    agents = [name for app in apps for name in _names(app.root_agent)]
+    agents = [name for app in apps for name in _names(app.manifest())]
     descriptions = [described(app).to_value() for app in apps]
     _record(LOADED, apps=named, agents=agents, files=loaded_files(), described=descriptions)
     _warn(apps)
@@ -119,8 +119,11 @@ def _warn(apps: Sequence[App]) -> None:
                 logger.warning("app.finding", agent=part.agent, part=part.kind, finding=finding)
 
 
-def _names(agent: BaseAgent) -> list[str]:
-    return [agent.name, *(name for one in agent.sub_agents for name in _names(one))]
+def _names(root: AgentNode) -> list[str]:
+    """Return the names of the authors of an app's events."""
+    nodes = [node.name for node in root.graph.nodes] if root.graph else []
+    below = [name for child in root.children for name in _names(child)]
+    return list(dict.fromkeys([root.name, *nodes, *below]))
 
 
 def _record(event: str, **values: Any) -> None:

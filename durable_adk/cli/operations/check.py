@@ -33,9 +33,17 @@ def _show(parts: list[AppPart]) -> None:
         sentences=2,
     )
     found = [(part, finding) for part in parts for finding in part.findings]
+    warned = [(part, warning) for part in parts for warning in part.warnings]
     typer.echo()
     if any(part.after_crash == AGAIN_WITH_KEY for part in parts):
         typer.echo(_KEY)
     typer.echo(f"{counted(len(found), 'finding')}:" if found else "No findings.")
-    for part, finding in found:
-        typer.echo(printable(f"  {part.agent} {part.kind} {part.name}: {finding}"))
+    _list(found)
+    if warned:
+        typer.echo(f"{counted(len(warned), 'warning')}:")
+    _list(warned)
+
+
+def _list(items: list[tuple[AppPart, str]]) -> None:
+    for part, text in items:
+        typer.echo(printable(f"  {part.agent} {part.kind} {part.name}: {text}"))

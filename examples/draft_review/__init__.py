@@ -1,0 +1,1 @@
+"""A graph: a text is drafted, a person reviews it, and it is drafted again until it is accepted."""
