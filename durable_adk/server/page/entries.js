@@ -72,6 +72,10 @@ const KINDS = {
     return { name: `message of ${entry.author}`, body: [by({ ...entry, author }, changes(entry)), entry.parts.map(part)] };
   },
 
+  output(entry) {
+    return { name: `output of ${pathOf(entry) || entry.author}`, body: [by(entry, changes(entry)), typeof entry.output === "string" ? prose(entry.output) : json(entry.output)] };
+  },
+
   partial(entry) {
     const again = entry.attempt > 1 && h("span", { class: "facts" }, `attempt ${entry.attempt}`);
     const by = h("p", { class: "by" }, h("span", { class: "author" }, entry.author), h("span", { class: "writing" }, "writing"), again);
@@ -100,7 +104,7 @@ const KINDS = {
     return {
       name: entry.name,
       mark: entry.state,
-      body: [entry.answers && by(entry), line, context.childrenOf(entry.id), outcome(entry), pending && context.card(pending)],
+      body: [(entry.answers || pathOf(entry)) && by(entry), line, context.childrenOf(entry.id), outcome(entry), pending && context.card(pending)],
     };
   },
 
@@ -145,7 +149,7 @@ const KINDS = {
   error(entry) {
     if (entry.code === ABORTED) return { name: "end", body: h("p", { class: "line" }, entry.message) };
     const said = entry.repeats ? h("p", { class: "line" }, "The run failed.") : h("div", { class: "failure" }, h("strong", null, entry.code), " ", entry.message);
-    return { name: "error", mark: "failed", body: [entry.answers && by(entry), said] };
+    return { name: "error", mark: "failed", body: [(entry.answers || pathOf(entry)) && by(entry), said] };
   },
 
   transfer: (entry) => ({ name: "transfer", body: [entry.answers && by(entry), h("p", { class: "line" }, h("strong", null, entry.author), " hands over to ", h("strong", null, entry.to))] }),
@@ -162,7 +166,14 @@ function by({ role, author, branch, event, answers, asked, failedModelAttempts, 
   const said = facts.length > 0 && h("span", { class: "facts", title: passed && MEASURED }, facts.join(" · "));
   const child = branch?.split(".").at(-1); // of a ParallelAgent; the author may run within it
   const outer = role !== "user" && child && child !== author && h("span", { class: "facts" }, `${child} ›`);
-  return h("p", { class: "by" }, outer, h("span", { class: "author" }, author), said, more);
+  const path = pathOf({ event });
+  const node = path && h("span", { class: "facts mono", title: "path of the node" }, path);
+  return h("p", { class: "by" }, outer, h("span", { class: "author" }, author), node, said, more);
+}
+
+/** The node of a graph that an event is from; empty if it is from none. */
+function pathOf({ event }) {
+  return event?.nodeInfo?.path ?? "";
 }
 
 /** Who has given an answer, as the server knows them: `by olga`; empty if it does not say. */
@@ -246,6 +257,7 @@ function facts({ seq, event, time, author }) {
     "sequence number": seq,
     event: event.id,
     author,
+    node: event.nodeInfo?.path,
     branch: event.branch,
     time: exact(time),
     invocation: event.invocationId,
