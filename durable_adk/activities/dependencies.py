@@ -16,7 +16,7 @@ from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import Services, StepScope, step_session
 from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.history import USER, recent
-from durable_adk.conversation.node_events import as_content, prompt_events
+from durable_adk.conversation.nodes.events import as_content, prompt_events
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
 from durable_adk.graph.base_node import BaseNode
@@ -29,7 +29,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import is_temp
 from durable_adk.sessions.state_merge import MISSING, base_of
 from durable_adk.settings import Limits, Webhooks
-from durable_adk.wire.graph import NodeSite
+from durable_adk.wire.agent_stack import NodeSite
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import HookStep, Step

@@ -12,7 +12,7 @@ from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.webhook.announcement import announce
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling.closing import uninterrupted
-from durable_adk.conversation.node_events import mark_agent_events
+from durable_adk.conversation.nodes.events import mark_agent_events
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits

@@ -1,5 +1,6 @@
 """Configuration of whether and how an app's sessions are summarised as they grow."""
 
+from collections.abc import Iterable
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -43,18 +44,20 @@ class EventsCompactionConfig(BaseModel):
         return self
 
 
-def summarizer_for(config: EventsCompactionConfig, root_agent: BaseAgent) -> BaseEventsSummarizer:
-    """Return the config's summarizer, or one that uses the model of the tree's first LlmAgent.
+def summarizer_for(
+    config: EventsCompactionConfig, agents: Iterable[BaseAgent]
+) -> BaseEventsSummarizer:
+    """Return the config's summarizer, or one that uses the model of the first LlmAgent.
 
     Raises:
         AgentDefinitionError: There is neither.
     """
     if config.summarizer is not None:
         return config.summarizer
-    for agent in root_agent.walk():
+    for agent in agents:
         if isinstance(agent, LlmAgent):
             return LlmEventSummarizer(llm=agent.canonical_model)
     raise AgentDefinitionError(
-        f"No agent under {root_agent.name!r} has a model to summarise with; give "
-        "EventsCompactionConfig a summarizer."
+        "No agent of the app has a model to summarise with; give EventsCompactionConfig a "
+        "summarizer."
     )

@@ -64,15 +64,19 @@ def _driven(node: BaseNode) -> BaseNode | None:
 
 def kind_of(node: BaseNode) -> GraphNodeKind:
     """Return the kind by which a graph's record names a node."""
-    kinds: dict[type[BaseNode], GraphNodeKind] = {
-        BaseAgent: "agent",
-        Workflow: "agent",
-        FunctionNode: "function",
-        ToolNode: "tool",
-        JoinNode: "join",
-        ParallelWorker: "worker",
-    }
-    return next((kind for known, kind in kinds.items() if isinstance(node, known)), "node")
+    match node:
+        case BaseAgent() | Workflow():
+            return "agent"
+        case FunctionNode():
+            return "function"
+        case ToolNode():
+            return "tool"
+        case JoinNode():
+            return "join"
+        case ParallelWorker():
+            return "worker"
+        case _:
+            return "node"
 
 
 def _record(node: BaseNode) -> GraphNode:

@@ -6,6 +6,7 @@ task queue, because one process may run several workers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Self
 
 from durable_adk.agents.base_agent import BaseAgent
@@ -18,6 +19,17 @@ class AppRegistry:
 
     def __init__(self, apps: Iterable[App]) -> None:
         self._apps: Mapping[str, App] = {app.name: app for app in apps}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is any app."""
+        return bool(self._apps)
+
+    @cached_property
+    def has_bodies(self) -> bool:
+        """Whether any agent, also one used as a tool, is custom: its code runs in workflows."""
+        agents = (agent for app in self._apps.values() for agent in app.agents())
+        return any(agent.node().any_custom() for agent in agents)
 
     @classmethod
     def of(cls, apps: Sequence[App]) -> Self:

@@ -39,7 +39,7 @@ from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
 from durable_adk.sessions.state_merge import Base
-from durable_adk.wire.graph import NodeSite
+from durable_adk.wire.agent_stack import NodeSite
 from durable_adk.wire.run_config import RunConfig
 
 MAX_ACTIVITY_ID = 1_000
@@ -514,12 +514,12 @@ class Context(ReadonlyContext):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same for all attempts of this call, and unique to it (DUR-9).
+        """A key that is the same for all attempts of this call, or run of a node (DUR-9).
 
         Pass it to the systems that the tool changes, so that a second attempt after a crash finds
         the effect of the first. It has at most `MAX_ACTIVITY_ID` bytes.
         """
-        scope, call_id = self._scope, self._call_id()
+        scope, call_id = self._scope, self.function_call_id or self._node_key() or self._call_id()
         # Other sessions, of other users too, may have an invocation and a call of these ids.
         names = [*scope.session.key, scope.invocation_id, call_id, *scope.incarnation]
         digest = hashlib.sha256(canonical(names).encode()).hexdigest()
@@ -570,6 +570,11 @@ class Context(ReadonlyContext):
                 auth_config.model_copy(update={"exchanged_auth_credential": kept})
             )
         return credential
+
+    def _node_key(self) -> str | None:
+        """Return what the attempts of a node's run have in common; None outside of graphs."""
+        site = self._scope.site
+        return site.prefix.partition("~")[0] if site is not None else None
 
     def _call_id(self) -> str:
         if not self.function_call_id:

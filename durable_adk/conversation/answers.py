@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
-from durable_adk.conversation.node_answers import RESULT, read_answer
+from durable_adk.conversation.nodes.answers import RESULT, read_answer
 from durable_adk.conversation.pending_calls import (
     CallStatus,
     PendingCall,

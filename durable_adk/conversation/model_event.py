@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from durable_adk.calling.copies import own_copy
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.events.event import Event
@@ -33,7 +34,7 @@ def model_event(
         actions=actions,
     )
     if event.content:
-        event.content = event.content.model_copy(deep=True)
+        event.content = own_copy(event.content)
         if not event.content.role:  # the role of a ModelContent is frozen
             event.content.role = "model"
     (ids or CallIds(step.event_id)).give(event.get_function_calls())

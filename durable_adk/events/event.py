@@ -120,7 +120,11 @@ class Event(LlmResponse):
         return None if ids is None else sorted(ids)  # a set's own order differs between processes
 
     def storable_json(self, what: str) -> str:
-        """Return the event as JSON that can be read back; assignments do not check their values.
+        """Return the event as JSON that can be read back; see `storable`."""
+        return self.storable(what)[0]
+
+    def storable(self, what: str) -> "tuple[str, Event]":
+        """Return the event as JSON, and as it is read back; assignments do not check their values.
 
         Args:
             what: The event's name in the error message.
@@ -130,10 +134,10 @@ class Event(LlmResponse):
         """
         try:
             text = self.model_dump_json(by_alias=True, exclude_none=True, warnings="none")
-            Event.from_json(text)
+            read = Event.from_json(text)
         except (ValidationError, PydanticSerializationError) as error:
             raise StateValueError(f"{what} could not be read from a store: {error}") from None
-        return text
+        return text, read
 
     @staticmethod
     def new_id() -> str:

@@ -21,7 +21,7 @@ from durable_adk.flows.agent_scope import (
     commit_decision,
 )
 from durable_adk.flows.custom_bodies import BodyLoop, CustomBodies
-from durable_adk.flows.graph import run_graph
+from durable_adk.flows.graph.body import run_graph
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.plugin_hooks import agent_failed

@@ -9,8 +9,7 @@ from durable_adk.context.journal import Journal
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, as_raised, wrapped
 from durable_adk.events.event import Event
-from durable_adk.wire.agent_stack import RunPosition, StackFrame
-from durable_adk.wire.graph import NodeEnd, NodeSite
+from durable_adk.wire.agent_stack import NodeEnd, NodeSite, RunPosition, StackFrame
 from durable_adk.wire.manifest import AgentNode
 
 

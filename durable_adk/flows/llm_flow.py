@@ -8,7 +8,7 @@ from google.genai import types
 
 from durable_adk.calling.closing import closing
 from durable_adk.code_executors.code_execution_utils import pending_code
-from durable_adk.conversation.node_events import mark, mark_output
+from durable_adk.conversation.nodes.events import mark, mark_output
 from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import from_detail
 from durable_adk.events.event import Event

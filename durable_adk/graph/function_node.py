@@ -11,6 +11,7 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.calling import call
 from durable_adk.calling.closing import closing
 from durable_adk.context.activity import Context
+from durable_adk.context.node_confirmation import decision, question
 from durable_adk.errors import WorkflowConfigurationError
 from durable_adk.events.event import Event
 from durable_adk.events.request_input import RequestInput
@@ -25,6 +26,7 @@ from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import innermost, read_parameters, routine
 from durable_adk.tools.base_tool import is_function
+from durable_adk.tools.require_confirmation import REJECTED, is_required
 
 _NO_DATA = (types.Content, Event, RequestInput)
 """Types that a function yields, and that are no outputs."""
@@ -107,6 +109,14 @@ class FunctionNode(BaseNode):
 
     async def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
         bound = self.bind(ctx, node_input)
+        decided = decision(ctx)
+        if decided is None and await is_required(self.require_confirmation, bound.arguments):
+            shown = {name: v for name, v in bound.arguments.items() if not isinstance(v, Context)}
+            yield question(ctx, self.name, shown)
+            return
+        if decided is not None and not decided.confirmed:
+            yield Event(output={"error": REJECTED})
+            return
         async with closing(self._items(*bound.args, **bound.kwargs)) as items:
             async for item in items:
                 yield event_of(item)
@@ -128,6 +138,10 @@ class FunctionNode(BaseNode):
                 yield item
         finally:
             await call(generator.close)
+
+    def _validate_output_data(self, data: Any) -> Any:
+        # What stands for the output of a call that was rejected need not fit the schema (GR-51).
+        return data if data == {"error": REJECTED} else super()._validate_output_data(data)
 
     @property
     def func(self) -> Callable[..., Any]:

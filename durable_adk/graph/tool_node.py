@@ -1,10 +1,14 @@
 """A tool as a node."""
 
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 from google.genai import types
 from pydantic import BaseModel
 
+from durable_adk.context.activity import Context
+from durable_adk.context.node_confirmation import decision, question
+from durable_adk.events.event import Event
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.binding import Readable
 from durable_adk.graph.data import parsed, text_of
@@ -39,6 +43,19 @@ class ToolNode(BaseNode):
         settings: dict[str, Any] = {"rerun_on_resume": True, **others}
         settings |= {"tool": tool, "name": name or tool.name}
         super().__init__(retry_config=retry_config, timeout=timeout, **settings)
+
+    async def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
+        args = self.arguments(node_input, ctx.state)
+        ctx.tool_confirmation = decision(ctx)
+        result = await self.tool.run_async(args=args, tool_context=ctx)
+        asked = ctx.actions.requested_tool_confirmations
+        if asked:
+            confirmation = next(iter(asked.values()))
+            asked.clear()
+            ctx.actions.skip_summarization = None
+            yield question(ctx, self.tool.name, args, confirmation)
+        else:
+            yield Event(output=result)
 
     def arguments(self, node_input: Any, state: Readable) -> dict[str, Any]:
         """Return the arguments of the tool's call (GR-54).

@@ -32,6 +32,7 @@ from durable_adk.sessions.log.entry import (
     session_copy,
 )
 from durable_adk.sessions.log.feed import SessionReads, decoded
+from durable_adk.sessions.log.head import lease_lost
 from durable_adk.sessions.log.invocation_log import InvocationLog
 from durable_adk.sessions.log.listing import InvocationRecords, Listing, position_of
 from durable_adk.sessions.log.notes import Notes
@@ -40,6 +41,7 @@ from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
 from durable_adk.sessions.log.storage import Page, Row, Window
 from durable_adk.sessions.records import (
     GetSessionConfig,
+    InvocationRecord,
     ListSessionsResponse,
     ServedApp,
     StoredEvent,
@@ -246,6 +248,17 @@ class SessionLog(InvocationLog, InvocationRecords, SessionReads, Queue, Notes, C
         rows = await self._store.read(lambda tables: tables.events(key, window))
         _require_small(rows, max_size)
         return await _decode(rows)
+
+    async def read_opening(self, key: SessionKey, record: InvocationRecord) -> StoredEvent:
+        """Read the event with which an invocation began.
+
+        Raises:
+            LeaseLostError: The session was deleted since its record was read.
+        """
+        found = await self.read_events(key, after=record.start_seq - 1, upto=record.start_seq)
+        if not found or found[0].event.invocation_id != record.invocation_id:
+            raise lease_lost(record.invocation_id, record.epoch)
+        return found[0]
 
     async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
         """Find an event by its id, using an index."""

@@ -222,25 +222,28 @@ async def run(
 ) -> Outcome:
     """Have a scene played by workers whose failpoint is armed, and wait until all is over."""
     yielded: list[Event] = []
-    error = None
+    failure: DurableAdkError | None = None
     async with pool.serving(place.order(scene, failpoint), count) as workers:
         try:
             async with asyncio.timeout(PATIENCE):
                 async for event in place.play(scene):
                     yielded.append(event)  # noqa: PERF401 - what came before an error counts
         except DurableAdkError as raised:
-            error = raised.error_type
+            failure = raised
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(place.workflow(scene.app).result(), return_exceptions=True)
+    stored = await place.log(scene.app)
+    if failure is not None and not stored:
+        raise failure  # its reason, instead of a session that is missing
     outcome = Outcome(
         place=place,
         scene=scene,
         yielded=yielded,
-        stored=await place.log(scene.app),
+        stored=stored,
         state=await place.state(scene.app),
         record=await place.sessions.get_invocation(place.key(scene.app), scene.ends_well),
         lease_owner=await place.sessions.active_invocation(place.key(scene.app)),
-        error=error,
+        error=failure and failure.error_type,
         versions=await place.versions(scene.app),
         deaths=sum(worker.dead for worker in workers),
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.code_executors.code_execution_utils import pending_code
-from durable_adk.conversation.node_events import end_of
+from durable_adk.conversation.nodes.events import end_of
 from durable_adk.conversation.tool_responses import failure_text
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions

@@ -4,8 +4,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -23,8 +21,6 @@ MAX_SESSIONS = 256
 """Maximum number of cached sessions."""
 _LEAVES = frozenset((str, bytes, float))
 _COLLECTIONS = frozenset((list, tuple, set, frozenset))
-_SIZES = attrgetter("event_bytes", "contents.bytes")
-"""Returns the parts of the size of an `_Entry`."""
 _SMALL_INTS = range(-5, 257)
 """Integers that CPython shares."""
 
@@ -106,18 +102,15 @@ class SessionCache:
     def __init__(self, *, max_bytes: int = Limits().session_cache_bytes) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[SessionKey, _Entry] = OrderedDict()
+        self._total = 0
+        """The sum of `_Entry.counted`."""
         self._lock = threading.Lock()  # steps and commits come from two event loops
 
     @property
     def bytes(self) -> int:
         """Bytes of memory that the cached events, and what is rendered of them, take."""
         with self._lock:
-            return self._bytes()
-
-    def _bytes(self) -> int:
-        # Summed anew instead of tracked, because steps that share an entry extend it; and without
-        # a call of Python's own for each entry, because each commit asks.
-        return sum(chain.from_iterable(map(_SIZES, self._entries.values())))
+            return sum(entry.bytes for entry in self._entries.values())
 
     async def read(
         self, sessions: SessionLog, key: SessionKey, revision: int, invocation_id: str
@@ -177,16 +170,21 @@ class SessionCache:
             self._put(key, entry)
 
     def _put(self, key: SessionKey, entry: "_Entry") -> None:
-        self._entries.pop(key, None)
+        self._forget(self._entries.pop(key, None))
         if entry.bytes > self._max_bytes:
             entry.contents.clear()
         if entry.bytes > self._max_bytes:
             return
         self._entries[key] = entry  # at the end: the most recently used
-        total = self._bytes()
-        while len(self._entries) > MAX_SESSIONS or total > self._max_bytes:
-            _, oldest = self._entries.popitem(last=False)
-            total -= oldest.bytes
+        entry.counted = entry.bytes
+        self._total += entry.counted
+        while len(self._entries) > MAX_SESSIONS or self._total > self._max_bytes:
+            self._forget(self._entries.popitem(last=False)[1])
+
+    def _forget(self, entry: "_Entry | None") -> None:
+        if entry is not None:
+            self._total -= entry.counted
+            entry.counted = 0
 
 
 @dataclass
@@ -205,6 +203,8 @@ class _Entry:
     """Positions of each invocation's calls by call id; the first event of an id counts."""
     creation: Creation | None = None
     """The session's creation; None: not read yet."""
+    counted: int = 0
+    """Bytes that the cache counts. A step that shares the entry may have made it larger since."""
     event_bytes: int = 0
     """Bytes of memory that the events take."""
     contents: KeptContents = field(default_factory=KeptContents)
@@ -219,7 +219,7 @@ class _Entry:
     @property
     def bytes(self) -> int:
         """Bytes of memory that the entry takes."""
-        return sum(_SIZES(self))
+        return self.event_bytes + self.contents.bytes
 
     @property
     def revision(self) -> int:
@@ -254,7 +254,7 @@ class _Entry:
         """Return an independent entry with the same events, without indexing them again."""
         calls = {name: dict(known) for name, known in self.calls.items()}
         events, starts = list(self.events), dict(self.starts)
-        return replace(self, events=events, starts=starts, calls=calls)
+        return replace(self, events=events, starts=starts, calls=calls, counted=0)
 
 
 def _stored(key: SessionKey, event: Event) -> Event:

@@ -108,9 +108,7 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
             f"{cursor.invocation_id!r}: it is older than the workflow, as after a backup was "
             "restored. Restore a newer one, or end the invocation with `durable-adk cancel`."
         )
-    (message,) = await deps.sessions.read_events(
-        cursor.key, after=record.start_seq - 1, upto=record.start_seq
-    )
+    message = await deps.sessions.read_opening(cursor.key, record)
     state, checkpoint = None, Checkpoint.from_json(notes[0].body)
     if checkpoint.opened.manifest.any_custom():
         state = await state_for_bodies(

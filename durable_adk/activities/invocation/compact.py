@@ -55,7 +55,7 @@ async def _compact(deps: Dependencies, step: CompactStep) -> None:
     _, covered = await _due(deps, step, config)
     if not covered:
         return
-    summarizer = summarizer_for(config, app.root_agent)
+    summarizer = summarizer_for(config, app.agents())
     copies = [event.model_copy(deep=True) for event in covered]
     made = await contained(summarizer.maybe_summarize_events(events=copies))
     event = summary_event(made, covered) if made is not None else None

@@ -182,9 +182,7 @@ async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is None:
         return step
-    window = {"after": record.start_seq - 1, "upto": record.start_seq}
-    (stored,) = await deps.sessions.read_events(step.key, **window)
-    event = stored.event
+    event = (await deps.sessions.read_opening(step.key, record)).event
     changes: dict[str, Any] = {"prepared": True}
     if is_sent_as(event, step.message):
         changes |= {

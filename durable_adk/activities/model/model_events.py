@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from durable_adk.activities.step import ActiveStep
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.history import USER
@@ -42,7 +43,7 @@ class ModelEvents:
     def add(self, response: LlmResponse) -> None:
         """Add the event of the next response, unless there is nothing to store (FLW-4)."""
         self._context.state.collect_delta()
-        actions = self._context.actions.model_copy(deep=True)
+        actions = own_copy(self._context.actions)
         event = model_event(response, step=self._step, actions=actions, ids=self._ids)
         if not _has_news(response) and self._carried == [
             actions.state_delta,

@@ -8,7 +8,7 @@ from google.genai import types
 from durable_adk.calling.copies import own_copy
 from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
-from durable_adk.wire.graph import NodeRef
+from durable_adk.wire.agent_stack import NodeRef
 
 Items = Callable[[Any], list[Any]]
 """`ParallelWorker.items`."""

@@ -2,13 +2,15 @@
 
 from contextlib import aclosing
 from typing import Any
+from uuid import UUID, uuid5
 
 from durable_adk.activities.node.inputs import outputs_at, value_of
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
-from durable_adk.conversation.node_answers import given_answers
-from durable_adk.conversation.node_events import end_of, mark, mark_output
+from durable_adk.conversation.call_ids import ID_PREFIX
+from durable_adk.conversation.nodes.answers import given_answers
+from durable_adk.conversation.nodes.events import end_of, mark, mark_output
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -20,7 +22,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_json, to_json_value
-from durable_adk.wire.graph import NodeEnd
+from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
@@ -49,6 +51,9 @@ async def run_node(active: ActiveStep[NodeStep]) -> StepResult:
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         return run.failed(wrapped(AgentError, error))
     return run.result()
+
+
+_CALLS = UUID("5d3a1f0e-7d0b-4b53-8a59-3f6f4f0f2a11")
 
 
 class _NodeRun:
@@ -88,6 +93,8 @@ class _NodeRun:
             self._add(Event(output=values[0] if len(values) == 1 else answers))
             return
         self._context.resume_inputs = answers
+        if step.kind == "tool":
+            self._context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
         node = self._app.node_at(self._step)
         self._context.node = node
         limit = None

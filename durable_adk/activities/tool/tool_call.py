@@ -190,7 +190,7 @@ class ToolCall:
                 return CallOutcome(response=None, asks=asks)
             response, ran = asks, False
         if ran:
-            before = self.context.actions.model_copy(deep=True)
+            before = own_copy(self.context.actions)
             response = await self._run_or_recover(tool, args)
             if isinstance(response, ChildRun):
                 return self._needed(response, before, args)

@@ -53,7 +53,7 @@ class Entry:
         check_state(event.actions.state_delta)
         delta = without_temp(event.actions.state_delta)
         read = {key: base for key, base in event.actions.state_read.items() if key in delta}
-        body = _body(event, delta, read if keeps_bases else {})
+        body, _ = _stored(event, delta, read if keeps_bases else {})
         return cls(
             event_id=event.id,
             invocation_id=event.invocation_id,
@@ -106,9 +106,10 @@ def _writer(event: Event) -> str:
     return f"Tool {', '.join(tools)}" if tools else f"Agent {event.author!r}"
 
 
-def _body(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> str:
+def _stored(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> tuple[str, Event]:
+    """Return the body of an event, and the event that it is read as."""
     actions = event.actions.model_copy(update={"state_delta": delta, "state_read": read})
-    return event.model_copy(update={"actions": actions}).storable_json(f"The event {event.id!r}")
+    return event.model_copy(update={"actions": actions}).storable(f"The event {event.id!r}")
 
 
 def _digest(body: str) -> str:
@@ -122,7 +123,7 @@ def stored_copy(event: Event, *, keeps_bases: bool) -> Event:
     """Return a valid event as a store would return it; see `Entry.of`."""
     delta = without_temp(event.actions.state_delta)
     read = {key: base for key, base in event.actions.state_read.items() if key in delta}
-    return decode_event(_body(event, delta, read if keeps_bases else {}))
+    return _stored(event, delta, read if keeps_bases else {})[1]
 
 
 def decode_event(body: str) -> Event:

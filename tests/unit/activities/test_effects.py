@@ -13,6 +13,7 @@ from durable_adk.wire.effect import Effect
 
 NAMES = {
     *("open_invocation", "call_model", "call_tool", "execute_code", "run_callback"),
+    "run_node",
     *(
         "run_function",
         "run_hook",

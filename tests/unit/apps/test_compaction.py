@@ -55,10 +55,10 @@ def test_the_summarizer_is_the_configs_own_or_asks_the_first_model():
     config = EventsCompactionConfig(compaction_interval=1, overlap_size=0)
     model = ScriptedModel()
     tree = SequentialAgent(name="root", sub_agents=[LlmAgent(name="a", model=model)])
-    made = summarizer_for(config, tree)
+    made = summarizer_for(config, tree.walk())
     assert isinstance(made, LlmEventSummarizer)
     assert made._llm is model
     own = config.model_copy(update={"summarizer": made})
-    assert summarizer_for(own, SequentialAgent(name="empty")) is made
+    assert summarizer_for(own, []) is made
     with pytest.raises(AgentDefinitionError):
-        summarizer_for(config, SequentialAgent(name="empty"))
+        summarizer_for(config, [SequentialAgent(name="empty")])

@@ -289,6 +289,8 @@ class TaskHandler(RequestHandler):
         if record is None:
             return math.inf, None
         first = await sessions.read_events(key, after=record.start_seq - 1, upto=record.start_seq)
+        if not first:  # the session was deleted in between
+            return math.inf, None
         return first[0].event.timestamp or 0.0, record
 
     async def _feed_from_now(

@@ -1,11 +1,14 @@
 """What a run reads that continues where another one stopped."""
 
+from typing import Any
+
 import pytest
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import (
     read_checkpoint,
     read_journals,
+    save_checkpoint,
     save_journal,
     state_as_of,
 )
@@ -13,12 +16,16 @@ from durable_adk.apps import AppRegistry
 from durable_adk.errors import LeaseLostError, SessionRegressedError
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.sessions.records import Note
 from durable_adk.wire.checkpoint import (
+    Checkpoint,
     Cursor,
     JournalPage,
     ReadCheckpointStep,
     ReadJournalStep,
+    SaveCheckpointStep,
     SaveJournalStep,
+    digest,
     packed,
 )
 
@@ -68,6 +75,54 @@ async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost
     cursor = Cursor(app="app", user="u", session="s", invocation_id="i", checkpoint=1, digest="d")
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     with pytest.raises(error):
+        await read_checkpoint(deps, ReadCheckpointStep(cursor=cursor, lease_owner="h"))
+
+
+class _Deleting(InMemorySessionService):
+    """Loses the session as soon as notes of it were read."""
+
+    async def read_notes(self, key: SessionKey, **options: Any) -> list[Note]:
+        notes = await super().read_notes(key, **options)
+        await self.delete_session(app_name="app", user_id="u", session_id="s")
+        return notes
+
+
+async def test_a_run_whose_session_is_deleted_while_it_is_read_has_lost_it() -> None:
+    """I15: it ends as one does whose session was deleted before."""
+    sessions = _Deleting()
+    message = Event(id="i.0", invocation_id="i", author="user", timestamp=1.0)
+    await sessions.open_invocation(
+        KEY, invocation_id="i", lease_owner="h", user_event=message, create_session=True
+    )
+    checkpoint = Checkpoint.model_validate(
+        {
+            "request": {"app": "app", "user": "u", "session": "s", "message": "x"},
+            "opened": {
+                "manifest": {"name": "a", "kind": "llm"},
+                "agent": "a",
+                "limits": {},
+                "registry": "r",
+                "rules": 1,
+            },
+            "record": await sessions.get_invocation(KEY, "i"),
+            "epoch": 1,
+            "revision": 1,
+        }
+    )
+    text = checkpoint.to_json()
+    deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
+    step = SaveCheckpointStep(
+        key=KEY, invocation_id="i", number=1, digest=digest(text), checkpoint=packed(text)
+    )
+    cursor = Cursor(
+        app="app",
+        user="u",
+        session="s",
+        invocation_id="i",
+        checkpoint=1,
+        digest=await save_checkpoint(deps, step),
+    )
+    with pytest.raises(LeaseLostError):
         await read_checkpoint(deps, ReadCheckpointStep(cursor=cursor, lease_owner="h"))
 
 

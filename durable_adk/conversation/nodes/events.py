@@ -10,7 +10,7 @@ from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.conversation.history import USER
 from durable_adk.events.event import Event, NodeInfo
 from durable_adk.tools.output_schema import parse_output
-from durable_adk.wire.graph import NodeEnd, NodeRef, NodeSite
+from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite
 
 
 def mark(event: Event, site: NodeSite) -> None:
@@ -27,8 +27,9 @@ def mark_output(event: Event, site: NodeSite, *, message: bool) -> None:
         site: The run.
         message: Whether the output is the event's text.
     """
-    info = {"path": site.path, "output_for": site.output_for}
-    event.node_info = NodeInfo(**info, message_as_output=True if message else None)
+    event.node_info = NodeInfo(
+        path=site.path, output_for=site.output_for, message_as_output=True if message else None
+    )
 
 
 def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any) -> None:

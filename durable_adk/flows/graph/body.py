@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 from durable_adk.calling.closing import closing
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope
-from durable_adk.flows.graph_schedule import GraphSchedule
+from durable_adk.flows.graph.runs import NodeParts, NodeRuns, NodeTask, RunAgent
+from durable_adk.flows.graph.schedule import GraphSchedule
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.node_runs import NodeParts, NodeRuns, NodeTask, RunAgent
-from durable_adk.wire.graph import (
+from durable_adk.wire.agent_stack import (
     GraphPosition,
     NodeEnd,
     NodeRef,
@@ -158,4 +158,4 @@ class _WorkerRun(NodeRuns):
             output_for=[path],
             scope=self.site.scope,
         )
-        self.launch(key, inner, run, site)
+        self.launch(key, inner, run, site, decided=False)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
-from durable_adk.conversation.node_events import mark
+from durable_adk.conversation.nodes.events import mark
 from durable_adk.errors import DurableAdkError, NodeTimeoutError, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.tool_turn import require_answerable
 from durable_adk.graph.retry_config import NodeRetryConfig
-from durable_adk.wire.graph import NodeEnd, NodeRef, NodeRun, NodeSite
+from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode, GraphNode
 from durable_adk.wire.steps import NodeStep, StepResult
 
@@ -109,6 +109,8 @@ class NodeRuns(ABC):
             while self.tasks:
                 task, item = await self._news.get()
                 if isinstance(item, Event):
+                    if task.site.path in (item.node_info.output_for or ()):
+                        self.claim(task)
                     yield item
                     task.committed.set()
                 elif item is not None:
@@ -127,7 +129,7 @@ class NodeRuns(ABC):
             self.scope.branch.branches.busy += 1 if busy else -1
 
     def launch(
-        self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool
+        self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool = False
     ) -> None:
         """Start the task of a run.
 
@@ -266,7 +268,11 @@ class NodeRuns(ABC):
                 return self._step(task)
 
     def claim(self, task: NodeTask) -> None:
-        """Check that an output may be stored, before it is; see `GraphSchedule.claim_output`."""
+        """Check an output that the loop commits, before it does.
+
+        Raises:
+            DurableAdkError: It must not be stored: the graph, and not only the run, fails.
+        """
         del task
 
     async def _step(self, task: NodeTask) -> AsyncGenerator[Event, None]:
@@ -308,8 +314,9 @@ class NodeRuns(ABC):
         """
         invocation, scope, node = self._invocation, task.scope, task.node
         fields = invocation.step_fields(scope, scope.branch.next_id())
+        fields["site"] = task.current_site()
         step = NodeStep(
-            **fields | {"site": task.current_site()},
+            **fields,
             attempt_timeout=node.timeout or invocation.state.checkpoint.opened.limits.tool_timeout,
             node=node.name,
             kind=node.kind,
@@ -323,8 +330,6 @@ class NodeRuns(ABC):
             if message.event is not None:
                 yield message.event
         if result.event is not None:
-            if result.seq is None and result.node is not None and result.node.output is not None:
-                self.claim(task)
             yield result.event
             self._expect(task, result)
         elif result.seq is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from durable_adk.errors import AgentError, raised
 from durable_adk.graph.base_node import START
 from durable_adk.graph.routes import fired, route_values
-from durable_adk.wire.graph import Arrival, GraphPosition, NodeEnd, NodeRef, NodeRun, Trigger
+from durable_adk.wire.agent_stack import Arrival, GraphPosition, NodeEnd, NodeRef, NodeRun, Trigger
 from durable_adk.wire.manifest import GraphEdge, GraphNode, GraphRecord
 
 
@@ -75,7 +75,7 @@ class GraphSchedule:
         """
         if not self.is_terminal(name):
             return
-        other, self.position.output_of = self.position.output_of, name
+        other = self.position.output_of
         if other not in (None, name):
             raise raised(
                 AgentError,
@@ -83,6 +83,7 @@ class GraphSchedule:
                 f"multiple terminal nodes produced output (2): {other!r} and {name!r}. A workflow "
                 "must have at most one terminal output.",
             )
+        self.position.output_of = name
 
     def ended(self, name: str, end: NodeEnd) -> list[GraphEdge] | None:
         """Record the end of a node's run and trigger its successors.

@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.exceptions import best_match
+from jsonschema import Draft202012Validator, SchemaError, ValidationError, validate
 
 from durable_adk.conversation.history import USER
 from durable_adk.errors import InvalidRequestError
@@ -56,10 +55,12 @@ def _parsed(value: Any) -> list[Any]:
 def _problem(schema: dict[str, Any], value: Any) -> str | None:
     """Return why a value does not fit a schema, or None."""
     try:
-        error = best_match(Draft202012Validator(schema).iter_errors(value))
+        validate(value, schema, cls=Draft202012Validator)
     except SchemaError:
         return None  # nobody could answer: the node decides what it takes
-    return None if error is None else error.message
+    except ValidationError as error:
+        return str(error.message)
+    return None
 
 
 def given_answers(events: Iterable[Event], call_ids: Sequence[str]) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def given_answers(events: Iterable[Event], call_ids: Sequence[str]) -> dict[str,
     found: dict[str, Any] = {}
     for event in events:
         for response in event.get_function_responses() if event.author == USER else ():
-            if response.id in call_ids:
+            if response.id is not None and response.id in call_ids:
                 found[response.id] = _stored(response.response)
     return {name: found.get(name) for name in call_ids}
 

@@ -1,0 +1,1 @@
+"""What the events of a graph's nodes say, and the answers to their questions."""

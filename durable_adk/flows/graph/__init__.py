@@ -1,0 +1,1 @@
+"""The loop over the nodes of a graph."""
