@@ -81,9 +81,8 @@ class Runner:
         Args:
             session_service: The session store. With a `client`, use the workers' services.
             app: The app; with it, `app_name` overrides its name.
-            app_name: The app's name. With a `node`, it defaults to the node's name.
-            agent: Its root agent, or a `Workflow`.
-            node: Its root: a `Workflow`, another node, or an agent.
+            app_name: The app's name; with a `node`, by default the node's.
+            agent, node: Its root: an agent, a `Workflow` or another node.
             plugins: Its plugins, without `app`; deprecated.
             client: A Temporal client; None: run in this process.
             task_queue: The task queue of the app's workers.

@@ -90,7 +90,7 @@ COMPUTING = """
     batch begin binding blobs body broken budget cache call caller calling calls card change channel
     check chunks cli close closing compact compiled connect connection container contract copies
     custom database db debugging decoding delegated deliver delivery demo dependencies determinism
-    dev diagnosis doctor embedded encryption entry env environment erase erasure error execution
+    dev diagnosis doctor dot drawing embedded encryption entry env environment erase erasure error execution
     expired external extras feed file finding folder forks gemini head health hook http id
     in_process inferred inserts invocations json key launch launcher library lifecycle limits lines
     link listing live location lock logging long lookup lost main manager merge migrate migrations

@@ -354,6 +354,11 @@ function isAnswer({ content, finishReason, modelVersion, usageMetadata }) {
   return Boolean(finishReason || modelVersion || usageMetadata || content?.parts?.some(called));
 }
 
+/** What a node of a graph asks a person; nothing for other calls. */
+export function questionOf(call) {
+  return isQuestion(call) ? (call.args.message ?? "") : null;
+}
+
 /** Whether a node of a graph asks a person, rather than a model calls a tool of this name. */
 function isQuestion({ name, args }) {
   return name === REQUEST_INPUT && args?.interruptId !== undefined;

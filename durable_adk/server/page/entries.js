@@ -3,7 +3,7 @@
 import { argumentList } from "./answer.js";
 import { mediaOf } from "./media.js";
 import { button, h, icon } from "./dom.js";
-import { ABORTED, HAND_OVER } from "./conversation.js";
+import { ABORTED, HAND_OVER, questionOf } from "./conversation.js";
 import { argumentsLine, brief, clock, count, duration, exact, pretty, took, unwrapped } from "./format.js";
 import { prose } from "./prose.js";
 import { requestOf } from "./request.js";
@@ -91,11 +91,13 @@ const KINDS = {
     const parallel = last?.event.content.parts.filter((each) => each.functionResponse).length > 1;
     const time = hasEnded ? took(last.time - (entry.since ?? entry.time), entry.failedToolAttempts, parallel) : "";
     const answerer = last && answererOf(last, context);
+    const question = questionOf(entry);
     const line = h(
       "p",
       { class: "line" },
-      h("span", { class: "name mono" }, entry.name),
-      Object.keys(entry.args).length > 0 && h("span", { class: "args mono" }, argumentsLine(entry.args)),
+      question === null && h("span", { class: "name mono" }, entry.name),
+      question === null && Object.keys(entry.args).length > 0 && h("span", { class: "args mono" }, argumentsLine(entry.args)),
+      question !== null && (question || "Asks for an answer"),
       time && h("span", { class: "facts", title: MEASURED }, time),
       answerer && h("span", { class: "facts" }, `answered ${answerer}`),
       changes(last ?? entry),
