@@ -344,6 +344,11 @@ async def test_runs_of_graphs_reach_every_protocol(graph_server):
     assert events[-1]["nodeInfo"]["path"] == "wf@1/ask@1"
     where = f"/dev/apps/graph/users/u/sessions/s/events/{events[-1]['id']}/graph"
     assert '"ask" [label="ask" shape=box style="filled' in (await http.get(where)).json()["dotSrc"]
+    answer = {"id": "q", "name": "adk_request_input", "response": {"result": "maybe"}}
+    parts = [{"functionResponse": answer}]
+    body["newMessage"] = {"role": "user", "parts": parts}
+    said = (await http.post("/run", json=body)).json()
+    assert [one.get("output") for one in said] == ["maybe", {"said": "maybe"}]
     card = (await http.get("/a2a/graph/.well-known/agent-card.json")).json()
     assert (card["name"], card["description"]) == ("graph", "Asks.")
     assert [one["id"] for one in card["skills"]] == ["wf", "writer", "inner"]

@@ -167,8 +167,8 @@ function by({ role, author, branch, event, answers, asked, failedModelAttempts, 
   const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token"), passed].filter(Boolean);
   const said = facts.length > 0 && h("span", { class: "facts", title: passed && MEASURED }, facts.join(" · "));
   const child = branch?.split(".").at(-1); // of a ParallelAgent; the author may run within it
-  const outer = role !== "user" && child && child !== author && h("span", { class: "facts" }, `${child} ›`);
-  const path = pathOf({ event });
+  const path = pathOf({ event }); // it names the branch, too
+  const outer = !path && role !== "user" && child && child !== author && h("span", { class: "facts" }, `${child} ›`);
   const node = path && h("span", { class: "facts mono", title: "path of the node" }, path);
   return h("p", { class: "by" }, outer, h("span", { class: "author" }, author), node, said, more);
 }
