@@ -81,9 +81,9 @@ class Runner:
         Args:
             session_service: The session store. With a `client`, use the workers' services.
             app: The app; with it, `app_name` overrides its name.
-            app_name: The app's name. With a `node`, it defaults to the node's name.
+            app_name: The app's name; with a `node`, by default the node's.
             agent: Its root agent, or a `Workflow`.
-            node: Its root: a `Workflow`, another node, or an agent.
+            node: The same, or another node.
             plugins: Its plugins, without `app`; deprecated.
             client: A Temporal client; None: run in this process.
             task_queue: The task queue of the app's workers.
@@ -102,10 +102,8 @@ class Runner:
         self.plugin_manager = PluginManager(self.app.plugins, plugin_close_timeout)
         require_own(session_service, artifact_service, credential_service)
         self.session_service, self.auto_create_session = session_service, auto_create_session
-        self.artifact_service = artifact_service
-        self.memory_service = memory_service
-        in_memory = InMemoryCredentialService() if client is None else None
-        self.credential_service = credential_service or in_memory
+        self.artifact_service, self.memory_service = artifact_service, memory_service
+        self.credential_service = credential_service or _in_memory(client)
         self.partials = partials or partials_of(session_service)
         self._client = self._make_client(self._make_backend(client, task_queue, limits or Limits()))
         self._sync = SyncLoop(self._client.backend.busy)
@@ -351,6 +349,11 @@ class Runner:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _in_memory(client: Client | None) -> BaseCredentialService | None:
+    """Return the credentials of runs in this process; workers have their own."""
+    return InMemoryCredentialService() if client is None else None
 
 
 def _one_app(

@@ -234,7 +234,8 @@ def gist(event: Event) -> list[Text]:
     if text := event.text:
         shown.append(Text(printable(text, keep="\n\t")))
     node = _node(event)
-    shown += [_dim(f"{node}{_calls(call)}") for call in event.get_function_calls()]
+    calls = event.get_function_calls()
+    shown += [_dim(f"{node} {_calls(call)}" if node else _calls(call)) for call in calls]
     shown += [_dim(_returned(event, answer)) for answer in event.get_function_responses()]
     if by := (event.custom_metadata or {}).get(ANSWERED_BY):
         shown.append(_dim(f"answered by {_sender_of(by)}"))
@@ -245,7 +246,8 @@ def gist(event: Event) -> list[Text]:
         names = ", ".join(map(str, missing))
         shown.append(_dim(f"had no tools of {names}: start its server, or correct its address"))
     if event.output is not None and not (text or event.node_info.message_as_output):
-        shown.append(Text(printable(f"{node}{compact(event.output)}")))
+        output = compact(event.output)
+        shown.append(Text(printable(f"{node}: {output}" if node else output)))
     if not shown and event.actions.state_delta:
         shown.append(_dim(f"changed the state: {', '.join(event.actions.state_delta)}"))
     return shown
@@ -254,7 +256,7 @@ def gist(event: Event) -> list[Text]:
 def _node(event: Event) -> str:
     """Return the node that an output or a question is from, unless the author has its name."""
     info = event.node_info
-    return f"{info.name}: " if info.path and info.name != event.author else ""
+    return info.name if info.path and info.name != event.author else ""
 
 
 def _returned(event: Event, answer: types.FunctionResponse) -> str:

@@ -13,6 +13,7 @@ from google.genai import types
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.events.event import Event
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
 from durable_adk.json_values import JsonModel, canonical
 from durable_adk.tools.require_confirmation import is_runtime_hint
@@ -119,7 +120,8 @@ def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
     Returns:
         Those of these that apply: `kind` as in `PendingCall`, `tool` and its `arguments`, `hint`
         and `payload` of a request for confirmation, `authConfig` of one for a credential, and
-        `responseSchema`: JSON schema of `InvocationAnswer.response`.
+        `responseSchema`: JSON schema of `InvocationAnswer.response`. A question's `hint` is its
+        message, and its payload is the only argument.
     """
     match name, args:
         case name, {"originalFunctionCall": {"name": str(tool), **call}} if (
@@ -135,6 +137,15 @@ def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
             }
         case name, {"authConfig": config} if name == REQUEST_CREDENTIAL:
             return {"kind": "credential", "authConfig": config}
+        case name, {"interruptId": str()} if name == REQUEST_INPUT:
+            payload, message = args.get("payload"), args.get("message")
+            return {
+                "kind": "long_running",
+                "tool": name,
+                "arguments": {} if payload is None else {"payload": payload},
+                **({"hint": message} if message else {}),
+                "responseSchema": _answer_schema(args.get("response_schema")),
+            }
         case _:
             schema = {"type": "object"}
             return {
@@ -143,6 +154,17 @@ def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
                 "arguments": args,
                 "responseSchema": schema,
             }
+
+
+def _answer_schema(asked: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the JSON schema of the response to a question: its answer, or a dict with it."""
+    if asked is None:
+        return {"type": "object"}
+    if asked.get("type") == "object":
+        return asked
+    moved = {key: asked[key] for key in ("$defs", "definitions") if key in asked}
+    inner = {key: value for key, value in asked.items() if key not in moved}
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"], **moved}
 
 
 def response_to(events: Iterable[Event], request_id: str | None) -> types.FunctionResponse | None:

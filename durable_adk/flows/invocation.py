@@ -3,6 +3,7 @@
 from typing import Any
 
 from durable_adk.calling.closing import uninterrupted
+from durable_adk.conversation.nodes.events import result_text
 from durable_adk.errors import AgentError, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, CommitBy
@@ -144,5 +145,5 @@ class Invocation:
         state.budget.committed(event)
         checkpoint.last_event_id = event.id
         state.changed(event.actions)
-        if event.is_final_response() and event.text:
-            checkpoint.final_text = event.text[:MAX_RESULT_TEXT]
+        if text := result_text(event):
+            checkpoint.final_text = text[:MAX_RESULT_TEXT]

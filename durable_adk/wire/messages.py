@@ -371,7 +371,8 @@ class InvocationResult(JsonModel):
     invocation_id: str
     status: Status
     text: str = ""
-    """The text of the last final response that has text (EVT-10), at most 64 KiB."""
+    """The text of the last final response that has text (EVT-10), or the output of the app's graph,
+    at most 64 KiB."""
     last_event_id: str | None = None
     steered: str | None = None
     """The active invocation to which the message was delivered; no new invocation ran then."""

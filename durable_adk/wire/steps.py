@@ -268,7 +268,8 @@ class NodeStep(Step):
     answers: bool = False
     """Whether the answers are the node's output, and its code does not run again (GR-133)."""
     returns_event: bool = False
-    """Whether the loop needs the event's changes: custom agents read the session's state there."""
+    """Whether the loop needs the event: custom agents read the session's state there, and the
+    app's output is the invocation's text."""
 
     @property
     def named(self) -> NodeSite:

@@ -260,6 +260,26 @@ def test_a_refund_waits_while_nothing_runs(terminal):
     assert re.fullmatch(r"Refunded 180\.00 euros for A-17, receipt R-\w{6}\.", events[-1].text)
 
 
+def test_a_draft_is_changed_until_it_is_accepted(terminal):
+    """The README's commands: a comment leads back to the draft, and to a new question."""
+    ask, _, comment, accept = commands("draft_review")[:4]
+    shown = terminal.run(*shlex.split(ask))
+    assert shown.stdout.splitlines()[-1].startswith(
+        "[draft_review]: review asks: Is this text good?"
+    )
+    for answer, count in ((comment, 2), (accept, 3)):
+        line = terminal.run("pending", "draft_review", "--json").stdout
+        events = typed(
+            terminal, re.sub(r"respond \w+", f"respond {json.loads(line)['callId']}", answer)
+        )
+        outputs = [event.output for event in events if event.output is not None]
+        assert len(outputs) == count
+    text = "We are happy to announce: The library has a second floor (mention the lift)."
+    assert outputs[-1] == {"published": text, "characters": len(text)}
+    drawn = terminal.run(*shlex.split(commands("draft_review")[4])).stdout
+    assert '    decide -->|"default"| write\n' in drawn
+
+
 @contextmanager
 def serving(terminal: Terminal, address: str) -> Iterator[None]:
     """A worker process that serves the refunds, and is killed at the end."""

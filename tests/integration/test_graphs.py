@@ -981,3 +981,19 @@ async def test_a_graph_in_a_graph_is_a_node(make_runner: MakeRunner) -> None:
     ]
     assert await said(runner) == expected
     assert await log(runner) == expected
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+@pytest.mark.parametrize("output", ["done", {"a": [1, "é"]}])
+async def test_the_output_is_the_text_of_the_result(
+    client: Client, make_runner: MakeRunner, output: Any
+) -> None:
+    """Of the app's graph, and not of the graphs in it; as JSON, unless it is a text."""
+    runs = Runs()
+    inner = Workflow(name="inner", edges=[("START", runs.named("first", "inside"))])
+    graph = Workflow(name="wf", edges=[("START", inner, runs.named("last", output))])
+    runner = await make_runner(graph)
+    name = f"e-{uuid.uuid4()}"
+    await send(runner, invocation_id=name)
+    found: Any = await client.get_workflow_handle(workflow_id(KEY, name)).result()
+    assert found["text"] == ("done" if output == "done" else '{"a": [1, "é"]}')

@@ -13,7 +13,9 @@ import pytest
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import InvalidRequestError
+from durable_adk.events import Event, RequestInput
 from durable_adk.models import ScriptedModel
+from durable_adk.workflow import Workflow
 from tests.server.test_authentication import OTHER, TOKEN, bearer, digest
 from tests.support.http_server import USERS, Place, message, placed, session, streamed
 from tests.support.scripts import call
@@ -274,3 +276,79 @@ async def test_the_page_of_adk_is_served_from_a_folder(place, tmp_path: Path):
     assert (await http.get("/version")).json()["language"] == "python"
     assert (await http.get("/ready")).json() == {"status": "ok"}
     assert (await http.get("/health")).json() == {"status": "ok"}
+
+
+def ask(node_input: str) -> RequestInput:
+    """Ask a person."""
+    return RequestInput(interrupt_id="q", message="Good?", payload=node_input)
+
+
+def decide(node_input: str) -> Event:
+    """Return the answer as route."""
+    return Event(output={"said": node_input}, route=node_input)
+
+
+WRITER = LlmAgent(name="writer", model="none")
+INNER = Workflow(name="inner", edges=[("START", decide, {"no": ask})])
+GRAPH = App(
+    name="graph",
+    root_agent=Workflow(
+        name="wf", description="Asks.", edges=[("START", ask, decide, {"yes": WRITER, "no": INNER})]
+    ),
+)
+
+
+@pytest.fixture
+async def graph_server(client, tmp_path) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a server that has the code of a graph."""
+    async with placed(client, tmp_path, GRAPH) as made:
+        yield await made.server(apps=[GRAPH])
+
+
+async def test_graphs_are_described(graph_server):
+    """GR-210: nodes with kinds, edges with routes, and one drawing per graph."""
+    http = graph_server
+    root = (await http.get("/dev/apps/graph/build_graph")).json()["root_agent"]
+    assert root["type"] == "Workflow"
+    assert [(one["name"], one["type"]) for one in root["nodes"]] == [
+        ("__START__", "start"),
+        ("ask", "function"),
+        ("decide", "function"),
+        ("writer", "agent"),
+        ("inner", "workflow"),
+    ]
+    assert {"from_node": "decide", "to_node": "inner", "route": "no"} in root["edges"]
+    assert [one["name"] for one in root["sub_agents"]] == ["writer", "inner"]
+    images = (await http.get("/dev/apps/graph/build_graph_image")).json()
+    assert list(images) == ["", "inner"]
+    source = images[""]["dotSrc"]
+    assert '"decide" [label="decide [NO DEFAULT]" shape=diamond]' in source
+    assert '"decide" -> "inner" [label="no"]' in source
+    assert '"writer" -> "__END__"' in source
+    inner = (await http.get("/dev/apps/graph/build_graph_image?node=inner")).json()
+    assert inner == {"inner": images["inner"]}
+    assert (await http.get("/dev/apps/graph/graph")).json() == images[""]
+    listed = (await http.get("/list-apps?detailed=true")).json()["apps"]
+    assert listed[0]["rootAgentName"] == "wf"
+
+
+async def test_runs_of_graphs_reach_every_protocol(graph_server):
+    """The events have outputs and paths; an event's drawing marks its node."""
+    http = graph_server
+    users = USERS.replace("/apps/app/", "/apps/graph/")
+    assert (await http.post(users, json={"sessionId": "s"})).status_code == 200
+    body = {**message("hi"), "appName": "graph"}
+    events = (await http.post("/run", json=body)).json()
+    (call,) = events[-1]["content"]["parts"]
+    assert call["functionCall"]["args"]["message"] == "Good?"
+    assert events[-1]["nodeInfo"]["path"] == "wf@1/ask@1"
+    where = f"/dev/apps/graph/users/u/sessions/s/events/{events[-1]['id']}/graph"
+    assert '"ask" [label="ask" shape=box style="filled' in (await http.get(where)).json()["dotSrc"]
+    answer = {"id": "q", "name": "adk_request_input", "response": {"result": "maybe"}}
+    parts = [{"functionResponse": answer}]
+    body["newMessage"] = {"role": "user", "parts": parts}
+    said = (await http.post("/run", json=body)).json()
+    assert [one.get("output") for one in said] == ["maybe", {"said": "maybe"}]
+    card = (await http.get("/a2a/graph/.well-known/agent-card.json")).json()
+    assert (card["name"], card["description"]) == ("graph", "Asks.")
+    assert [one["id"] for one in card["skills"]] == ["wf", "writer", "inner"]

@@ -90,8 +90,8 @@ COMPUTING = """
     batch begin binding blobs body broken budget cache call caller calling calls card change channel
     check chunks cli close closing compact compiled connect connection container contract copies
     custom database db debugging decoding delegated deliver delivery demo dependencies determinism
-    dev diagnosis doctor embedded encryption entry env environment erase erasure error execution
-    expired external extras feed file finding folder forks gemini head health hook http id
+    dev diagnosis doctor dot drawing embedded encryption entry env environment erase erasure error
+    execution expired external extras feed file finding folder forks gemini head health hook http id
     in_process inferred inserts invocations json key launch launcher library lifecycle limits lines
     link listing live location lock logging long lookup lost main manager merge migrate migrations
     missing names notifications oauth object oidc open operation ops options orphan orphaned over

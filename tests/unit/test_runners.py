@@ -13,6 +13,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.plugins import LoggingPlugin
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import InMemorySessionService
+from durable_adk.workflow import FunctionNode, Workflow
 from tests.support.scripts import gist, send, stored
 from tests.support.waiting import PATIENCE, forever
 
@@ -54,6 +55,9 @@ async def test_an_app_can_have_another_name() -> None:
         ("both", "Only one of app, agent, or node may be provided"),
         ("nameless", "app_name is required when agent is provided"),
         ("plugins beside an app", "When app is provided, plugins should"),
+        ("agent and node", "Only one of app, agent, or node may be provided"),
+        ("a function", "node is a function; pass an agent, a Workflow or another node"),
+        ("a text", "agent is a str; pass an agent, a Workflow or another node"),
     ],
 )
 def test_contradictions_are_refused(given: str, words: str) -> None:
@@ -64,6 +68,9 @@ def test_contradictions_are_refused(given: str, words: str) -> None:
         "both": {"app": app, "agent": agent(), "app_name": "x"},
         "nameless": {"agent": agent()},
         "plugins beside an app": {"app": app, "plugins": []},
+        "agent and node": {"agent": agent(), "node": agent(), "app_name": "x"},
+        "a function": {"node": agent},
+        "a text": {"agent": "x", "app_name": "x"},
     }[given]
     with pytest.raises(InvalidRequestError, match=words):
         Runner(session_service=InMemorySessionService(), **arguments)
@@ -150,3 +157,32 @@ async def test_a_request_that_only_follows_is_refused_what_it_would_drop(
         sse = RunConfig(streaming_mode=StreamingMode.SSE)
         again = [event async for event in runner.run_async(**ids, run_config=sse)]
     assert [event.id for event in again] == [event.id for event in first]
+
+
+def shout(node_input: str) -> str:
+    """Return the input in capitals."""
+    return node_input.upper()
+
+
+GRAPH = Workflow(name="wf", edges=[("START", shout)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"node": GRAPH}, "wf"),
+        ({"node": GRAPH, "app_name": "x"}, "x"),
+        ({"node": FunctionNode(func=shout)}, "shout"),
+        ({"agent": GRAPH}, "InMemoryRunner"),
+        ({"agent": GRAPH, "app_name": "x"}, "x"),
+        ({"app": App(root_agent=GRAPH)}, "wf"),
+    ],
+)
+async def test_a_runner_takes_any_node(fields: dict[str, Any], name: str) -> None:
+    """GR-8: the app has the node's name by default."""
+    async with InMemoryRunner(**fields) as runner:
+        assert runner.app_name == name
+        (event,) = await send(runner)
+        assert event.output == "HELLO"
+        root = fields.get("node") or fields.get("agent") or GRAPH
+        assert runner.agent is root

@@ -8,6 +8,7 @@ another one takes over and closes.
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.queue import check_turn
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS, is_request
+from durable_adk.conversation.nodes.events import result_text
 from durable_adk.conversation.tool_responses import closing_responses, error_event
 from durable_adk.errors import (
     EventConflictError,
@@ -173,7 +174,7 @@ async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRec
     """Read from the store how a closed invocation ended, with its counts."""
     stored = await deps.sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
     events = _own(stored, record)
-    texts = [event.text for event in events[1:] if event.is_final_response() and event.text]
+    texts = [text for event in events[1:] if (text := result_text(event))]
     return Ending(
         record=record,
         text=texts[-1][:MAX_RESULT_TEXT] if texts else "",

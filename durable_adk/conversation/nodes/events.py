@@ -84,3 +84,22 @@ def prompt_events(events: Sequence[Event], given: Event, prefix: str) -> list[Ev
         ):
             shown.append(event)
     return shown
+
+
+def result_text(event: Event) -> str:
+    """Return an event's text as the result of its invocation; empty if it has none.
+
+    It is the text of a final event, or the output of the app's graph, as JSON unless it is a text.
+    """
+    if event.is_final_response() and event.text:
+        return event.text
+    if event.output is None or not is_root_output(event.node_info.output_for or []):
+        return ""
+    if isinstance(event.output, str):
+        return event.output
+    return json.dumps(event.output, ensure_ascii=False)
+
+
+def is_root_output(output_for: Iterable[str]) -> bool:
+    """Return whether an output of nodes with these paths is the output of the app's graph."""
+    return any("/" not in path for path in output_for)

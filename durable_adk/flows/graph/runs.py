@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
-from durable_adk.conversation.nodes.events import mark
+from durable_adk.conversation.nodes.events import is_root_output, mark
 from durable_adk.errors import DurableAdkError, NodeTimeoutError, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
@@ -322,7 +322,7 @@ class NodeRuns(ABC):
             kind=node.kind,
             answers=answers,
             collects=collects,
-            returns_event=invocation.state.reads_state,
+            returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
         )
         result = await invocation.state.runtime.perform(step)
         invocation.take(result)

@@ -1,6 +1,6 @@
-"""ADK's routes that describe an app: its agents and tools, as JSON and as a graph."""
+"""ADK's routes that describe an app: its agents, graphs and tools, as JSON and drawn."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter
@@ -8,14 +8,12 @@ from fastapi import APIRouter
 from durable_adk.apps.app_declaration import AgentDescription, AppDescription
 from durable_adk.errors import InvalidRequestError, UnknownAppError
 from durable_adk.events.event import Event
+from durable_adk.server.adk.dot import dot_source, levels, node_kind
 from durable_adk.server.caller import CurrentCaller
 from durable_adk.server.routes.body import InSession
 from durable_adk.server.services import CurrentServices, ServerServices
 
 router = APIRouter(tags=["apps"])
-_DARK = {"background": "#333537", "line": "#cccccc", "text": "#cccccc"}
-_LIGHT = {"background": "#ffffff", "line": "#64748b", "text": "#0f172a"}
-_CHOSEN = {"fill": "#0f5223", "line": "#69cb87"}
 
 
 @router.get("/apps/{app_name}/app-info")
@@ -40,7 +38,7 @@ async def app_info(
 async def build_graph(
     services: CurrentServices, caller: CurrentCaller, app_name: str
 ) -> dict[str, Any]:
-    """Return the tree of an app's agents, for operators with their instructions."""
+    """Return the tree of an app's agents and graphs, for operators with their instructions."""
     app = _described(services, app_name)
     plugins = {"plugins": [{"name": name} for name in app.plugins]} if app.plugins else {}
     tree = _tree(app.root_agent, prompts=caller.is_operator)
@@ -51,14 +49,18 @@ async def build_graph(
 async def build_graph_image(
     services: CurrentServices, app_name: str, *, dark_mode: bool = False, node: str | None = None
 ) -> dict[str, Any]:
-    """Return the graph of an app's agents, or of those below a node, in Graphviz's DOT language."""
+    """Return the graph of an app, or of what is below a node, in Graphviz's DOT language.
+
+    Each graph in the graph is a drawing of its own, under its path.
+    """
     root = _described(services, app_name).root_agent
     for part in [name for name in (node or "").split("/") if name and name != root.name]:
         found = next((one for one in root.sub_agents if one.name == part), None)
         if found is None:
             raise UnknownAppError(f"Node not found: {node}")
         root = found
-    return {node or "": {"dotSrc": _dot(root, (), dark=dark_mode)}}
+    drawn = {path: dot_source(one, (), dark=dark_mode) for path, one in levels(root, node or "")}
+    return {path: {"dotSrc": source} for path, source in drawn.items()}
 
 
 @router.get("/dev/apps/{app_name}/graph")
@@ -66,7 +68,7 @@ async def graph(
     services: CurrentServices, app_name: str, *, dark_mode: bool = False
 ) -> dict[str, str]:
     """Return the graph of an app's agents in Graphviz's DOT language."""
-    return {"dotSrc": _dot(_described(services, app_name).root_agent, (), dark=dark_mode)}
+    return {"dotSrc": dot_source(_described(services, app_name).root_agent, (), dark=dark_mode)}
 
 
 @router.get("/dev/apps/{app_name}/users/{user_id}/sessions/{session_id}/events/{event_id}/graph")
@@ -76,7 +78,7 @@ async def event_graph(services: CurrentServices, key: InSession, event_id: str) 
     stored = await services.session_service.find_event(key, event_id)
     if stored is None or app is None:
         return {}
-    return {"dotSrc": _dot(app.root_agent, _about(stored.event), dark=True)}
+    return {"dotSrc": dot_source(app.root_agent, _about(stored.event), dark=True)}
 
 
 def listed(name: str, root_agent: str, description: str) -> dict[str, Any]:
@@ -125,52 +127,27 @@ def _tree(agent: AgentDescription, *, prompts: bool) -> dict[str, Any]:
             {"name": tool.name, "type": "agent" if tool.is_agent else "tool"}
             for tool in agent.tools
         ],
+        **_nodes(agent),
         "sub_agents": [_tree(one, prompts=prompts) for one in agent.sub_agents],
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
+def _nodes(agent: AgentDescription) -> dict[str, Any]:
+    """Return the nodes and edges of a graph, as ADK names them (GR-210)."""
+    if agent.graph is None:
+        return {}
+    nodes = [{"name": one.name, "type": node_kind(agent, one)} for one in agent.graph.nodes]
+    edges = [
+        {"from_node": edge.source, "to_node": edge.target, "route": edge.route}
+        for edge in agent.graph.edges
+    ]
+    return {"nodes": [{"name": "__START__", "type": "start"}, *nodes], "edges": edges}
+
+
 def _about(event: Event) -> set[str]:
-    """Return the names of an event's agent and tools."""
+    """Return the names of an event's agent, tools and nodes."""
     calls = {call.name or "" for call in event.get_function_calls()}
     responses = {response.name or "" for response in event.get_function_responses()}
-    return {event.author, *calls, *responses}
-
-
-def _dot(root: AgentDescription, chosen: Collection[str], *, dark: bool) -> str:
-    colors = _DARK if dark else _LIGHT
-    line, text = colors["line"], colors["text"]
-    lines = [
-        f'graph [rankdir=LR bgcolor="{colors["background"]}"]',
-        f'node [style=rounded color="{line}" fontcolor="{text}"]',
-        f'edge [arrowhead=none color="{line}"]',
-        *_lines(root, chosen),
-    ]
-    return "\n\t".join(["strict digraph {", *lines]) + "\n}\n"
-
-
-def _lines(agent: AgentDescription, chosen: Collection[str]) -> Iterator[str]:
-    yield _node(agent.name, "🤖", "ellipse", chosen)
-    for tool in agent.tools:
-        yield _node(tool.name, "🤖" if tool.is_agent else "🔧", "box", chosen)
-        yield _edge(agent.name, tool.name, chosen)
-    for one in agent.sub_agents:
-        yield from _lines(one, chosen)
-        yield _edge(agent.name, one.name, chosen)
-
-
-def _node(name: str, sign: str, shape: str, chosen: Collection[str]) -> str:
-    fill = _CHOSEN["fill"]
-    more = f' style="filled,rounded" fillcolor="{fill}"' if name in chosen else ""
-    return f"{_quoted(name)} [label={_quoted(f'{sign} {name}')} shape={shape}{more}]"
-
-
-def _edge(start: str, end: str, chosen: Collection[str]) -> str:
-    marked = start in chosen and end in chosen
-    more = f' [color="{_CHOSEN["line"]}"]' if marked else ""
-    return f"{_quoted(start)} -> {_quoted(end)}{more}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    nodes = {part.partition("@")[0] for part in event.node_info.path.split("/") if part}
+    return {event.author, *calls, *responses, *nodes}

@@ -150,7 +150,7 @@ const BODIES = {
     return h(
       "div",
       { class: "body" },
-      argumentList(pending.arguments ?? {}),
+      (pending.kind !== "input" || pending.arguments?.payload !== undefined) && argumentList(pending.arguments ?? {}),
       place,
       h("div", { class: "actions" }, button("Send answer", card.approve, { kind: "primary" })),
     );

@@ -4,6 +4,7 @@ import { brief } from "./format.js";
 
 export const REQUEST_CONFIRMATION = "adk_request_confirmation";
 export const REQUEST_CREDENTIAL = "adk_request_credential";
+export const REQUEST_INPUT = "adk_request_input";
 export const HAND_OVER = "transfer_to_agent";
 export const ABORTED = "INVOCATION_ABORTED";
 export const CLOSED = new Set(["completed", "failed", "cancelled", "abandoned"]);
@@ -327,6 +328,10 @@ function addEvent(entries, calls, seq, event, asking) {
     if (part.functionResponse) respond(entries, calls, base, part.functionResponse, index);
     if (part.functionCall || part.functionResponse) base.changed = [];
   }
+  if (event.output !== undefined && !shown.length) {
+    entries.push({ ...base, kind: "output", key: `${seq}.output`, output: event.output });
+    base.changed = [];
+  }
   if (event.errorCode || event.errorMessage) {
     entries.push({
       ...base,
@@ -345,8 +350,18 @@ function addEvent(entries, calls, seq, event, asking) {
 
 /** Whether a model made an event. Not all models say which they are, or what they count. */
 function isAnswer({ content, finishReason, modelVersion, usageMetadata }) {
-  const called = ({ functionCall }) => functionCall && ![REQUEST_CONFIRMATION, REQUEST_CREDENTIAL].includes(functionCall.name);
+  const called = ({ functionCall }) => functionCall && ![REQUEST_CONFIRMATION, REQUEST_CREDENTIAL].includes(functionCall.name) && !isQuestion(functionCall);
   return Boolean(finishReason || modelVersion || usageMetadata || content?.parts?.some(called));
+}
+
+/** What a node of a graph asks a person; nothing for other calls. */
+export function questionOf(call) {
+  return isQuestion(call) ? (call.args.message ?? "") : null;
+}
+
+/** Whether a node of a graph asks a person, rather than a model calls a tool of this name. */
+function isQuestion({ name, args }) {
+  return name === REQUEST_INPUT && args?.interruptId !== undefined;
 }
 
 function callEntry(base, call, index) {

@@ -3,7 +3,7 @@
 import { argumentList } from "./answer.js";
 import { mediaOf } from "./media.js";
 import { button, h, icon } from "./dom.js";
-import { ABORTED, HAND_OVER } from "./conversation.js";
+import { ABORTED, HAND_OVER, questionOf } from "./conversation.js";
 import { argumentsLine, brief, clock, count, duration, exact, pretty, took, unwrapped } from "./format.js";
 import { prose } from "./prose.js";
 import { requestOf } from "./request.js";
@@ -72,6 +72,10 @@ const KINDS = {
     return { name: `message of ${entry.author}`, body: [by({ ...entry, author }, changes(entry)), entry.parts.map(part)] };
   },
 
+  output(entry) {
+    return { name: `output of ${pathOf(entry) || entry.author}`, body: [by(entry, changes(entry)), typeof entry.output === "string" ? prose(entry.output) : json(entry.output)] };
+  },
+
   partial(entry) {
     const again = entry.attempt > 1 && h("span", { class: "facts" }, `attempt ${entry.attempt}`);
     const by = h("p", { class: "by" }, h("span", { class: "author" }, entry.author), h("span", { class: "writing" }, "writing"), again);
@@ -87,11 +91,13 @@ const KINDS = {
     const parallel = last?.event.content.parts.filter((each) => each.functionResponse).length > 1;
     const time = hasEnded ? took(last.time - (entry.since ?? entry.time), entry.failedToolAttempts, parallel) : "";
     const answerer = last && answererOf(last, context);
+    const question = questionOf(entry);
     const line = h(
       "p",
       { class: "line" },
-      h("span", { class: "name mono" }, entry.name),
-      Object.keys(entry.args).length > 0 && h("span", { class: "args mono" }, argumentsLine(entry.args)),
+      question === null && h("span", { class: "name mono" }, entry.name),
+      question === null && Object.keys(entry.args).length > 0 && h("span", { class: "args mono" }, argumentsLine(entry.args)),
+      question !== null && (question || "Asks for an answer"),
       time && h("span", { class: "facts", title: MEASURED }, time),
       answerer && h("span", { class: "facts" }, `answered ${answerer}`),
       changes(last ?? entry),
@@ -100,7 +106,7 @@ const KINDS = {
     return {
       name: entry.name,
       mark: entry.state,
-      body: [entry.answers && by(entry), line, context.childrenOf(entry.id), outcome(entry), pending && context.card(pending)],
+      body: [(entry.answers || pathOf(entry)) && by(entry), line, context.childrenOf(entry.id), outcome(entry), pending && context.card(pending)],
     };
   },
 
@@ -145,7 +151,7 @@ const KINDS = {
   error(entry) {
     if (entry.code === ABORTED) return { name: "end", body: h("p", { class: "line" }, entry.message) };
     const said = entry.repeats ? h("p", { class: "line" }, "The run failed.") : h("div", { class: "failure" }, h("strong", null, entry.code), " ", entry.message);
-    return { name: "error", mark: "failed", body: [entry.answers && by(entry), said] };
+    return { name: "error", mark: "failed", body: [(entry.answers || pathOf(entry)) && by(entry), said] };
   },
 
   transfer: (entry) => ({ name: "transfer", body: [entry.answers && by(entry), h("p", { class: "line" }, h("strong", null, entry.author), " hands over to ", h("strong", null, entry.to))] }),
@@ -161,8 +167,15 @@ function by({ role, author, branch, event, answers, asked, failedModelAttempts, 
   const facts = role === "user" ? [] : [event.modelVersion, usage && count(usage, "token"), passed].filter(Boolean);
   const said = facts.length > 0 && h("span", { class: "facts", title: passed && MEASURED }, facts.join(" · "));
   const child = branch?.split(".").at(-1); // of a ParallelAgent; the author may run within it
-  const outer = role !== "user" && child && child !== author && h("span", { class: "facts" }, `${child} ›`);
-  return h("p", { class: "by" }, outer, h("span", { class: "author" }, author), said, more);
+  const path = pathOf({ event }); // it names the branch, too
+  const outer = !path && role !== "user" && child && child !== author && h("span", { class: "facts" }, `${child} ›`);
+  const node = path && h("span", { class: "facts mono", title: "path of the node" }, path);
+  return h("p", { class: "by" }, outer, h("span", { class: "author" }, author), node, said, more);
+}
+
+/** The node of a graph that an event is from; empty if it is from none. */
+function pathOf({ event }) {
+  return event?.nodeInfo?.path ?? "";
 }
 
 /** Who has given an answer, as the server knows them: `by olga`; empty if it does not say. */
@@ -246,6 +259,7 @@ function facts({ seq, event, time, author }) {
     "sequence number": seq,
     event: event.id,
     author,
+    node: event.nodeInfo?.path,
     branch: event.branch,
     time: exact(time),
     invocation: event.invocationId,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { serialize } from "node:v8";
 
-import { artifactsOf, Conversation, stateHistory, sumOf, usageOf } from "./conversation.js";
+import { artifactsOf, Conversation, questionOf, stateHistory, sumOf, usageOf } from "./conversation.js";
 
 const text = (words, more = {}) => ({ role: "model", parts: [{ text: words, ...more }] });
 const event = (seq, id, content, more = {}) => ({ type: "event", seq, event: { id, invocationId: "i", author: "agent", timestamp: seq, content, actions: {}, ...more } });
@@ -266,4 +266,20 @@ test("a session is called what its user wrote first", () => {
   assert.equal(conversation.opening(), "");
   for (const item of [event(2, "e2", text("Good day")), user]) conversation.add(item);
   assert.equal(conversation.opening(), "Hi");
+});
+
+test("the output of a node is an entry of its own, and a question is its message", () => {
+  const at = (name) => ({ nodeInfo: { path: `wf@1/${name}@1` } });
+  const asked = call("q", "adk_request_input", { interruptId: "q", message: "Good?" });
+  const [, output, question, said] = entries([
+    user,
+    event(2, "e2", undefined, { output: { n: 0 }, ...at("a") }),
+    event(3, "e3", asked, { longRunningToolIds: ["q"], ...at("ask") }),
+    event(4, "e4", text("Hi"), { output: "Hi", ...at("b") }),
+  ]);
+  assert.deepEqual([output.kind, output.output], ["output", { n: 0 }]);
+  assert.equal(questionOf(question), "Good?");
+  assert.equal(question.answers, false); // no model asks it
+  assert.equal(said.kind, "message");
+  assert.equal(questionOf({ name: "adk_request_input", args: { message: "of a model" } }), null);
 });

@@ -7,6 +7,7 @@ from durable_adk.apps import App
 from durable_adk.errors import CallbackError
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin
+from durable_adk.workflow import Workflow
 
 
 class Closing(BasePlugin):
@@ -49,3 +50,14 @@ async def test_closing_an_app_closes_its_plugins() -> None:
     with pytest.raises(CallbackError, match="'bad' raised OSError"):
         await app(*(Closing(name, closed) for name in ("bad", "good"))).close()
     assert closed == ["bad", "good"]
+
+
+def test_an_app_has_its_roots_name_by_default() -> None:
+    """GR-8: its own name counts more, and must be one that apps may have."""
+    root = Workflow(name="wf")
+    assert App(root_agent=root).name == "wf"
+    assert App(name="other", root_agent=root).name == "other"
+    with pytest.raises(ValueError, match="The app name '_wf' must start with a letter"):
+        App(root_agent=Workflow(name="_wf"))
+    with pytest.raises(ValueError, match="The app name '' must"):
+        App(name="", root_agent=root)

@@ -8,7 +8,8 @@ import pytest
 from google.genai import types
 
 from durable_adk.cli.terminal import LivePrinter, print_table, without_raised
-from durable_adk.events import Event
+from durable_adk.events import Event, RequestInput
+from durable_adk.events.request_input import request_input_event
 from tests.support.chunks import chunk, event
 
 
@@ -142,3 +143,24 @@ def test_sentences_of_a_table_are_wrapped_on_a_terminal(monkeypatch, capsys):
     assert row[0] in lines[1]
     assert len(lines) > 3
     assert max(map(len, lines[1:])) <= 40
+
+
+@pytest.mark.parametrize(
+    ("one", "line"),
+    [
+        (Event(author="wf", output={"n": 1}, node_path="wf@1/a@2"), '[wf]: a: {"n": 1}'),
+        (Event(author="wf", output="é", node_path="wf@1/a@1"), '[wf]: a: "é"'),
+        (Event(author="a", output=False, node_path="wf@1/a@1"), "[a]: false"),
+        (Event(author="a", message="Hi", output="Hi", node_path="wf@1/a@1"), "[a]: Hi"),
+    ],
+)
+def test_an_output_is_json_behind_its_node(one, line):
+    """A text that is the output is written once."""
+    assert shown(one) == [f"{line}\n"]
+
+
+def test_a_question_is_its_message():
+    """Who answers sees the payload and the schema below, with the commands."""
+    asked = request_input_event(RequestInput(message="Good?", payload=1))
+    asked.author, asked.node_info.path = "wf", "wf@1/ask@1"
+    assert shown(asked) == ["[wf]: ask asks: Good?\n"]

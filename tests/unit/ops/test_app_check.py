@@ -13,11 +13,13 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelA
 from durable_adk.apps import App
 from durable_adk.code_executors import BuiltInCodeExecutor
 from durable_adk.events import Event
+from durable_adk.graph.tool_node import ToolNode
 from durable_adk.ops.app_check import AppPart, app_parts
 from durable_adk.plugins import BasePlugin
 from durable_adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.base_toolset import BaseToolset
+from durable_adk.workflow import BaseNode, JoinNode, RetryConfig, Workflow, node
 
 
 class Careless(BaseAgent):
@@ -64,7 +66,7 @@ async def charge() -> None:
     """Charge."""
 
 
-def parts(agent: BaseAgent, **options: Any) -> dict[str, AppPart]:
+def parts(agent: BaseNode, **options: Any) -> dict[str, AppPart]:
     """The parts of an app by their kinds and names."""
     found = app_parts(App(name="shop", root_agent=agent, **options))
     return {f"{part.kind} {part.name}": part for part in found}
@@ -168,3 +170,62 @@ def test_steps_that_share_an_activity_are_shown_so(custom: bool) -> None:
 
 def _app(root: BaseAgent, **fields: Any) -> App:
     return App(name="app", root_agent=root, **fields)
+
+
+def each(node_input: Any) -> Any:
+    """Return the input."""
+    return node_input
+
+
+def test_nodes_are_listed_with_their_rules() -> None:
+    """Where a node runs, how often, for how long, and what a crash repeats."""
+    rule = RetryConfig(max_attempts=3, exceptions=[ValueError])
+    items = node(each, name="items", timeout=2, parallel_worker=True, max_parallel_workers=4)
+    nodes = [
+        node(each, retry_config=rule, timeout=5),
+        items,
+        JoinNode(name="both"),
+        Workflow(name="inner", edges=[("START", LlmAgent(name="clerk", model="scripted"))]),
+    ]
+    found = parts(Workflow(name="wf", edges=[("START", *nodes)]))
+    told = {name: (part.runs_in, part.after_crash) for name, part in found.items()}
+    again = "runs again, unless its output was stored"
+    goes_on = "continues where it was; completed work is not repeated"
+    assert told == {
+        "workflow Workflow": ("workflow code", goes_on),
+        "function node each": (
+            "activity run_node, up to 3 attempts after ValueError, timeout 5 s",
+            again,
+        ),
+        "worker node items": (
+            "activity run_node for each item, 4 items at once, timeout 2 s",
+            goes_on,
+        ),
+        "join node both": ("activity run_node", again),
+        "workflow node inner": ("workflow code", goes_on),
+        "agent node clerk": ("workflow code", goes_on),
+        "agent LlmAgent": ("workflow code", goes_on),
+        "model scripted": (
+            "activity call_model",
+            "is called again, unless its response was stored",
+        ),
+    }
+    assert not any(part.warnings for part in found.values())
+
+
+def test_doubtful_graphs_and_tools_are_warned_of() -> None:
+    """GR-42: they run all the same."""
+    pay = FunctionTool(send, name="pay", contract="at_most_once", task_queue="payments")
+    edges: list[Any] = [("START", each, {"a": ToolNode(tool=pay)})]
+    found = parts(Workflow(name="wf", edges=edges))
+    assert [len(part.warnings) for part in found.values()] == [1, 0, 2]
+    assert "has no edge with DEFAULT_ROUTE" in found["workflow Workflow"].warnings[0]
+    assert found["tool node pay"].warnings == [
+        "Of the tool 'pay', its task queue 'payments' has no effect in a graph.",
+        "Of the tool 'pay', its contract 'at_most_once' has no effect in a graph.",
+    ]
+
+
+def test_a_single_node_is_an_app() -> None:
+    """GR-8: without a graph round it."""
+    assert list(parts(node(each))) == ["function node each"]

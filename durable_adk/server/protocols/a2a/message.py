@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from durable_adk.conversation.answers import response_message
+from durable_adk.conversation.nodes.events import result_text
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.events.event import Event
 
@@ -51,8 +52,9 @@ def parts_of(parts: Sequence[types.Part] | None) -> list[Part]:
 
 
 def public_parts(event: Event) -> list[Part]:
-    """Return the public part of an event."""
-    return parts_of(event.content and event.content.parts)
+    """Return the public part of an event; for the output of the app's graph that output."""
+    parts = parts_of(event.content and event.content.parts)
+    return parts or ([Part(text=text)] if (text := result_text(event)) else [])
 
 
 def _shown(part: types.Part) -> Part | None:

@@ -26,6 +26,7 @@ from google.genai import types
 
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.conversation.history import USER
+from durable_adk.conversation.nodes.events import result_text
 from durable_adk.conversation.sent_message import MESSAGE_ID
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
@@ -131,9 +132,10 @@ def _shown(part: types.Part) -> Iterable[ContentPart]:
 
 
 def text_of(event: Event, *, thoughts: bool = False) -> str:
-    """Return the text of an event, or of its thoughts."""
+    """Return the text of an event, or of its thoughts; also the output of the app's graph."""
     parts = (event.content.parts if event.content else None) or []
-    return "".join(part.text or "" for part in parts if bool(part.thought) is thoughts)
+    text = "".join(part.text or "" for part in parts if bool(part.thought) is thoughts)
+    return text if text or thoughts else result_text(event)
 
 
 def calls_of(event: Event) -> list[types.FunctionCall]:
