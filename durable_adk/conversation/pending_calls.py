@@ -16,6 +16,7 @@ from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUE
 from durable_adk.conversation.history import USER, not_rewound
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.json_values import JsonModel, canonical
 from durable_adk.wire.manifest import OnDeadline, Wait
 
@@ -109,10 +110,12 @@ def pending_calls(events: Iterable[Event]) -> list[PendingCall]:
     Args:
         events: The session's committed events, in order.
     """
-    history = track_calls(events)
+    latest, older = _track(events)
+    history = _answerable(latest, older)
+    found = [*older, *latest.values()]
     return [
         item.call
-        for item in history.values()
+        for item in found
         if item.status is CallStatus.OPEN and item.is_valid and not blocked_by(item.call, history)
     ]
 
@@ -127,29 +130,68 @@ def blocked_by(call: PendingCall, history: dict[str, TrackedCall]) -> PendingCal
 
 
 def track_calls(events: Iterable[Event]) -> dict[str, TrackedCall]:
-    """Return every call that the user could ever answer, by id; of a repeated id the latest.
+    """Return every call that the user could ever answer, by id.
 
-    Calls and answers that a rewind removed do not count (REW-1).
+    Of a repeated id it is the latest, or if that one is not open, the latest of another invocation
+    that is (B-19). Calls and answers that a rewind removed do not count (REW-1).
     """
+    return _answerable(*_track(events))
+
+
+def _answerable(latest: dict[str, TrackedCall], older: list[TrackedCall]) -> dict[str, TrackedCall]:
+    history = dict(latest)
+    for item in older:
+        if item.status is CallStatus.OPEN:
+            newest = latest[item.call.call_id]
+            if newest.status is not CallStatus.OPEN:
+                history[item.call.call_id] = item
+    return history
+
+
+def _track(events: Iterable[Event]) -> tuple[dict[str, TrackedCall], list[TrackedCall]]:
+    """Return the latest call of each id, and earlier ones that other invocations left open."""
     made: dict[str, types.FunctionCall] = {}
     history: dict[str, TrackedCall] = {}
+    older: list[TrackedCall] = []
     for event in not_rewound(list(events)):
         if event.partial:
             continue
         # A function call in a message of the user is only content (RES-8).
         for call in event.get_function_calls() if event.author != USER else ():
-            history.pop(call.id or "", None)
+            before = history.pop(call.id or "", None)
             if tracked := _tracked(call, event, made):
                 history[tracked.call.call_id] = tracked
+                if before is not None and _stays_open(before, tracked):
+                    older.append(before)
             made[call.id or ""] = call
         for response in event.get_function_responses():
-            item = history.get(response.id or "")
+            item = _answered_by(event, response.id or "", history, older)
             if item and item.call.name == response.name:
                 item.status = _status_after(item, event)
                 _restart_deadline(history.get(item.call.original_call_id), item.call)
         if event.id == f"{event.invocation_id}.end":
-            _close(history, event.invocation_id)
-    return history
+            _close([*older, *history.values()], event.invocation_id)
+    return history, older
+
+
+def _stays_open(before: TrackedCall, now: TrackedCall) -> bool:
+    """Return whether another invocation's question waits although its id is used again.
+
+    Nodes have constant ids, unlike models.
+    """
+    other = now.call.name == REQUEST_INPUT and before.call.invocation_id != now.call.invocation_id
+    return other and before.status is CallStatus.OPEN
+
+
+def _answered_by(
+    event: Event, call_id: str, history: Mapping[str, TrackedCall], older: Iterable[TrackedCall]
+) -> TrackedCall | None:
+    """Return the call that a response of an event is to."""
+    for item in older:
+        of_event = item.call.invocation_id == event.invocation_id
+        if of_event and item.call.call_id == call_id:
+            return item
+    return history.get(call_id)
 
 
 def tracking_copy(event: Event) -> Event:
@@ -273,11 +315,11 @@ def is_final(event: Event, call_id: str) -> bool:
     return final is True or (isinstance(final, list) and call_id in final)
 
 
-def _close(history: dict[str, TrackedCall], invocation_id: str) -> None:
+def _close(calls: Iterable[TrackedCall], invocation_id: str) -> None:
     """Close the open calls of an invocation that ended with an error event.
 
     Calls with a preliminary response get no closing response of their own.
     """
-    for item in history.values():
+    for item in calls:
         if item.call.invocation_id == invocation_id and item.status is CallStatus.OPEN:
             item.status = CallStatus.CLOSED

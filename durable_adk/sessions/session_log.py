@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError, SessionNotFoundError
 from durable_adk.events.event import Event
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.google_objects import from_google_adk
 from durable_adk.json_values import canonical, check_id
 from durable_adk.sessions.log import sessions
@@ -270,27 +271,36 @@ class SessionLog(InvocationLog, InvocationRecords, SessionReads, Queue, Notes, C
     ) -> list[StoredEvent]:
         """Read the events since the start of the invocations that made these calls.
 
-        If several calls have the same id, the latest counts. Reads all events if a call is not
-        found, or if a rewind may refer to earlier events. Returns [] for a missing session.
+        If several calls have the same id, the latest counts; of a node's questions the latest one
+        without an answer, if there is one. Reads all events if a call is not found, or if a rewind
+        may refer to earlier events. Returns [] for a missing session.
         """
         try:
             start = await self.read_revision(key)
         except SessionNotFoundError:
             return []
-        wanted, makers = set(call_ids) - {""}, set[str]()
+        wanted, makers, known = set(call_ids) - {""}, set[str](), set[str | None]()
+        answered = set[tuple[str | None, str]]()
         stored, upto, size = list[StoredEvent](), None, _TAIL
         while wanted and start > 0:
             start = max(start - size, 0)
             page = await self.read_events(key, after=start, upto=upto)
             for item in reversed(page):
-                made = {call.id for call in item.event.get_function_calls() if call.id in wanted}
+                name, event = item.event.invocation_id, item.event
+                answered |= {(one.id, name) for one in event.get_function_responses()}
                 # Ignore calls in user events: a client's message cannot make a call (RES-8).
-                if made and item.event.author != "user":
-                    makers.add(item.event.invocation_id)
-                    wanted -= made
+                made = [call for call in event.get_function_calls() if call.id in wanted]
+                if made and event.author != "user":
+                    makers.add(name)
+                    known |= {call.id for call in made}
+                    asked = (call for call in made if (call.id, name) in answered)
+                    closed = {call.id for call in asked if call.name == REQUEST_INPUT}
+                    wanted -= {call.id or "" for call in made} - closed
             stored, upto, size = page + stored, start, size * 2
         first = (
-            1 if wanted else min([await self._first_seq(key, name) for name in makers], default=1)
+            1
+            if wanted - known
+            else min([await self._first_seq(key, name) for name in makers], default=1)
         )
         if stored and first < stored[0].seq:
             earlier = await self.read_events(key, after=first - 1, upto=stored[0].seq - 1)

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from durable_adk.flows.graph_schedule import GraphSchedule, common_branch
-from durable_adk.wire.graph import GraphPosition, NodeEnd, NodeRef
 from hypothesis import given, strategies as st
 
 from durable_adk.errors import AgentError
