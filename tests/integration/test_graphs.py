@@ -393,6 +393,53 @@ async def checkpoints(client: Client, name: str) -> list[int]:
     return sizes
 
 
+async def test_a_graph_limits_how_many_of_its_nodes_run_at_once(
+    make_runner: MakeRunner,
+) -> None:
+    """GR-11, GR-69, GR-70: the others start in their order."""
+    now, most, order = [0], [0], list[str]()
+
+    def slow(name: str) -> Callable[[Any], Any]:
+        async def function(node_input: Any) -> None:
+            order.append(name)
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+            await asyncio.sleep(0)
+            now[0] -= 1
+
+        function.__name__ = name
+        return function
+
+    nodes = tuple(slow(name) for name in "abcd")
+    edges: list[Any] = [("START", nodes)]
+    runner = await make_runner(Workflow(name="wf", max_concurrency=1, edges=edges))
+    assert await said(runner) == []
+    assert order == list("abcd")
+    assert most == [1]
+
+
+async def test_a_node_collects_until_it_has_an_output(make_runner: MakeRunner) -> None:
+    """GR-69, GR-72: one run for each predecessor; the successor runs once."""
+    runs = Runs()
+
+    def collect(ctx: Any, node_input: str) -> list[str] | None:
+        parts = [*ctx.state.get("parts", []), node_input]
+        ctx.state["parts"] = parts
+        return parts if len(parts) == 3 else None
+
+    collector = node(collect, wait_for_output=True)
+    nodes = tuple(runs.named(name, name) for name in "xyz")
+    edges: list[Any] = [("START", nodes, collector, runs.named("end"))]
+    runner = await make_runner(Workflow(name="wf", edges=edges))
+    rows = await said(runner)
+    assert [one.path for one in rows if "collect" in one.path] == [
+        f"wf@1/collect@{number}" for number in (1, 2, 3)
+    ]
+    assert sorted(rows[-1].value) == ["x", "y", "z"]
+    assert rows[-1].path == "wf@1/end@1"
+    assert runs == {"x": 1, "y": 1, "z": 1, "end": 1}
+
+
 # ----- questions
 
 
@@ -464,18 +511,20 @@ async def test_an_answer_that_does_not_fit_is_refused_and_stores_nothing(
 
 
 async def test_a_text_begins_anew_while_a_question_is_open(make_runner: MakeRunner) -> None:
-    """GR-139, GR-142: of one id in two invocations, the newest is answered, then the older."""
+    """GR-139, GR-142: of one id in two invocations, the newest is answered."""
     runs = Runs()
     runner = await make_runner(asking(runs))
     asked = [gives("a@1", "a"), asks("ask@1", "q1")]
     assert await said(runner) == asked
     assert await said(runner, "again") == asked
     older, newer = dict.fromkeys(event.invocation_id for event in await stored(runner))
-    for name, value in ((newer, False), (older, True)):
-        rows = await reply(runner, answer("q1", value))
-        assert rows == [gives("ask@1", value), ends("after@1", {"got": value})]
-        assert (await stored(runner))[-1].invocation_id == name
-    assert runs == {"a": 2, "ask": 2, "after": 2}
+    rows = await reply(runner, answer("q1", False))
+    assert rows == [gives("ask@1", False), ends("after@1", {"got": False})]
+    assert (await stored(runner))[-1].invocation_id == newer
+    record = await runner.session_service.get_invocation(KEY, older)
+    assert record is not None
+    assert record.status is Status.PAUSED
+    assert runs == {"a": 2, "ask": 2, "after": 1}
 
 
 async def test_a_node_that_runs_again_asks_its_questions_one_after_the_other(
@@ -592,6 +641,72 @@ async def test_open_questions_and_arrivals_survive_a_new_workflow_run(
     assert runs == ONCE
 
 
+async def test_a_question_is_asked_again_in_each_round(make_runner: MakeRunner) -> None:
+    """GR-136: with the same id; each answer is that of its round."""
+
+    def ask(node_input: Any) -> RequestInput:
+        return RequestInput(interrupt_id="again")
+
+    def check(ctx: Any, node_input: str) -> str:
+        ctx.route = "more" if node_input == "more" else "done"
+        return node_input
+
+    def done(node_input: str) -> str:
+        return node_input
+
+    edges: list[Any] = [("START", ask, check, {"more": ask, "done": done})]
+    runner = await make_runner(Workflow(name="wf", edges=edges))
+    assert await said(runner) == [asks("ask@1", "again")]
+    assert await reply(runner, answer("again", "more")) == [
+        gives("ask@1", "more"),
+        gives("check@1", "more", route="more"),
+        asks("ask@2", "again"),
+    ]
+    assert await reply(runner, answer("again", "enough")) == [
+        gives("ask@2", "enough"),
+        gives("check@2", "enough", route="done"),
+        ends("done@1", "enough"),
+    ]
+
+
+async def test_a_question_wins_over_an_output_of_the_same_run(make_runner: MakeRunner) -> None:
+    """GR-133, GR-135: the answer is the output that the next node is given."""
+    runs = Runs()
+
+    def ask(node_input: Any) -> Iterable[Any]:
+        yield Event(message="Let me ask.")
+        yield "before"
+        yield RequestInput(interrupt_id="q1")
+
+    runner = await make_runner(Workflow(name="wf", edges=[("START", ask, runs.named("end"))]))
+    rows = await said(runner)
+    assert [one.value for one in rows] == ["Let me ask.", "before", asks("", "q1").value]
+    assert {one.path for one in rows} == {"wf@1/ask@1"}
+    assert await reply(runner, answer("q1", "after")) == [
+        gives("ask@1", "after"),
+        ends("end@1", "after"),
+    ]
+    assert runs == {"end": 1}
+
+
+async def test_several_questions_of_a_run_have_one_output(make_runner: MakeRunner) -> None:
+    """GR-133: a dict, in the order of the answers."""
+    runs = Runs()
+
+    def ask(node_input: Any) -> Iterable[Any]:
+        yield RequestInput(interrupt_id="q1")
+        yield RequestInput(interrupt_id="q2")
+
+    runner = await make_runner(Workflow(name="wf", edges=[("START", ask, runs.named("end"))]))
+    assert await said(runner) == [asks("ask@1", "q1"), asks("ask@1", "q2")]
+    assert await reply(runner, answer("q2", "two")) == []
+    assert await status(runner) is Status.PAUSED
+    both = {"q2": "two", "q1": 1}
+    rows = await reply(runner, answer("q1", 1))
+    assert rows == [gives("ask@1", both), ends("end@1", both)]
+    assert list(rows[0].value) == ["q2", "q1"]
+
+
 # ----- parallel workers
 
 
@@ -680,6 +795,36 @@ async def test_the_items_of_a_message_are_the_workers(
 
 
 # ----- failures
+
+
+async def test_a_second_output_of_a_run_fails_it(make_runner: MakeRunner) -> None:
+    """GR-49: neither output is stored, what was said before is."""
+
+    def twice(ctx: Any) -> Iterable[Any]:
+        yield Event(message="So far.")
+        yield "one"
+        yield "two"
+
+    runner = await make_runner(Workflow(name="wf", edges=[("START", twice)]))
+    rows, error = await fail(runner)
+    assert rows == [
+        Row("wf", "wf@1/twice@1", None, "So far."),
+        fails("twice@1", "ValueError"),
+    ]
+    assert str(error) == "Output already set. A node can produce at most one output."
+    assert await log(runner) == rows
+
+
+async def test_an_output_that_is_not_json_fails_its_node(make_runner: MakeRunner) -> None:
+    """GR-50: the message names the type and the place."""
+
+    def odd(ctx: Any) -> Any:
+        return {"a": [object()]}
+
+    runner = await make_runner(Workflow(name="wf", edges=[("START", odd)]))
+    rows, error = await fail(runner)
+    assert [(one.path, one.value) for one in rows] == [("wf@1/odd@1", None)]
+    assert "object" in str(error)
 
 
 class Flaky:
