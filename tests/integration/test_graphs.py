@@ -1125,3 +1125,65 @@ async def test_a_graph_in_a_graph_is_a_node(make_runner: MakeRunner) -> None:
     ]
     assert await said(runner) == expected
     assert await log(runner) == expected
+
+
+OFTEN = Limits(max_history_events=1)
+"""Each step may begin a workflow run."""
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_items_of_a_worker_survive_new_workflow_runs(make_runner: MakeRunner) -> None:
+    """D10, GR-59, GR-60: those that have ended, those that wait, and those that have not begun."""
+    runs = Runs()
+    runner = await make_runner(worker_graph(runs, 1), limits=OFTEN)
+    assert await said(runner) == [gives("src@1", [1, 2, 3]), item_asks(1)]
+    assert await reply(runner, answer("q1", "A")) == [item(1), item(2), item_asks(3)]
+    assert await reply(runner, answer("q3", "C")) == [
+        item(3),
+        gives("wq@1", ITEMS),
+        ends("end@1", ITEMS),
+    ]
+    assert runs == {1: 2, 2: 1, 3: 2, "end": 1}
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_agents_of_a_graph_survive_new_workflow_runs(make_runner: MakeRunner) -> None:
+    """D10, GR-62, GR-65: also one that is tried again."""
+    seen = Said()
+    runner = await make_runner(agents(seen, "not json"), limits=OFTEN)
+    bad = fails("a2@1", "OutputSchemaError", author="a2")
+    assert await said(runner) == [AGENTS[0], bad, *AGENTS[1:]]
+    first, second, third = prompts("hi")
+    assert seen.prompts == [first, second, second, third]
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_graphs_in_graphs_survive_new_workflow_runs(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """D10, GR-71, GR-79: the positions of all levels, with a question in the inner one."""
+    runs, name = Runs(), f"e-{uuid.uuid4()}"
+
+    def ask(node_input: Any) -> RequestInput:
+        runs["ask"] += 1
+        return RequestInput(interrupt_id="q1")
+
+    names = ("x", "y")
+    pair = tuple(runs.named(name, name) for name in names)
+    inner = Workflow(name="inner", edges=[("START", pair, JoinNode(name="j"), ask)])
+    edges: list[Any] = [("START", runs.named("a", "a"), inner, runs.named("z"))]
+    runner = await make_runner(Workflow(name="wf", edges=edges), limits=OFTEN)
+    rows = await said(runner, invocation_id=name)
+    assert [(one.author, one.path) for one in rows if one.branch is None] == [
+        ("wf", "wf@1/a@1"),
+        ("inner", "wf@1/inner@1/j@1"),
+        ("inner", "wf@1/inner@1/ask@1"),
+    ]
+    path = "wf@1/inner@1/ask@1"
+    assert await reply(runner, answer("q1", "yes")) == [
+        Row("inner", path, None, "yes", [path, "wf@1/inner@1"]),
+        ends("z@1", "yes"),
+    ]
+    found = client.list_workflows(f"WorkflowId = '{workflow_id(KEY, name)}'")
+    assert len([run async for run in found]) > 3
+    assert runs == {"a": 1, "x": 1, "y": 1, "ask": 1, "z": 1}
