@@ -297,11 +297,8 @@ class SessionLog(InvocationLog, InvocationRecords, SessionReads, Queue, Notes, C
                     closed = {call.id for call in asked if call.name == REQUEST_INPUT}
                     wanted -= {call.id or "" for call in made} - closed
             stored, upto, size = page + stored, start, size * 2
-        first = (
-            1
-            if wanted - known
-            else min([await self._first_seq(key, name) for name in makers], default=1)
-        )
+        begun = [await self._first_seq(key, name) for name in makers]
+        first = 1 if wanted - known else min(begun, default=1)
         if stored and first < stored[0].seq:
             earlier = await self.read_events(key, after=first - 1, upto=stored[0].seq - 1)
             stored = earlier + stored

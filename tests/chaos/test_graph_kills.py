@@ -14,7 +14,7 @@ from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import Status
 from tests.chaos.conftest import MakePlace
 from tests.support.chaos_apps import Traces
-from tests.support.graph_apps import AGAIN, GRAPH, QUESTION, graph_app
+from tests.support.graph_apps import AGAIN, GRAPH, QUESTION, RETRYING, graph_app
 from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.scripts import shape
 from tests.support.waiting import PATIENCE
@@ -141,3 +141,25 @@ async def test_a_graph_survives_its_workers_across_workflow_runs(
     assert in_order(await place.log(GRAPH)) == control
     assert not any(line["key"] == AGAIN for line in place.traces.runs())
     assert place.traces.asked == {0: 1}
+
+
+@pytest.mark.parametrize("history", [4000, 1])
+async def test_attempts_are_counted_across_workers(history: int, make_place: MakePlace) -> None:
+    """GR-110, GR-111, D10: a worker that dies behind an attempt's event takes none of the others.
+
+    Also where the next attempt is that of another workflow run.
+    """
+    place = make_place()
+    place.history = history
+    async with place.restarted_worker("commit.after:kill@1,2"):
+        events = await asyncio.wait_for(place.all_of(RETRYING), PATIENCE)
+        await place.workflow(RETRYING).result()
+    assert place.deaths == 2
+    assert [line["key"] for line in place.traces.runs("flaky")] == ["1", "2", "3"]
+    rows = [(event.error_code, event.actions.state_delta, event.output) for event in events]
+    assert rows == [
+        ("ValueError", {"try": 1}, None),
+        ("ValueError", {"try": 2}, None),
+        (None, {"try": 3}, "ok"),
+    ]
+    assert len(await place.log(RETRYING)) == len(rows) + 1

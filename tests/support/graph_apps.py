@@ -8,6 +8,8 @@ from durable_adk.events import Event
 from durable_adk.events.request_input import RequestInput
 from durable_adk.failpoints import failpoint
 from durable_adk.graph.join_node import JoinNode
+from durable_adk.graph.node import node
+from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from tests.support.chaos_apps import Traces
@@ -54,6 +56,25 @@ def graph_app(traces: Traces) -> App:
     writer = LlmAgent(name="writer", model=model)
     edges: list[Any] = [("START", first, (left, right), JoinNode(name="both"), ask, writer, last)]
     return App(name=GRAPH, root_agent=Workflow(name="wf", edges=edges))
+
+
+RETRYING = "retrying"
+"""The name of an app whose node fails twice."""
+
+
+def retrying_app(traces: Traces) -> App:
+    """Return an app whose node fails twice, and writes down its attempts."""
+
+    def flaky(ctx: Any) -> str:
+        traces.note("flaky", str(ctx.attempt_count))
+        ctx.state["try"] = ctx.attempt_count
+        if ctx.attempt_count < 3:
+            raise ValueError("no")
+        return "ok"
+
+    retry = NodeRetryConfig(max_attempts=3, initial_delay=0.1, jitter=0)
+    edges: list[Any] = [("START", node(flaky, retry_config=retry))]
+    return App(name=RETRYING, root_agent=Workflow(name="wf", edges=edges))
 
 
 def is_end(event: Event, path: str) -> bool:
