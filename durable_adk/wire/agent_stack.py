@@ -257,7 +257,7 @@ class Arrival(BaseModel):
 
 
 class GraphPosition(StackPosition):
-    """The run of a graph (GR-66 to GR-74)."""
+    """The run of a graph (GR-66 to GR-72, GR-74)."""
 
     path: str
     event_id: str

@@ -1,4 +1,4 @@
-"""Runs the code of one node, as one attempt of its step (GR-43 to GR-57)."""
+"""Runs the code of one node, as one attempt of its step (GR-43 to GR-50)."""
 
 from contextlib import aclosing
 from typing import Any

@@ -389,4 +389,5 @@ def _kinds(error: DurableAdkError) -> list[str]:
     """Return the names of the classes of an error, its own first."""
     user = error.user.classes if error.user is not None else []
     ours = (kind.__name__ for kind in type(error).__mro__)
-    return [error.error_type, *(name.rpartition(".")[2] for name in user), *ours]
+    names = (name.rpartition(":")[2].rpartition(".")[2] for name in user)
+    return [error.error_type, *names, *ours]

@@ -1,4 +1,4 @@
-"""Which nodes of a graph run, in which order and with which inputs (GR-66 to GR-74).
+"""Which nodes of a graph run, in which order and with which inputs (GR-66 to GR-72, GR-74).
 
 All decisions follow the order in which the graph was declared, and nothing is hashed: each replay,
 in whichever process, decides the same (B-17).

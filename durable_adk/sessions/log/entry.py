@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from durable_adk.errors import (
@@ -16,6 +17,9 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import without_temp
 from durable_adk.sessions.state_merge import Base, merged
+
+_LARGE = 50_000
+"""Characters of a body above which it is read again instead of being kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Entry:
         check_state(event.actions.state_delta)
         delta = without_temp(event.actions.state_delta)
         read = {key: base for key, base in event.actions.state_read.items() if key in delta}
-        body, _ = _stored(event, delta, read if keeps_bases else {})
+        body = _body(event, delta, read if keeps_bases else {})
         return cls(
             event_id=event.id,
             invocation_id=event.invocation_id,
@@ -106,10 +110,21 @@ def _writer(event: Event) -> str:
     return f"Tool {', '.join(tools)}" if tools else f"Agent {event.author!r}"
 
 
-def _stored(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> tuple[str, Event]:
-    """Return the body of an event, and the event that it is read as."""
+def _body(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> str:
     actions = event.actions.model_copy(update={"state_delta": delta, "state_read": read})
-    return event.model_copy(update={"actions": actions}).storable(f"The event {event.id!r}")
+    stored = event.model_copy(update={"actions": actions})
+    return stored.storable_json(f"The event {event.id!r}", read=_read)
+
+
+def _read(body: str) -> Event:
+    """Read a body; what is returned is shared, and must not be changed."""
+    return decode_event(body) if len(body) > _LARGE else _read_once(body)
+
+
+@lru_cache(maxsize=64)
+def _read_once(body: str) -> Event:
+    # An event is read to check it, and soon again for the cache of its session.
+    return decode_event(body)
 
 
 def _digest(body: str) -> str:
@@ -120,10 +135,10 @@ def _digest(body: str) -> str:
 
 
 def stored_copy(event: Event, *, keeps_bases: bool) -> Event:
-    """Return a valid event as a store would return it; see `Entry.of`."""
+    """Return a valid event as a store would return it; see `Entry.of`. It must not be changed."""
     delta = without_temp(event.actions.state_delta)
     read = {key: base for key, base in event.actions.state_read.items() if key in delta}
-    return _stored(event, delta, read if keeps_bases else {})[1]
+    return _read(_body(event, delta, read if keeps_bases else {}))
 
 
 def decode_event(body: str) -> Event:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from durable_adk.flows.graph_schedule import GraphSchedule, common_branch
-from durable_adk.wire.graph import GraphPosition, NodeEnd, NodeRef
 from hypothesis import given, strategies as st
 
 from durable_adk.errors import AgentError
+from durable_adk.flows.graph.schedule import GraphSchedule, common_branch
 from durable_adk.graph.base_node import START
 from durable_adk.graph.routes import DEFAULT_ROUTE
+from durable_adk.wire.agent_stack import GraphPosition, NodeEnd, NodeRef
 from durable_adk.wire.manifest import GraphEdge, GraphNode, GraphRecord
 
 BEGIN = START.name

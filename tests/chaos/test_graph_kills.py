@@ -1,0 +1,143 @@
+"""Workers are killed in the nodes of a graph, and round the commits of their events."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.events import Event
+from durable_adk.runners import InMemoryRunner, Runner
+from durable_adk.sessions import Status
+from tests.chaos.conftest import MakePlace
+from tests.support.chaos_apps import Traces
+from tests.support.graph_apps import AGAIN, GRAPH, QUESTION, graph_app
+from tests.support.processes import INVOCATION, SESSION, Workplace
+from tests.support.scripts import shape
+from tests.support.waiting import PATIENCE
+
+FUNCTIONS = ("first", "left", "right", "ask", "last")
+SIDE_BY_SIDE = {"left", "right"}
+"""One of them may be under way when its worker dies of the other's."""
+BEFORE, AFTER = 5, 3
+"""Number of events before the answer and after it."""
+CASES: dict[str, tuple[int, set[str]]] = {
+    "commit.after:kill@1,3,5,7": (4, set()),
+    "commit.after:kill@2,4,6,8": (4, set()),
+    "commit.before:kill@1": (1, {"first"}),
+    "commit.before:kill@4,6": (2, set()),  # the loop commits a question
+    "commit.before:kill@7,9": (2, {"writer", "last"}),
+    "node.halfway:kill@1": (1, {"first"}),
+    "node.halfway:kill@4": (1, {"ask"}),
+    "node.halfway:kill@5;commit.after:kill@5": (2, {"last"}),
+    "pause.after:kill@1;answer.after:kill@1": (2, set()),
+}
+"""Where workers die; how many of them, and which nodes run again for it."""
+
+
+async def replied(runner: Runner, user: str) -> list[Event]:
+    """Answer the question; what comes of it."""
+    response = types.FunctionResponse(id=QUESTION, name="any", response={"result": "Go on."})
+    message = types.Content(role="user", parts=[types.Part(function_response=response)])
+    events = runner.run_async(user_id=user, session_id=SESSION, new_message=message)
+    return [event async for event in events]
+
+
+def in_order(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """The events without their times, those of branches, which interleave, by their ids.
+
+    The answer has an id of chance.
+    """
+    branched = sorted((one for one in events if one.branch), key=lambda one: one.id)
+    ordered = (*branched, *(one for one in events if not one.branch))
+    return [shape(one) | ({"id": ""} if ".answer." in one.id else {}) for one in ordered]
+
+
+@pytest.fixture(scope="module")
+async def control(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The log when nothing goes wrong."""
+    folder: Path = tmp_path_factory.mktemp("control")
+    async with InMemoryRunner(app=graph_app(Traces(folder))) as runner:
+        where = {"user_id": "u", "session_id": SESSION}
+        await runner.session_service.create_session(app_name=GRAPH, **where)
+        asked = runner.run_async(**where, new_message="go", invocation_id=INVOCATION)
+        assert len([event async for event in asked]) == BEFORE
+        assert len(await replied(runner, "u")) == AFTER
+        session = await runner.session_service.get_session(app_name=GRAPH, **where)
+    assert session is not None
+    return in_order(session.events)
+
+
+async def answered(place: Workplace) -> list[Event]:
+    """Answer the question of a workplace; what comes of it."""
+    async with place.runner(GRAPH) as runner:
+        return await asyncio.wait_for(replied(runner, place.queue), PATIENCE)
+
+
+async def status(place: Workplace) -> Status | None:
+    """How far the store says the invocation is."""
+    record = await place.sessions.get_invocation(place.key(GRAPH), INVOCATION)
+    return record.status if record else None
+
+
+@pytest.mark.parametrize("at", CASES)
+async def test_a_graph_survives_its_workers(
+    at: str, place: Workplace, control: list[dict[str, Any]]
+) -> None:
+    """I1 to I4, GR-57, GR-133: log and state are those of an undisturbed run.
+
+    A function runs again only if its event was not stored when its worker died.
+    """
+    deaths, again = CASES[at]
+    async with place.restarted_worker(at):
+        asked = await asyncio.wait_for(place.all_of(GRAPH), PATIENCE)
+        assert await status(place) is Status.PAUSED
+        assert await place.sessions.active_invocation(place.key(GRAPH)) is None
+        after = await answered(place)
+        result = await place.workflow(GRAPH).result()
+    assert place.deaths == deaths
+    assert (len(asked), len(after)) == (BEFORE, AFTER)
+    assert in_order(await place.log(GRAPH)) == control
+    assert await place.state(GRAPH) == {"first": 1}
+    assert result["status"] == Status.COMPLETED
+    begun = place.traces.runs()
+    assert [line for line in begun if line["key"] == AGAIN] == []
+    runs = Counter(line["tool"] for line in begun)
+    assert set(runs) == set(FUNCTIONS)
+    expected = {name: 2 if name in again else 1 for name in FUNCTIONS}
+    assert {name: runs[name] for name in expected if name not in SIDE_BY_SIDE} == {
+        name: number for name, number in expected.items() if name not in SIDE_BY_SIDE
+    }
+    assert max(runs[name] for name in SIDE_BY_SIDE) <= 2
+    assert place.traces.asked == {0: 2 if "writer" in again else 1}
+
+
+async def test_a_question_is_answered_by_another_worker(
+    make_place: MakePlace, control: list[dict[str, Any]]
+) -> None:
+    """D9, GR-133: what ran before the pause does not run again."""
+    place = make_place()
+    async with await place.start_worker():
+        await asyncio.wait_for(place.all_of(GRAPH), PATIENCE)
+    async with place.restarted_worker():
+        assert len(await answered(place)) == AFTER
+    assert in_order(await place.log(GRAPH)) == control
+    assert Counter(line["tool"] for line in place.traces.runs()) == dict.fromkeys(FUNCTIONS, 1)
+
+
+async def test_a_graph_survives_its_workers_across_workflow_runs(
+    make_place: MakePlace, control: list[dict[str, Any]]
+) -> None:
+    """D10: each step may begin a workflow run, and its worker dies behind every second event."""
+    place = make_place()
+    place.history = 1
+    async with place.restarted_worker("commit.after:kill@2,4,6,8"):
+        await asyncio.wait_for(place.all_of(GRAPH), PATIENCE)
+        await answered(place)
+        await place.workflow(GRAPH).result()
+    assert in_order(await place.log(GRAPH)) == control
+    assert not any(line["key"] == AGAIN for line in place.traces.runs())
+    assert place.traces.asked == {0: 1}
