@@ -371,6 +371,8 @@ def _one_app(
             stacklevel=3,
         )
     app, agent, node = from_google_adk(app), from_google_adk(agent), from_google_adk(node)
+    _require_node("agent", agent)
+    _require_node("node", node)
     match app, agent, node:
         case App(), None, None if plugins is None:
             return app, app_name or app.name
@@ -383,10 +385,6 @@ def _one_app(
             reason = "One of app, agent, or node must be provided."
         case None, BaseNode(), None:
             reason = "app_name is required when agent is provided without app."
-        case None, other, None:
-            reason = _no_node("agent", other)
-        case None, None, other:
-            reason = _no_node("node", other)
         case _, None, None:
             reason = "When app is provided, plugins should be provided in the app instead."
         case _:
@@ -394,11 +392,12 @@ def _one_app(
     raise InvalidRequestError(reason)
 
 
-def _no_node(field: str, value: object) -> str:
-    return (
-        f"{field} is a {type(value).__name__}; pass an agent, a Workflow or another node. "
-        "durable_adk.workflow.node makes a node of a function."
-    )
+def _require_node(field: str, value: object) -> None:
+    if value is not None and not isinstance(value, BaseNode):
+        raise InvalidRequestError(
+            f"{field} is a {type(value).__name__}; pass an agent, a Workflow or another node. "
+            "durable_adk.workflow.node makes a node of a function."
+        )
 
 
 class InMemoryRunner(Runner):

@@ -22,8 +22,13 @@ from durable_adk.tools.function_tool import as_tool
 from durable_adk.wire.manifest import GraphRecord
 
 AgentKind = Literal[
-    *("LlmAgent", "SequentialAgent", "LoopAgent", "ParallelAgent", "BaseAgent"),
-    *("Workflow", "BaseNode"),
+    "LlmAgent",
+    "SequentialAgent",
+    "LoopAgent",
+    "ParallelAgent",
+    "BaseAgent",
+    "Workflow",
+    "BaseNode",
 ]
 
 

@@ -73,7 +73,7 @@ ANSWERS = {
 WORDS = {
     "/approve": "[CALL] [JSON]  approve a tool call, with the values that it asks for",
     "/reject": "[CALL]         reject a tool call",
-    "/respond": "[CALL] JSON    give the result of a long-running tool",
+    "/respond": "[CALL] JSON    give the result of a long-running tool, or answer a question",
     "/credential": "[CALL]         type the credential that a tool requests",
     "/pending": "               list the calls that wait for an answer",
     "/help": "               list these words",
@@ -256,7 +256,12 @@ class Chat:
         self, runner: Runner, events: AsyncGenerator[Event, None], invocation: str
     ) -> None:
         key = SessionKey(runner.app_name, self.user, self.session)
-        progress = Progress(runner.session_service, key, invocation)
+        progress = Progress(
+            runner.session_service,
+            key,
+            invocation,
+            idle="the model is thinking" if runner.app.is_agent else "the graph runs",
+        )
         try:
             async with progress, aclosing(events):
                 async for event in events if self.as_json else without_raised(events):
@@ -286,7 +291,15 @@ class Progress:
     It appears after a second without events, and disappears before the next event is printed.
     """
 
-    def __init__(self, sessions: SessionLog, key: SessionKey, invocation_id: str) -> None:
+    def __init__(
+        self,
+        sessions: SessionLog,
+        key: SessionKey,
+        invocation_id: str,
+        *,
+        idle: str = "the model is thinking",
+    ) -> None:
+        self._idle = idle
         console = Console(stderr=True)
         self._status = console.status("") if console.is_terminal else None
         self._sessions = sessions
@@ -344,7 +357,7 @@ class Progress:
             one for one in failed if not one.tool and one.event_id not in self._committed
         ]
         if not model_attempts:
-            return "the model is thinking"
+            return self._idle
         return f"the model is called again{_why(model_attempts[-1])}"
 
 

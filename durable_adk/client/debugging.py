@@ -1,6 +1,7 @@
 """For scripts and experiments: synchronous iteration, and events as text (RUN-28, RUN-31)."""
 
 import asyncio
+import json
 import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
@@ -19,7 +20,9 @@ MAX_VALUE = 200
 
 
 def show(event: Event, *, verbose: bool) -> None:
-    """Print an event in ADK's form; partial ones are skipped, as committed ones repeat them.
+    """Print an event in ADK's form, or its output; partial ones are skipped.
+
+    Committed events repeat the text of partial ones.
 
     Args:
         event: The event.
@@ -44,6 +47,8 @@ def _lines(event: Event, *, verbose: bool) -> Iterable[str]:
             yield f"[{said}]"
     if text:
         yield text
+    if not event.content and event.output is not None:
+        yield json.dumps(event.output, ensure_ascii=False)
     if not event.content and event.error_code:
         yield f"[error {event.error_code}: {event.error_message}]"
 

@@ -7,9 +7,9 @@ the node that was running.
 import os
 from typing import Any
 
-from durable_adk import Workflow
+from durable_adk import Context, Workflow
 from durable_adk.agents import LlmAgent
-from durable_adk.events import Event, RequestInput
+from durable_adk.events import RequestInput
 from durable_adk.workflow import DEFAULT_ROUTE
 
 from . import stand_in  # noqa: TID252  # so that the folder can be copied as it is
@@ -34,11 +34,12 @@ def review(draft: str) -> RequestInput:
     )
 
 
-def decide(node_input: str, draft: str) -> Event:
+def decide(node_input: str, draft: str, ctx: Context) -> str:
     """Choose the next node by the answer."""
     if node_input.strip().lower() in ("yes", "ok"):
-        return Event(output=draft, route="accepted")
-    return Event(output=f"Text: {draft}\nComment: {node_input}")
+        ctx.route = "accepted"
+        return draft
+    return f"Text: {draft}\nComment: {node_input}"
 
 
 def publish(node_input: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from durable_adk.apps import App
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event, RequestInput
 from durable_adk.models import ScriptedModel
-from durable_adk.workflow import Workflow
+from durable_adk.workflow import DEFAULT_ROUTE, Workflow
 from tests.server.test_authentication import OTHER, TOKEN, bearer, digest
 from tests.support.http_server import USERS, Place, message, placed, session, streamed
 from tests.support.scripts import call
@@ -289,11 +289,20 @@ def decide(node_input: str) -> Event:
 
 
 WRITER = LlmAgent(name="writer", model="none")
+
+
+def tell(node_input: dict[str, str]) -> dict[str, str]:
+    """Return the graph's output."""
+    return {"told": node_input["said"]}
+
+
 INNER = Workflow(name="inner", edges=[("START", decide, {"no": ask})])
 GRAPH = App(
     name="graph",
     root_agent=Workflow(
-        name="wf", description="Asks.", edges=[("START", ask, decide, {"yes": WRITER, "no": INNER})]
+        name="wf",
+        description="Asks.",
+        edges=[("START", ask, decide, {"yes": WRITER, "no": INNER, DEFAULT_ROUTE: tell})],
     ),
 )
 
@@ -316,13 +325,17 @@ async def test_graphs_are_described(graph_server):
         ("decide", "function"),
         ("writer", "agent"),
         ("inner", "workflow"),
+        ("tell", "function"),
     ]
     assert {"from_node": "decide", "to_node": "inner", "route": "no"} in root["edges"]
     assert [one["name"] for one in root["sub_agents"]] == ["writer", "inner"]
     images = (await http.get("/dev/apps/graph/build_graph_image")).json()
     assert list(images) == ["", "inner"]
     source = images[""]["dotSrc"]
-    assert '"decide" [label="decide [NO DEFAULT]" shape=diamond]' in source
+    assert '"decide" [label="decide" shape=diamond]' in source
+    assert '"decide" -> "tell" [label="default"]' in source
+    doubtful = images["inner"]["dotSrc"]
+    assert '"decide" [label="decide [NO DEFAULT]" shape=diamond]' in doubtful
     assert '"decide" -> "inner" [label="no"]' in source
     assert '"writer" -> "__END__"' in source
     inner = (await http.get("/dev/apps/graph/build_graph_image?node=inner")).json()
@@ -348,7 +361,38 @@ async def test_runs_of_graphs_reach_every_protocol(graph_server):
     parts = [{"functionResponse": answer}]
     body["newMessage"] = {"role": "user", "parts": parts}
     said = (await http.post("/run", json=body)).json()
-    assert [one.get("output") for one in said] == ["maybe", {"said": "maybe"}]
+    assert [one.get("output") for one in said] == [
+        "maybe",
+        {"said": "maybe"},
+        {"told": "maybe"},
+    ]
+    await _asks_and_ends_by_protocol(http)
     card = (await http.get("/a2a/graph/.well-known/agent-card.json")).json()
     assert (card["name"], card["description"]) == ("graph", "Asks.")
     assert [one["id"] for one in card["skills"]] == ["wf", "writer", "inner"]
+
+
+async def _asks_and_ends_by_protocol(http: httpx.AsyncClient) -> None:
+    """A2A and AG-UI have the question, and then the graph's output as text."""
+    sent = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    headers = {"A2A-Version": "1.0"}
+    path = "/a2a/graph/message:send"
+    task = (await http.post(path, json={"message": sent}, headers=headers)).json()["task"]
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    data = {"callId": "q", "response": {"result": "maybe"}}
+    where = {"taskId": task["id"], "contextId": task["contextId"]}
+    reply = {**sent, **where, "messageId": "m2", "parts": [{"data": data}]}
+    task = (await http.post(path, json={"message": reply}, headers=headers)).json()["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
+    (artifact,) = task["artifacts"]
+    assert artifact["parts"] == [{"text": '{"told": "maybe"}'}]
+    sent = {"messages": [{"id": "m", "role": "user", "content": "hi"}], "threadId": "t"}
+    body = {**sent, "runId": "r1", "tools": [], "context": [], "state": {}, "forwardedProps": {}}
+    async with streamed(http, "/agui/graph", body) as stream:
+        asked = [one.data async for one in stream]
+    (interrupt,) = asked[-1]["outcome"]["interrupts"]
+    assert interrupt["message"] == "Good?"
+    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"result": "maybe"}}
+    async with streamed(http, "/agui/graph", {**body, "runId": "r2", "resume": [answer]}) as stream:
+        ended = [one.data async for one in stream]
+    assert '{"told": "maybe"}' in [one.get("delta") for one in ended]

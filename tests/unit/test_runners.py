@@ -186,3 +186,10 @@ async def test_a_runner_takes_any_node(fields: dict[str, Any], name: str) -> Non
         assert event.output == "HELLO"
         root = fields.get("node") or fields.get("agent") or GRAPH
         assert runner.agent is root
+
+
+async def test_run_debug_prints_outputs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A graph without an agent has nothing else to show."""
+    async with InMemoryRunner(node=GRAPH) as runner:
+        await runner.run_debug("hi")
+    assert capsys.readouterr().out.splitlines() == ["user > hi", 'wf > "HI"']

@@ -18,7 +18,8 @@ from durable_adk.client.queries import (
     pending_calls_of,
 )
 from durable_adk.errors import InvalidRequestError
-from durable_adk.events import Event
+from durable_adk.events import Event, RequestInput
+from durable_adk.events.request_input import request_input_event
 from durable_adk.sessions import (
     InMemorySessionService,
     SessionKey,
@@ -223,3 +224,24 @@ def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path, name: str, why: 
     assert done.exit_code == 1
     assert str(tmp_path / name) in done.stderr
     assert why in done.stderr
+
+
+def test_a_question_shows_what_it_asks(tmp_path: Path) -> None:
+    """Its message, its payload and the schema of the answer, and the command that answers it."""
+    asked = request_input_event(
+        RequestInput(interrupt_id="q" * 20, message="Good?", payload={"n": 1}, response_schema=bool)
+    )
+    asked.id, asked.invocation_id, asked.author, asked.timestamp = "m.1", "m", "wf", 1.0
+
+    async def make() -> None:
+        service = SqliteSessionService(tmp_path / "sessions.db")
+        await pause(service, ONE, "m", [asked])
+        await service.close()
+
+    asyncio.run(make())
+    shown = CliRunner().invoke(program, ["pending", "--data-dir", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert "waiting for an answer: Good?" in shown.output
+    assert re.search(r"payload +\{\"n\": 1\}", shown.output)
+    assert re.search(r"schema +\{\"type\": \"boolean\"\}", shown.output)
+    assert "durable-adk respond qqqqqqqqqqqq" in shown.output

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from durable_adk import settings
+from durable_adk.cli.server import load_app
 from durable_adk.cli.target import agents_in, load_target
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models._gemini_errors import to_error
@@ -284,3 +285,16 @@ def test_agents_of_configs_are_among_those_of_a_folder(tmp_path):
         folder.mkdir()
         (folder / name).touch()
     assert agents_in(str(tmp_path)) == [str(tmp_path / "py"), str(tmp_path / "yaml")]
+
+
+def test_a_graph_is_found_and_one_of_another_name_is_told(write):
+    """As an agent; the app has the name of the file."""
+    head = "from durable_adk import Workflow\nfrom durable_adk.workflow import node\n"
+    file = write("trip.py", f"{head}root_agent = Workflow(name='wf')\n")
+    app = load_app(file)
+    assert (app.name, app.root_agent.name) == ("trip", "wf")
+    other = write("other.py", f"{head}flow = Workflow(name='wf')\n")
+    assert "its agent is called `flow`: name it `root_agent`" in failure(other)
+    wrong = write("wrong.py", "root_agent = len\n")
+    with pytest.raises(AgentDefinitionError, match="a Workflow, or an App"):
+        load_app(wrong)
