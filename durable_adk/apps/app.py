@@ -15,7 +15,9 @@ from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.function_node import FunctionNode
 from durable_adk.graph.parallel_worker import ParallelWorker
+from durable_adk.graph.tool_node import ToolNode
 from durable_adk.graph.workflow import Workflow
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
@@ -23,6 +25,7 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.run_config import Budget
 from durable_adk.wire.steps import NodeStep, Step
+from durable_adk.wire.tool_contract import ToolContract
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -94,11 +97,12 @@ class App(BaseModel):
 
         Raises:
             AgentDefinitionError: Two agents have the same name, including agents used as tools
-                (steps refer to agents by name), two plugins have the same name, or an agent has a
-                mode that does not run yet (AGT-10).
+                (steps refer to agents by name), two plugins have the same name, or an agent or a
+                node has an option that does not work yet (AGT-10).
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
+        _check_nodes(self.root_agent)
         for agent in self.agents():
             _check_mode(agent, nodes=_agents_in(self.root_agent))
         names = [agent.name for agent in self.agents()] if self.is_agent else []
@@ -252,6 +256,28 @@ def _agents_in(node: BaseNode) -> list[BaseAgent]:
 def _graphs_in(node: BaseNode) -> list[Workflow]:
     own = [node] if isinstance(node, Workflow) else []
     return [*own, *(graph for child in node.static_children() for graph in _graphs_in(child))]
+
+
+def _check_nodes(node: BaseNode) -> None:
+    """Refuse options of a graph's nodes that would be ignored.
+
+    Raises:
+        AgentDefinitionError: A node has one; the message names it.
+    """
+    if isinstance(node, FunctionNode) and node.auth_config is not None:
+        raise AgentDefinitionError(
+            f"Node {node.name!r} has an auth_config, which nodes of a graph do not support: call "
+            "the function as a tool of an agent, or load the credential in the function."
+        )
+    if isinstance(node, ToolNode):
+        tool = node.tool
+        if tool.contract is ToolContract.AT_MOST_ONCE or tool.task_queue is not None:
+            raise AgentDefinitionError(
+                f"Tool {tool.name!r} is a node of a graph, where a contract of at_most_once and a "
+                "task_queue have no effect: give it to an agent of the graph."
+            )
+    for child in [] if isinstance(node, BaseAgent) else node.static_children():
+        _check_nodes(child)
 
 
 def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:
