@@ -32,6 +32,7 @@ from durable_adk.tools import FunctionTool
 from durable_adk.wire.checkpoint import packed
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, ensure_session, send, state, stored
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.replayed
 
@@ -120,12 +121,14 @@ def answer(call_id: str, value: Any) -> types.Content:
 async def reply(runner: Runner, message: types.Content, **options: Any) -> list[Row]:
     """The rows of what comes of an answer."""
     events = runner.run_async(**USER, new_message=message, **options)
-    return [row(event) async for event in events]
+    async with asyncio.timeout(PATIENCE):
+        return [row(event) async for event in events]
 
 
 async def said(runner: Runner, message: str = "hi", **options: Any) -> list[Row]:
     """The rows of what comes of a text."""
-    return [row(event) for event in await send(runner, message, **options)]
+    async with asyncio.timeout(PATIENCE):
+        return [row(event) for event in await send(runner, message, **options)]
 
 
 async def fail(
