@@ -87,7 +87,7 @@ class _NodeRun:
                 paths = [f"{self._site.path}/{name}@{number}" for number in numbers]
                 self._add(Event(output=outputs_at(paths, events)))
             return
-        answers = given_answers(self._scope.events, self._site.answered)
+        answers = given_answers(events, self._site.answered, invocation_id=step.invocation_id)
         if self._step.answers:
             values = list(answers.values())
             self._add(Event(output=values[0] if len(values) == 1 else answers))

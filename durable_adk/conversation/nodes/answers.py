@@ -63,15 +63,18 @@ def _problem(schema: dict[str, Any], value: Any) -> str | None:
     return None
 
 
-def given_answers(events: Iterable[Event], call_ids: Sequence[str]) -> dict[str, Any]:
-    """Return the values of answered questions, in the order of the ids.
+def given_answers(
+    events: Iterable[Event], call_ids: Sequence[str], *, invocation_id: str
+) -> dict[str, Any]:
+    """Return the values of an invocation's answered questions, in the order of the ids.
 
     A question of the same id may have been answered before, in an earlier round of a loop: the last
     answer counts (GR-136).
     """
     found: dict[str, Any] = {}
     for event in events:
-        for response in event.get_function_responses() if event.author == USER else ():
+        given = event.author == USER and event.invocation_id == invocation_id
+        for response in event.get_function_responses() if given else ():
             if response.id is not None and response.id in call_ids:
                 found[response.id] = _stored(response.response)
     return {name: found.get(name) for name in call_ids}
