@@ -148,10 +148,12 @@ def _unused(node: BaseNode | None) -> list[str]:
         return _unused(node.node)
     if not isinstance(node, ToolNode):
         return []
-    found = [f"its task queue {node.tool.task_queue!r}"] if node.tool.task_queue else []
-    if node.tool.contract is not ToolContract.AT_LEAST_ONCE:
-        found.append(f"its contract {node.tool.contract.value!r}")
-    return [f"Of the tool {node.tool.name!r}, {one} has no effect in a graph." for one in found]
+    tool = node.tool  # apps refuse contracts and queues that the graph would break
+    if tool.contract is ToolContract.AT_LEAST_ONCE:
+        return []
+    return [
+        f"Of the tool {tool.name!r}, its contract {tool.contract.value!r} has no effect in a graph."
+    ]
 
 
 def _of_agent(agent: BaseAgent) -> Iterator[AppPart]:

@@ -11,6 +11,7 @@ from tests.support.waiting import stays, until, until_true
 TESTS = Path(__file__).parents[1]
 PACES = {
     "adk/scripted.py": "chunks come at a rate",
+    "integration/test_graphs.py": "nodes take longer than they may, or than others",
     "stubs/mcp_stub.py": "a tool takes as long as it is asked to",
     "support/publisher_main.py": "chunks come at a rate",
     "support/streams.py": "chunks come at a rate, so that more of them are not lost than usual",

@@ -76,7 +76,7 @@ def test_each_tool_is_where_it_runs() -> None:
     """With what its contract promises after a crash."""
     tools: list[Any] = [
         send,
-        FunctionTool(send, name="pay", contract="at_most_once", task_queue="payments"),
+        FunctionTool(send, name="pay", contract="idempotent"),
         LongRunningFunctionTool(send, name="ask"),
         ActivityTool(charge, start_to_close_timeout=10, task_queue="theirs"),  # type: ignore[arg-type]
         AgentTool(LlmAgent(name="helper", model="scripted")),
@@ -218,11 +218,10 @@ def test_doubtful_graphs_and_tools_are_warned_of() -> None:
     pay = FunctionTool(send, name="pay", contract="at_most_once", task_queue="payments")
     edges: list[Any] = [("START", each, {"a": ToolNode(tool=pay)})]
     found = parts(Workflow(name="wf", edges=edges))
-    assert [len(part.warnings) for part in found.values()] == [1, 0, 2]
+    assert [len(part.warnings) for part in found.values()] == [1, 0, 1]
     assert "has no edge with DEFAULT_ROUTE" in found["workflow Workflow"].warnings[0]
     assert found["tool node pay"].warnings == [
-        "Of the tool 'pay', its task queue 'payments' has no effect in a graph.",
-        "Of the tool 'pay', its contract 'at_most_once' has no effect in a graph.",
+        "Of the tool 'pay', its contract 'idempotent' has no effect in a graph.",
     ]
 
 
