@@ -21,6 +21,11 @@ from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.context.activity import ToolContext
 from durable_adk.events import Event, EventActions
+from durable_adk.events.request_input import RequestInput
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.join_node import JoinNode
+from durable_adk.graph.node import node
+from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin
 from durable_adk.tools import ActivityTool, AgentTool, FunctionTool, LongRunningFunctionTool
@@ -34,7 +39,7 @@ Drive = Callable[[Stage], Awaitable[None]]
 class Conversation:
     """An app, and what is said to it."""
 
-    make: Callable[[], BaseAgent | App]
+    make: Callable[[], BaseNode | App]
     drive: Drive
     since: str = "0.1.0"
     """The first release that has it."""
@@ -60,7 +65,7 @@ THEIRS = {"TheirActivity"}
 def recorded(drive: Drive, **fields: Any) -> Callable[[Any], Any]:
     """Take a function that makes agents as a conversation."""
 
-    def of(make: Callable[[], BaseAgent | App]) -> Callable[[], BaseAgent | App]:
+    def of(make: Callable[[], BaseNode | App]) -> Callable[[], BaseNode | App]:
         CONVERSATIONS.append(Conversation(make=make, drive=drive, **fields))
         return make
 
@@ -168,6 +173,44 @@ def tool_turn() -> BaseAgent:
 def batch() -> App:
     """The same, with all steps of a turn in one activity."""
     return App(name="corpus", root_agent=tool_turn(), steps_per_activity=20)
+
+
+def plan(node_input: Any) -> dict[str, int]:
+    """Say how much there is to do."""
+    return {"steps": 3}
+
+
+def ask(node_input: Any) -> RequestInput:
+    """Ask a person."""
+    return RequestInput(interrupt_id="ask", message="Go?")
+
+
+def count(ctx: ToolContext) -> int:
+    """Go round three times."""
+    number = ctx.state.get("count", 0) + 1
+    ctx.state["count"] = number
+    ctx.route = "again" if number < 3 else "done"
+    return number
+
+
+def last(node_input: Any) -> Any:
+    """Give what it is given."""
+    return node_input
+
+
+@recorded(answered)
+def graph() -> BaseNode:
+    """Nodes one after the other and side by side, one of which asks, and a join."""
+    both = (talker("writer", "text"), ask)
+    return Workflow(name="graph", edges=[("START", plan, both, JoinNode(name="both"), last)])
+
+
+@recorded(said, often=True)
+def graph_loop() -> BaseNode:
+    """A loop by edges, and a node for each item of a list."""
+    each = node(last, name="each", parallel_worker=True, max_parallel_workers=1)
+    edges: list[Any] = [("START", count, {"again": count, "done": each}), (each, last)]
+    return Workflow(name="graph", edges=edges)
 
 
 @recorded(said)

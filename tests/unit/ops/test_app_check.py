@@ -76,7 +76,7 @@ def test_each_tool_is_where_it_runs() -> None:
     """With what its contract promises after a crash."""
     tools: list[Any] = [
         send,
-        FunctionTool(send, name="pay", contract="idempotent"),
+        FunctionTool(send, name="pay", contract="at_most_once", task_queue="payments"),
         LongRunningFunctionTool(send, name="ask"),
         ActivityTool(charge, start_to_close_timeout=10, task_queue="theirs"),  # type: ignore[arg-type]
         AgentTool(LlmAgent(name="helper", model="scripted")),
@@ -215,7 +215,7 @@ def test_nodes_are_listed_with_their_rules() -> None:
 
 def test_doubtful_graphs_and_tools_are_warned_of() -> None:
     """GR-42: they run all the same."""
-    pay = FunctionTool(send, name="pay", contract="at_most_once", task_queue="payments")
+    pay = FunctionTool(send, name="pay", contract="idempotent")
     edges: list[Any] = [("START", each, {"a": ToolNode(tool=pay)})]
     found = parts(Workflow(name="wf", edges=edges))
     assert [len(part.warnings) for part in found.values()] == [1, 0, 1]
