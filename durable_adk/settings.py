@@ -90,6 +90,9 @@ class Limits(BaseModel):
     """Seconds for a commit as a local activity, during which the workflow receives no messages;
     after that it is retried as a normal activity (D4)."""
 
+    max_node_runs: int = Field(default=20_000, ge=1)
+    """Runs of nodes of graphs that one invocation may begin; the next one fails it. A loop of a
+    graph may have no model call that another limit ends."""
     max_queued_per_session: int = Field(default=500, ge=1)
     """Messages that may wait for a session; more are refused with QueueFullError."""
     max_queued_per_user: int = Field(default=2000, ge=1)

@@ -81,7 +81,8 @@ class AgentLoop:
 
     def _run_child(self, node: AgentNode, above: AgentScope) -> AsyncGenerator[Event, None]:
         frame = above.frame.enter()
-        site = CallSite(ctx=above.ctx, frame=frame, branch=above.branch, above=above)
+        call = None if above.call is None else above.call.of_part()
+        site = CallSite(ctx=above.ctx, frame=frame, branch=above.branch, above=above, call=call)
         return self._run_node(node, None, site)
 
     def _run_in_graph(

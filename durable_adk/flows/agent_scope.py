@@ -9,7 +9,7 @@ from durable_adk.context.journal import Journal
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, as_raised, wrapped
 from durable_adk.events.event import Event
-from durable_adk.wire.agent_stack import NodeEnd, NodeSite, RunPosition, StackFrame
+from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite, RunPosition, StackFrame
 from durable_adk.wire.manifest import AgentNode
 
 
@@ -83,6 +83,11 @@ class NodeCall:
     site: NodeSite
     end: NodeEnd | None = None
     """Set by a graph that has ended; for an agent, its events say it."""
+
+    def of_part(self) -> "NodeCall":
+        """Return the call of an agent that the node's agent runs: its text is no output (GR-64)."""
+        given = {"output_for": list[str](), "input": NodeRef.user_message()}
+        return NodeCall(site=self.site.model_copy(update=given))
 
 
 @dataclass(kw_only=True, eq=False)

@@ -111,6 +111,8 @@ class Counters(BaseModel):
     model_calls: int = 0
     tool_calls: int = 0
     events: int = 1
+    node_runs: int = 0
+    """Number of runs of nodes of graphs that have begun."""
     bodies: int = 0
     """Number of custom agents' bodies that have started."""
 

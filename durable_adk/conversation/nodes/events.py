@@ -45,7 +45,12 @@ def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any) -> N
     """
     for event in events:
         mark(event, site)
-        if event.is_final_response() and event.text and pending_code(event.content) is None:
+        if (
+            site.output_for
+            and event.is_final_response()
+            and event.text
+            and pending_code(event.content) is None
+        ):
             if schema is not None and event.output is None:
                 event.output = parse_output(schema, event.text)
             mark_output(event, site, message=event.output is None)

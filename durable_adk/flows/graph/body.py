@@ -75,6 +75,7 @@ class _GraphRun(NodeRuns):
 
     def _start_due(self) -> None:
         while (name := self._schedule.next()) is not None:
+            self.count()
             self._launch(name, self._schedule.start(name))
 
     def _launch(self, name: str, run: NodeRun) -> None:
@@ -136,6 +137,7 @@ class _WorkerRun(NodeRuns):
         while position.begun < (position.items or 0) and len(position.runs) < limit:
             if any(run.asked for run in position.runs.values()):
                 return
+            self.count()
             position.begun += 1
             number = position.begun
             branch = f"{self._node.name}@{number}"

@@ -14,7 +14,21 @@ from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
 from durable_adk.conversation.nodes.events import is_root_output, mark
-from durable_adk.errors import DurableAdkError, NodeTimeoutError, from_detail
+from durable_adk.errors import (
+    AgentError,
+    BudgetExceededError,
+    DurableAdkError,
+    EventConflictError,
+    InvocationCancelledError,
+    InvocationTerminatedError,
+    LeaseLostError,
+    LlmCallsLimitExceededError,
+    NodeTimeoutError,
+    PayloadLostError,
+    StoreUnavailableError,
+    from_detail,
+    raised,
+)
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
 from durable_adk.flows.invocation import Invocation
@@ -26,6 +40,19 @@ from durable_adk.wire.steps import NodeStep, StepResult
 
 RunAgent = Callable[[AgentNode, AgentScope, NodeCall], AsyncGenerator[Event, None]]
 """Runs an agent, or a graph, as a node of the graph of the scope."""
+
+
+OF_INVOCATION = (
+    BudgetExceededError,
+    EventConflictError,
+    InvocationCancelledError,
+    InvocationTerminatedError,
+    LeaseLostError,
+    LlmCallsLimitExceededError,
+    PayloadLostError,
+    StoreUnavailableError,
+)
+"""Errors that end the invocation: no other attempt of a node could do better."""
 
 
 @dataclass(eq=False)
@@ -128,6 +155,21 @@ class NodeRuns(ABC):
             self._busy = busy
             self.scope.branch.branches.busy += 1 if busy else -1
 
+    def count(self) -> None:
+        """Count a run of a node that is about to begin.
+
+        Raises:
+            BudgetExceededError: The invocation may begin no more of them.
+        """
+        checkpoint = self._invocation.state.checkpoint
+        limit = checkpoint.opened.limits.max_node_runs
+        if checkpoint.counters.node_runs >= limit:
+            raise BudgetExceededError(
+                f"The invocation has begun {limit:,} runs of nodes, the limit. Raise "
+                "Limits.max_node_runs, or find out why the graph does not end."
+            )
+        checkpoint.counters.node_runs += 1
+
     def launch(
         self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool = False
     ) -> None:
@@ -219,6 +261,8 @@ class NodeRuns(ABC):
             await self._invocation.continuing.safe_point()
             try:
                 await self._in_time(task)
+            except OF_INVOCATION:
+                raise
             except DurableAdkError as error:
                 if error.node_path is None:
                     error.node_path = task.site.path
@@ -355,22 +399,31 @@ class NodeRuns(ABC):
         """Run the node's agent, or its graph."""
         child = next(one for one in self.parts.node.children if one.name == task.node.name)
         call = NodeCall(site=task.current_site())
-        output: NodeRef | None = None
+        output, failed = None, None
         async with closing(self.parts.run_agent(child, task.scope, call)) as events:
             async for event in events:
                 if not event.node_info.path:  # the loop has made it
                     mark(event, call.site)
                 yield event
                 if child.kind != "graph" and event.is_final_response() and not event.partial:
-                    output = _output_of(event) or output
+                    output = _output_of(event, child) or output
+                    failed = event if event.error_code and not event.content else None
+        if failed is not None:  # what a model refused is no output (B-21)
+            code = failed.error_code or ""
+            error = raised(
+                AgentError, code, failed.error_message or f"The model ended with {code}."
+            )
+            error.node_path = task.site.path  # the event has told it
+            raise error
         task.end = call.end or NodeEnd(output=output, branch=task.run.branch)
 
 
-def _output_of(event: Event) -> NodeRef | None:
-    """Return a reference to what an agent's final event gives the next node (GR-80)."""
+def _output_of(event: Event, agent: AgentNode) -> NodeRef | None:
+    """Return a reference to what an agent's final event gives the next node (GR-64, GR-80)."""
     if event.output is not None:
         return NodeRef(event=event.id)
-    return NodeRef(event=event.id, take="text") if event.text else None
+    speaks = event.text and agent.kind == "llm"
+    return NodeRef(event=event.id, take="text") if speaks else None
 
 
 def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
