@@ -6,6 +6,7 @@ committed with the step's event (STA-16). The context of a custom agent's body i
 """
 
 import hashlib
+import re
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ from durable_adk.sessions.state_merge import Base
 from durable_adk.wire.agent_stack import NodeSite
 from durable_adk.wire.run_config import RunConfig
 
+_ATTEMPT = re.compile(r"~[0-9]+")
+"""The part of a prefix of event ids that distinguishes a node's attempts."""
 MAX_ACTIVITY_ID = 1_000
 """Maximum bytes of a key that is also an activity id; Temporal's `limit.maxIDLength`."""
 
@@ -574,7 +577,7 @@ class Context(ReadonlyContext):
     def _node_key(self) -> str | None:
         """Return what the attempts of a node's run have in common; None outside of graphs."""
         site = self._scope.site
-        return site.prefix.partition("~")[0] if site is not None else None
+        return _ATTEMPT.sub("", site.prefix) if site is not None else None
 
     def _call_id(self) -> str:
         if not self.function_call_id:
