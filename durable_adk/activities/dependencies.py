@@ -44,7 +44,7 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
     return [*recent(known.events[: known.start], config), *known.events[known.start :]]
 
 
-def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items | None) -> list[Event]:
+def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items) -> list[Event]:
     """Return the events that the model of an agent that is a node sees (GR-62, GR-181)."""
     value = value_of(site.input, scope.events, scope.user_content, items)
     given = Event(author=USER, branch=scope.branch, content=as_content(value) or scope.user_content)
@@ -139,7 +139,7 @@ class Dependencies:
         scope.agent = agent if isinstance(agent, BaseAgent) else None
         scope.ahead = revision > step.revision or step.branch is not None
         if step.site is not None and isinstance(agent, LlmAgent) and agent.mode != "chat":
-            items = self.registry.app(step.key.app_name).items_of(step)
+            items = self.registry.app(step.key.app_name).items_at
             scope.prompt = _prompt(agent, scope, step.site, items)
         return agent, scope
 

@@ -207,18 +207,19 @@ class App(BaseModel):
             )
         return node
 
-    def items_of(self, step: Step) -> Callable[[Any], list[Any]] | None:
-        """Return what splits the input of a worker, if the step is one's, or one of its items'.
+    def items_at(self, path: str) -> Callable[[Any], list[Any]]:
+        """Return what splits the input of the worker at the path of a run.
 
         Raises:
-            AgentNotFoundError: The app does not have the node, or no longer has it.
+            AgentNotFoundError: The app does not have the worker, or no longer has it.
         """
-        path = step.site.path if step.site else ""
-        above = path.rpartition("/")[0]
-        for one in (self._at(path), self._at(above) if above else None):
-            if isinstance(one, ParallelWorker):
-                return one.items
-        return None
+        node = self._at(path)
+        if not isinstance(node, ParallelWorker):
+            raise AgentNotFoundError(
+                f"Node {node.name!r} ({path}) of the graph that was recorded when the invocation "
+                f"began was a parallel worker, and is none in app {self.name!r} now."
+            )
+        return node.items
 
     def _at(self, path: str) -> BaseNode:
         """Return the node at the path of a run, ``wf@1/inner@2/a@1``, by its names."""

@@ -125,6 +125,21 @@ class PendingCalls:
         """Accept no more answers to a call: it has its response."""
         self._pending.waiting = [one for one in self._pending.waiting if one.call_id != call_id]
 
+    def forget_branch(self, prefix: str) -> list[OpenCall]:
+        """Accept no more answers to the calls of a branch, and of those below it; return them."""
+        below = [
+            call
+            for call in self._pending.waiting
+            if call.branch == prefix or call.branch.startswith(f"{prefix}.")
+        ]
+        self._pending.waiting = [call for call in self._pending.waiting if call not in below]
+        return below
+
+    @property
+    def failure(self) -> DurableAdkError | None:
+        """The error with which all branches that wait have failed, if they have."""
+        return self._failure
+
     def _expected(self, call_id: str | None) -> OpenCall | None:
         return next((call for call in self._pending.waiting if call.call_id == call_id), None)
 

@@ -198,6 +198,10 @@ class NodeRef(JsonModel):
     """The list of which the value is an item."""
     item: int | None = None
     """The item's index."""
+    split_by: str | None = None
+    """The path of the worker that splits the list."""
+    listed: list["NodeRef | None"] | None = None
+    """The values of a list: the outputs of a worker's items."""
     parts: dict[str, "NodeRef | None"] | None = None
     """The values of a dict: those of a join's predecessors, in the order of its edges."""
 
@@ -285,6 +289,8 @@ class WorkerPosition(StackPosition):
     """Their number; None: it is not known yet."""
     begun: int = 0
     """Number of items that have begun, in the order of the list."""
+    outputs: dict[str, NodeRef] = Field(default_factory=dict[str, NodeRef])
+    """The outputs of items that have ended, by number; none for an item without output."""
     runs: dict[str, NodeRun] = Field(default_factory=dict[str, NodeRun])
     """Those that have begun and not ended, by number from 1."""
 

@@ -263,8 +263,9 @@ class NodeStep(Step):
     node: str
     kind: GraphNodeKind
     """Its kind when the invocation opened."""
-    collects: int | None = None
-    """For a worker whose items have ended: their number; the list of their outputs is its own."""
+    collects: bool = False
+    """For a worker whose items have ended: its input is the list of their outputs, and its own
+    output."""
     answers: bool = False
     """Whether the answers are the node's output, and its code does not run again (GR-133)."""
     returns_event: bool = False

@@ -4,7 +4,7 @@ from contextlib import aclosing
 from typing import Any
 from uuid import UUID, uuid5
 
-from durable_adk.activities.node.inputs import outputs_at, value_of
+from durable_adk.activities.node.inputs import value_of
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
@@ -77,15 +77,13 @@ class _NodeRun:
             TimeoutError: The code took too long; then `overdue` is set.
         """
         events, step = self._scope.events, self._step
-        items = self._app.items_of(step)
-        given = value_of(self._site.input, events, self._scope.user_content, items)
-        if step.kind == "worker" and items is not None:
-            if step.collects is None:
-                self._items = len(items(given))
+        splits = self._app.items_at
+        given = value_of(self._site.input, events, self._scope.user_content, splits)
+        if step.kind == "worker":
+            if step.collects:
+                self._add(Event(output=given))
             else:
-                name, numbers = step.node, range(1, step.collects + 1)
-                paths = [f"{self._site.path}/{name}@{number}" for number in numbers]
-                self._add(Event(output=outputs_at(paths, events)))
+                self._items = len(splits(self._site.path)(given))
             return
         answers = given_answers(events, self._site.answered, invocation_id=step.invocation_id)
         if self._step.answers:
@@ -160,8 +158,13 @@ class _NodeRun:
     def failed(self, error: DurableAdkError) -> StepResult:
         """Return the result of code that raised: its messages and its error, but no output."""
         event = Event(error_code=error.error_type, error_message=error.message)
-        self._events = [one for one in self._events if one.output is None]
-        self._output = None
+        # What it has asked is not asked by an attempt that failed.
+        kept = [one for one in self._events if one.output is None and not one.long_running_tool_ids]
+        for dropped in (one for one in self._events if one not in kept):
+            event.actions.state_delta |= dropped.actions.state_delta
+            event.actions.state_read |= dropped.actions.state_read
+            event.actions.artifact_delta |= dropped.actions.artifact_delta
+        self._events, self._output = kept, None
         try:
             self._add(event)
         except StateValueError:  # its state is what the error is about

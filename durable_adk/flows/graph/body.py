@@ -69,6 +69,10 @@ class _GraphRun(NodeRuns):
         self._schedule.ended(key, task.end or NodeEnd(branch=task.run.branch))
         self._start_due()
 
+    def waits(self) -> None:
+        """See base class."""
+        self._start_due()
+
     def claim(self, task: NodeTask) -> None:
         """See base class."""
         self._schedule.claim_output(task.node.name)
@@ -104,7 +108,8 @@ async def run_worker(parts: NodeParts, task: NodeTask) -> AsyncGenerator[Event, 
     async with closing(run.run()) as events:
         async for event in events:
             yield event
-    async with closing(run.step(task, collects=run.position.items)) as events:
+    listed = NodeRef(listed=[run.position.outputs.get(key) for key in run.numbers()])
+    async with closing(run.step(task, collected=listed)) as events:
         async for event in events:
             yield event
 
@@ -127,9 +132,14 @@ class _WorkerRun(NodeRuns):
 
     def ended(self, key: str, task: NodeTask) -> None:
         """See base class."""
-        del task
         del self.position.runs[key]
+        if task.end is not None and task.end.output is not None:
+            self.position.outputs[key] = task.end.output
         self._start_due()
+
+    def numbers(self) -> list[str]:
+        """Return the numbers of all items, in their order."""
+        return [str(number) for number in range(1, (self.position.items or 0) + 1)]
 
     def _start_due(self) -> None:
         """Launch further items, but none while one waits for an answer (GR-60)."""
@@ -143,7 +153,7 @@ class _WorkerRun(NodeRuns):
             branch = f"{self._node.name}@{number}"
             run = NodeRun(
                 run_id=number,
-                input=NodeRef(of=self.site.input, item=number - 1),
+                input=NodeRef(of=self.site.input, item=number - 1, split_by=self.site.path),
                 branch=".".join(filter(None, (self.scope.ctx.branch, branch))),
                 event_id=f"{position.event_id}.{number}",
             )

@@ -14,6 +14,8 @@ from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
 from durable_adk.conversation.nodes.events import is_root_output, mark
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES
+from durable_adk.conversation.tool_responses import error_response
 from durable_adk.errors import (
     AgentError,
     BudgetExceededError,
@@ -53,6 +55,7 @@ OF_INVOCATION = (
     StoreUnavailableError,
 )
 """Errors that end the invocation: no other attempt of a node could do better."""
+FAILED = "The attempt of its node has failed; answer the next one's call, if there is one."
 
 
 @dataclass(eq=False)
@@ -118,6 +121,10 @@ class NodeRuns(ABC):
     @abstractmethod
     def begin(self) -> None:
         """Launch the runs that an earlier workflow run has left, and those that are due."""
+
+    def waits(self) -> None:
+        """Launch what may run while a run waits for an answer: by default nothing."""
+        return
 
     @abstractmethod
     def ended(self, key: str, task: NodeTask) -> None:
@@ -204,9 +211,11 @@ class NodeRuns(ABC):
         key = next(key for key, one in self.tasks.items() if one is task)
         del self.tasks[key]
         self.scope.frame.leave(key)
-        self.ended(key, task)
-        self._hold(not self.tasks)  # before the run leaves: a pause begins when none is busy
-        self._leave(task)
+        try:
+            self.ended(key, task)
+            self._hold(not self.tasks)  # before the run leaves: a pause begins when none is busy
+        finally:
+            self._leave(task)
 
     def _leave(self, task: NodeTask) -> None:
         task.scope.branch.leave()
@@ -243,7 +252,8 @@ class NodeRuns(ABC):
             raise asyncio.CancelledError
         task.committed.clear()
         self._news.put_nowait((task, event))
-        await task.committed.wait()
+        # What the loop is committing is stored, whether the run is cancelled or not.
+        await uninterrupted(task.committed.wait())
 
     # ----- one run of a node
 
@@ -264,12 +274,16 @@ class NodeRuns(ABC):
             except OF_INVOCATION:
                 raise
             except DurableAdkError as error:
+                if error is self._invocation.pending.failure:
+                    raise  # the deadline of a call, which ends the invocation
                 if error.node_path is None:
                     error.node_path = task.site.path
                     await self._send(task, self._failure(task, error))
                 delay = _retry_delay(task, error)
                 if delay is None:
                     raise
+                for event in self._closing(task):
+                    await self._send(task, event)
                 run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
                 task.begin_again()
             else:
@@ -279,14 +293,34 @@ class NodeRuns(ABC):
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
         node = task.node
         limit = asyncio.timeout(node.timeout if node.kind in ("agent", "worker") else None)
+        finished = False
         try:
             async with limit, closing(self._attempt(task)) as events:
                 async for event in events:
                     await self._send(task, event)
+                    ends = task.site.path in (event.node_info.output_for or ())
+                    if limit.expired() and not ends:
+                        break  # a step that finished in spite of it has swallowed the cancellation
+                else:
+                    finished = True
         except TimeoutError:
             if not limit.expired():
                 raise  # from inside, for example from a tool
-            raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0) from None
+        if limit.expired() and not finished:
+            raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0)
+
+    def _closing(self, task: NodeTask) -> list[Event]:
+        """Return responses to the calls of a failed attempt that still wait for an answer."""
+        events: list[Event] = []
+        for call in self._invocation.pending.forget_branch(task.scope.branch.prefix):
+            event = error_response(
+                call.call_id, call.name, FAILED, author=call.author, branch=task.run.branch
+            )
+            event.id = task.scope.branch.next_id()
+            event.custom_metadata = {FINAL_RESPONSES: True}
+            mark(event, task.site)
+            events.append(event)
+        return events
 
     def _failure(self, task: NodeTask, error: DurableAdkError) -> Event:
         """Return the event of a failed attempt of an agent or a graph (GR-85)."""
@@ -338,8 +372,9 @@ class NodeRuns(ABC):
         run, pending = task.run, self._invocation.pending
         while run.asked:
             name = await pending.answer_to(run.asked)
-            run.asked.remove(name)
-            run.answered.append(name)
+            found = {name, *pending.consume(run.asked)}
+            run.answered += [one for one in run.asked if one in found]
+            run.asked = [one for one in run.asked if one not in found]
             if task.node.reruns:
                 break
         for name in run.asked:  # the code makes those again that it still needs (GR-134)
@@ -347,29 +382,33 @@ class NodeRuns(ABC):
         run.asked.clear()
 
     async def step(
-        self, task: NodeTask, *, answers: bool = False, collects: int | None = None
+        self, task: NodeTask, *, answers: bool = False, collected: NodeRef | None = None
     ) -> AsyncGenerator[Event, None]:
         """Run the node's code, or what the runtime does for the node, as an activity.
 
         Args:
             task: The run.
             answers: See `NodeStep.answers`.
-            collects: See `NodeStep.collects`.
+            collected: The outputs of a worker's items; None: they have not run.
         """
         invocation, scope, node = self._invocation, task.scope, task.node
         fields = invocation.step_fields(scope, scope.branch.next_id())
-        fields["site"] = task.current_site()
+        site = task.current_site()
+        if collected is not None:
+            site.input = collected
+        fields["site"] = site
         step = NodeStep(
             **fields,
             attempt_timeout=node.timeout or invocation.state.checkpoint.opened.limits.tool_timeout,
             node=node.name,
             kind=node.kind,
             answers=answers,
-            collects=collects,
+            collects=collected is not None,
             returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
         )
         result = await invocation.state.runtime.perform(step)
         invocation.take(result)
+        self._check_questions(task, result)
         for message in result.more:
             if message.event is not None:
                 yield message.event
@@ -384,6 +423,19 @@ class NodeRuns(ABC):
             raise error
         task.end = result.node
 
+    def _check_questions(self, task: NodeTask, result: StepResult) -> None:
+        """Check the ids of a run's questions before these are stored (B-18).
+
+        Raises:
+            AgentError: Another run waits for an answer to the same id.
+        """
+        for name in result.waits:
+            if self._invocation.pending.is_expected(name):
+                raise AgentError(
+                    f"{task.site.path} asks with the id {name!r}, for which another node waits "
+                    "already; give each RequestInput that may be open at once an id of its own."
+                )
+
     def _expect(self, task: NodeTask, result: StepResult) -> None:
         """Accept answers to the calls of committed events that wait for one (GR-131)."""
         if not result.waits:
@@ -394,6 +446,7 @@ class NodeRuns(ABC):
             if call.id in result.waits and call.id not in task.run.asked:
                 task.run.asked.append(call.id)
                 self._invocation.pending.expect(call, result.waits[call.id], task.scope)
+        self.waits()
 
     async def _agent(self, task: NodeTask) -> AsyncGenerator[Event, None]:
         """Run the node's agent, or its graph."""

@@ -32,7 +32,8 @@ class GraphSchedule:
     def next(self) -> str | None:
         """Return the node that may begin a run now, or None (GR-69, GR-70)."""
         position, window = self.position, self.graph.window
-        if window is not None and 0 < window <= len(position.runs):
+        running = sum(not run.asked for run in position.runs.values())
+        if window is not None and 0 < window <= running:
             return None
         return next((name for name in position.queues if name not in position.runs), None)
 
