@@ -1,0 +1,167 @@
+"""Graphs whose nodes fail, ask and run again, in process and on Temporal."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from durable_adk.errors import AgentError, BudgetExceededError
+from durable_adk.events.request_input import RequestInput
+from durable_adk.graph.join_node import JoinNode
+from durable_adk.graph.node import node
+from durable_adk.graph.parallel_worker import ParallelWorker
+from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.graph.workflow import Workflow
+from durable_adk.settings import Limits
+from tests.conftest import MakeRunner
+from tests.integration.test_graphs import (
+    answer,
+    answers,
+    asks,
+    ends,
+    fail,
+    fails,
+    gives,
+    reply,
+    said,
+)
+from tests.support.scripts import USER, state
+
+pytestmark = pytest.mark.replayed
+
+RETRY = NodeRetryConfig(max_attempts=2, initial_delay=0, jitter=0)
+
+
+def graph(*edges: Any, **options: Any) -> Workflow:
+    """A graph of edges."""
+    return Workflow(name="wf", edges=[*edges], **options)
+
+
+def same(node_input: Any) -> Any:
+    """Give what it is given."""
+    return node_input
+
+
+async def test_a_list_has_the_items_of_its_own_run(make_runner: MakeRunner) -> None:
+    """GR-59: an item without output has none, although it had one in an earlier invocation."""
+    messages: list[Any] = []
+
+    def items(node_input: str) -> list[int]:
+        messages.append(node_input)
+        return [1, 2]
+
+    def item(node_input: int) -> int | None:
+        return node_input if messages[-1] == "one" else None
+
+    each = node(item, name="each", parallel_worker=True)
+    runner = await make_runner(graph(("START", items, each)))
+    assert (await said(runner, "one"))[-1] == ends("each@1", [1, 2])
+    assert (await said(runner, "two"))[-1] == ends("each@1", [None, None])
+
+
+async def test_items_may_be_graphs_and_lists(make_runner: MakeRunner) -> None:
+    """GR-59, GR-61: what a graph or a worker in a worker is given is an item."""
+    inner = ParallelWorker(node=Workflow(name="inner", edges=[("START", same)]))
+    runner = await make_runner(graph(("START", inner)))
+    assert (await said(runner, '["a", "b"]'))[-1] == ends("inner@1", ["a", "b"])
+    twice = ParallelWorker(node=ParallelWorker(node=node(same, name="each")))
+    runner = await make_runner(graph(("START", twice)))
+    assert (await said(runner, '[["a"], ["b", "c"]]'))[-1].value == [["a"], ["b", "c"]]
+
+
+async def test_an_id_has_one_open_question(make_runner: MakeRunner) -> None:
+    """GR-136: the node that asks under it again fails, before its question is stored."""
+
+    def ask(node_input: Any) -> RequestInput:
+        return RequestInput(interrupt_id="q1")
+
+    one, two = node(ask, name="one"), node(ask, name="two")
+    runner = await make_runner(graph(("START", one), (one, two), max_concurrency=1))
+    assert await said(runner) == [asks("one@1", "q1")]
+    assert (await reply(runner, answer("q1", 1)))[-1] == asks("two@1", "q1")
+    runner = await make_runner(graph(("START", (one, two), JoinNode(name="both"))))
+    rows, error = await fail(runner)
+    assert isinstance(error, AgentError)
+    assert "asks with the id 'q1', for which another node waits" in str(error)
+    assert sum(found.error is None for found in rows if found.path) <= 2
+
+
+async def test_a_failed_attempt_asks_nothing(make_runner: MakeRunner) -> None:
+    """GR-110: the next attempt runs at once, and what the first one has changed is kept."""
+
+    async def asking(ctx: Any) -> AsyncGenerator[Any, None]:
+        if ctx.attempt_count == 1:
+            ctx.state["first"] = True
+            yield RequestInput(interrupt_id="q1")
+            raise ValueError
+        yield "second"
+
+    runner = await make_runner(graph(("START", node(asking, retry_config=RETRY))))
+    assert await said(runner) == [
+        fails("asking@1", "ValueError", delta={"first": True}),
+        ends("asking@1", "second"),
+    ]
+    assert await runner.pending(**USER) == []
+    assert await state(runner) == {"first": True}
+
+
+async def test_a_dropped_output_leaves_its_changes(make_runner: MakeRunner) -> None:
+    """GR-84, GR-111: the event of the failure has them."""
+
+    async def early(ctx: Any) -> AsyncGenerator[Any, None]:
+        ctx.state["before"] = 1
+        yield "output"
+        raise ValueError
+
+    runner = await make_runner(graph(("START", early)))
+    rows, _ = await fail(runner)
+    assert rows[0] == fails("early@1", "ValueError", delta={"before": 1})
+    assert await state(runner) == {"before": 1}
+
+
+async def test_answers_of_one_message_come_together(make_runner: MakeRunner) -> None:
+    """GR-134, GR-137: the node runs again once, with both."""
+    seen: list[Any] = []
+
+    @node(rerun_on_resume=True)
+    async def two(ctx: Any) -> AsyncGenerator[Any, None]:
+        seen.append(dict(ctx.resume_inputs))
+        for name in ("qa", "qb"):
+            if name not in ctx.resume_inputs:
+                yield RequestInput(interrupt_id=name)
+        if len(ctx.resume_inputs) == 2:
+            yield "done"
+
+    runner = await make_runner(graph(("START", two)))
+    assert await said(runner) == [asks("two@1", "qa"), asks("two@1", "qb")]
+    both = answers(qa={"result": 1}, qb={"result": 2})
+    assert await reply(runner, both) == [ends("two@1", "done")]
+    assert seen == [{}, {"qa": 1, "qb": 2}]
+
+
+async def test_a_node_that_waits_leaves_its_place(make_runner: MakeRunner) -> None:
+    """GR-11: `max_concurrency` counts the nodes that run."""
+
+    def ask(node_input: Any) -> RequestInput:
+        return RequestInput(interrupt_id="q1")
+
+    other = node(same, name="other")
+    edges = ("START", (node(ask, name="ask"), other), JoinNode(name="both"))
+    runner = await make_runner(graph(edges, max_concurrency=1))
+    assert [found.path for found in await said(runner)] == ["wf@1/ask@1", "wf@1/other@1"]
+    rows = await reply(runner, answer("q1", "A"))
+    assert rows[0] == gives("ask@1", "A", "ask@1")
+
+
+async def test_a_loop_without_end_is_ended(make_runner: MakeRunner) -> None:
+    """GR-66: also one that calls no model and takes no time."""
+
+    def again(ctx: Any) -> None:
+        ctx.route = "again"
+
+    runner = await make_runner(
+        graph(("START", again, {"again": again})), limits=Limits(max_node_runs=5)
+    )
+    rows, error = await fail(runner)
+    assert isinstance(error, BudgetExceededError)
+    assert [found.path for found in rows if found.path] == [f"wf@1/again@{n}" for n in range(1, 6)]
