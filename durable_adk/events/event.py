@@ -1,6 +1,6 @@
 """`Event`: the message type for everything in a session."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 from uuid import uuid4
 
@@ -119,22 +119,25 @@ class Event(LlmResponse):
     def _sorted_ids(self, ids: set[str] | None) -> list[str] | None:
         return None if ids is None else sorted(ids)  # a set's own order differs between processes
 
-    def storable_json(self, what: str, *, read: "Callable[[str], Event] | None" = None) -> str:
-        """Return the event as JSON that can be read back; assignments do not check their values.
+    def storable_json(self, what: str) -> str:
+        """Return the event as JSON that can be read back; see `storable`."""
+        return self.storable(what)[0]
+
+    def storable(self, what: str) -> "tuple[str, Event]":
+        """Return the event as JSON, and as it is read back; assignments do not check their values.
 
         Args:
             what: The event's name in the error message.
-            read: Reads it back; None: `from_json`.
 
         Raises:
             StateValueError: A field has a value of another type.
         """
         try:
             text = self.model_dump_json(by_alias=True, exclude_none=True, warnings="none")
-            (read or Event.from_json)(text)
+            read = Event.from_json(text)
         except (ValidationError, PydanticSerializationError) as error:
             raise StateValueError(f"{what} could not be read from a store: {error}") from None
-        return text
+        return text, read
 
     @staticmethod
     def new_id() -> str:

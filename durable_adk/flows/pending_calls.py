@@ -59,6 +59,8 @@ class PendingCalls:
         self._pending = state.checkpoint.pending
         self._inbox = state.runtime.inbox
         self._waiting_branches: list[_WaitingBranch] = []
+        self._reserved = set[str]()
+        """Ids of calls that are being stored, and that answers are accepted to afterwards."""
         self._closed = False
         self._failure: DurableAdkError | None = None
 
@@ -99,9 +101,17 @@ class PendingCalls:
         """Count the end of all remaining branches; the branch that was forked continues."""
         self._state.branches.busy -= max(branches - 1, 0)
 
+    def reserve(self, call_id: str) -> bool:
+        """Reserve the id of a call that is about to be stored; False: another call has it."""
+        if call_id in self._reserved or self.is_expected(call_id):
+            return False
+        self._reserved.add(call_id)
+        return True
+
     def expect(self, call: types.FunctionCall, wait: Wait, scope: AgentScope) -> None:
         """Accept answers to a committed call of an agent from now on."""
         due = None if wait.deadline is None else self._state.runtime.now() + wait.deadline
+        self._reserved.discard(call.id or "")
         self._pending.waiting.append(
             OpenCall(
                 call_id=call.id or "",

@@ -430,7 +430,7 @@ class NodeRuns(ABC):
             AgentError: Another run waits for an answer to the same id.
         """
         for name in result.waits:
-            if self._invocation.pending.is_expected(name):
+            if not self._invocation.pending.reserve(name):
                 raise AgentError(
                     f"{task.site.path} asks with the id {name!r}, for which another node waits "
                     "already; give each RequestInput that may be open at once an id of its own."

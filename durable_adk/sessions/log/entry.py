@@ -3,7 +3,6 @@
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 from durable_adk.errors import (
@@ -17,9 +16,6 @@ from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import without_temp
 from durable_adk.sessions.state_merge import Base, merged
-
-_LARGE = 50_000
-"""Characters of a body above which it is read again instead of being kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,7 @@ class Entry:
         check_state(event.actions.state_delta)
         delta = without_temp(event.actions.state_delta)
         read = {key: base for key, base in event.actions.state_read.items() if key in delta}
-        body = _body(event, delta, read if keeps_bases else {})
+        body, _ = _stored(event, delta, read if keeps_bases else {})
         return cls(
             event_id=event.id,
             invocation_id=event.invocation_id,
@@ -110,21 +106,10 @@ def _writer(event: Event) -> str:
     return f"Tool {', '.join(tools)}" if tools else f"Agent {event.author!r}"
 
 
-def _body(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> str:
+def _stored(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> tuple[str, Event]:
+    """Return the body of an event, and the event that it is read as."""
     actions = event.actions.model_copy(update={"state_delta": delta, "state_read": read})
-    stored = event.model_copy(update={"actions": actions})
-    return stored.storable_json(f"The event {event.id!r}", read=_read)
-
-
-def _read(body: str) -> Event:
-    """Read a body; what is returned is shared, and must not be changed."""
-    return decode_event(body) if len(body) > _LARGE else _read_once(body)
-
-
-@lru_cache(maxsize=64)
-def _read_once(body: str) -> Event:
-    # An event is read to check it, and soon again for the cache of its session.
-    return decode_event(body)
+    return event.model_copy(update={"actions": actions}).storable(f"The event {event.id!r}")
 
 
 def _digest(body: str) -> str:
@@ -135,10 +120,10 @@ def _digest(body: str) -> str:
 
 
 def stored_copy(event: Event, *, keeps_bases: bool) -> Event:
-    """Return a valid event as a store would return it; see `Entry.of`. It must not be changed."""
+    """Return a valid event as a store would return it; see `Entry.of`."""
     delta = without_temp(event.actions.state_delta)
     read = {key: base for key, base in event.actions.state_read.items() if key in delta}
-    return _read(_body(event, delta, read if keeps_bases else {}))
+    return _stored(event, delta, read if keeps_bases else {})[1]
 
 
 def decode_event(body: str) -> Event:
