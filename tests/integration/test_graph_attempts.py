@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.errors import AgentError, BudgetExceededError
 from durable_adk.events.request_input import RequestInput
 from durable_adk.graph.join_node import JoinNode
@@ -12,6 +13,7 @@ from durable_adk.graph.node import node
 from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
+from durable_adk.models import ScriptedModel
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import (
@@ -22,6 +24,7 @@ from tests.integration.test_graphs import (
     fail,
     fails,
     gives,
+    log,
     reply,
     said,
 )
@@ -165,3 +168,26 @@ async def test_a_loop_without_end_is_ended(make_runner: MakeRunner) -> None:
     rows, error = await fail(runner)
     assert isinstance(error, BudgetExceededError)
     assert [found.path for found in rows if found.path] == [f"wf@1/again@{n}" for n in range(1, 6)]
+
+
+async def test_agents_that_run_others_give_no_output(make_runner: MakeRunner) -> None:
+    """GR-64: the agents in it see the message, and what follows is given None."""
+    models = [ScriptedModel(replies=["one"]), ScriptedModel(replies=["two"])]
+    parts = [LlmAgent(name=f"s{n}", model=model) for n, model in enumerate(models)]
+    given: list[Any] = []
+
+    def after(node_input: Any) -> str:
+        given.append(node_input)
+        return "after"
+
+    sequence = SequentialAgent(name="sequence", sub_agents=list(parts))
+    runner = await make_runner(graph(("START", node(same, name="first"), sequence, after)))
+    rows = await said(runner)
+    assert [(found.author, found.path, found.value) for found in rows] == [
+        ("wf", "wf@1/first@1", "hi"),
+        ("s0", "wf@1/sequence@1", "one"),
+        ("s1", "wf@1/sequence@1", "two"),
+        ("wf", "wf@1/after@1", "after"),
+    ]
+    assert given == [None]
+    assert await log(runner) == rows
