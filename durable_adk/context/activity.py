@@ -265,6 +265,11 @@ class Context(ReadonlyContext):
         event_actions: Actions to add to.
         function_call_id: Id of the tool's call; None in a callback.
         tool_confirmation: The user's decision, in the run that follows it (TOL-63).
+        node: The node of a graph, for a test of its code.
+        node_path: The path of its run, for a test.
+        run_id: The id of its run, for a test.
+        resume_inputs: The answers to its questions, for a test.
+        attempt_count: The number of its attempt, for a test.
         save_key: Distinguishes the saves of several callbacks of one step.
     """
 
@@ -275,6 +280,11 @@ class Context(ReadonlyContext):
         event_actions: EventActions | None = None,
         function_call_id: str | None = None,
         tool_confirmation: ToolConfirmation | None = None,
+        node: Any = None,
+        node_path: str | None = None,
+        run_id: str = "",
+        resume_inputs: dict[str, Any] | None = None,
+        attempt_count: int = 1,
         save_key: str = "",
     ) -> None:
         super().__init__(invocation_context)
@@ -289,14 +299,15 @@ class Context(ReadonlyContext):
         """The code that requested a confirmation of this call, as far as recorded (I16)."""
         self.provided_credentials: dict[str, AuthCredential] = {}
         """Credentials that the user provided in this invocation, by key."""
-        self.node: Any = None
+        self.node = node
         """The node whose code runs; None for agents, tools and callbacks."""
+        self.resume_inputs = resume_inputs or {}
+        """The answers to the node's questions, by interrupt id."""
         self.output: Any = None
         """The output of the node, unless its code yields or returns one."""
-        self.resume_inputs: dict[str, Any] = {}
-        """The answers to the node's questions, by interrupt id."""
         self.route: Any = None
         """The route that the node chooses, unless its code yields one."""
+        self._set_run(node_path, run_id, attempt_count)
         self.exchanged_credentials: list[AuthConfig] = []
         """Configurations whose code was exchanged for a token that is yet to be saved."""
         scope = self._scope
@@ -316,22 +327,14 @@ class Context(ReadonlyContext):
         """The state; writes are recorded."""
         return self._state
 
-    # ----- nodes of graphs
-
-    @property
-    def node_path(self) -> str:
+    def _set_run(self, node_path: str | None, run_id: str, attempt_count: int) -> None:
+        site = self._scope.site
+        self.node_path = site.path if site else node_path or ""
         """The path of the node's run, as in `Event.node_info`; empty outside of graphs."""
-        return self._scope.site.path if self._scope.site else ""
-
-    @property
-    def run_id(self) -> str:
+        self.run_id = self.node_path.rpartition("@")[2] if site else run_id
         """The id of the node's run: the last part of its path, behind the ``@``."""
-        return self.node_path.rpartition("@")[2]
-
-    @property
-    def attempt_count(self) -> int:
+        self.attempt_count = site.attempt if site else attempt_count
         """The number of the node's attempt, from 1."""
-        return self._scope.site.attempt if self._scope.site else 1
 
     # ----- state and actions
 
