@@ -9,7 +9,7 @@ workflow's history, so a replay pauses and continues at the same points.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,12 +101,17 @@ class PendingCalls:
         """Count the end of all remaining branches; the branch that was forked continues."""
         self._state.branches.busy -= max(branches - 1, 0)
 
-    def reserve(self, call_id: str) -> bool:
-        """Reserve the id of a call that is about to be stored; False: another call has it."""
-        if call_id in self._reserved or self.is_expected(call_id):
-            return False
-        self._reserved.add(call_id)
-        return True
+    def reserve(self, call_ids: Collection[str]) -> str | None:
+        """Reserve the ids of calls that are about to be stored, all or none.
+
+        Returns:
+            An id that another call has, or None.
+        """
+        for call_id in call_ids:
+            if call_id in self._reserved or self.is_expected(call_id):
+                return call_id
+        self._reserved.update(call_ids)
+        return None
 
     def expect(self, call: types.FunctionCall, wait: Wait, scope: AgentScope) -> None:
         """Accept answers to a committed call of an agent from now on."""

@@ -89,6 +89,28 @@ async def test_an_id_has_one_open_question(make_runner: MakeRunner) -> None:
     assert sum(found.error is None for found in rows if found.path) <= 2
 
 
+async def test_a_refused_question_takes_no_id(make_runner: MakeRunner) -> None:
+    """GR-136: the next attempt may ask under the ids that the refused one had beside the open."""
+
+    def first(node_input: Any) -> RequestInput:
+        return RequestInput(interrupt_id="q1")
+
+    async def second(ctx: Any) -> AsyncGenerator[Any, None]:
+        yield RequestInput(interrupt_id="q2")
+        if ctx.attempt_count == 1:
+            yield RequestInput(interrupt_id="q1")
+
+    nodes = (first, node(second, retry_config=RETRY))
+    runner = await make_runner(
+        graph(("START", nodes), (nodes, JoinNode(name="both")), max_concurrency=1)
+    )
+    assert await said(runner) == [
+        asks("first@1", "q1", branch="first@1"),
+        fails("second@1", "AgentError", branch="second@1"),
+        asks("second@1", "q2", branch="second@1"),
+    ]
+
+
 async def test_a_failed_attempt_asks_nothing(make_runner: MakeRunner) -> None:
     """GR-110: the next attempt runs at once, and what the first one has changed is kept."""
 

@@ -429,12 +429,12 @@ class NodeRuns(ABC):
         Raises:
             AgentError: Another run waits for an answer to the same id.
         """
-        for name in result.waits:
-            if not self._invocation.pending.reserve(name):
-                raise AgentError(
-                    f"{task.site.path} asks with the id {name!r}, for which another node waits "
-                    "already; give each RequestInput that may be open at once an id of its own."
-                )
+        taken = self._invocation.pending.reserve(result.waits)
+        if taken is not None:
+            raise AgentError(
+                f"{task.site.path} asks with the id {taken!r}, for which another node waits "
+                "already; give each RequestInput that may be open at once an id of its own."
+            )
 
     def _expect(self, task: NodeTask, result: StepResult) -> None:
         """Accept answers to the calls of committed events that wait for one (GR-131)."""
