@@ -10,14 +10,13 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
+from durable_adk.apps.graph_nodes import agents_in, check_nodes, graphs_in, node_at_path
 from durable_adk.apps.graph_record import kind_of, manifest_of
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.graph.base_node import BaseNode
-from durable_adk.graph.function_node import FunctionNode
 from durable_adk.graph.parallel_worker import ParallelWorker
-from durable_adk.graph.tool_node import ToolNode
 from durable_adk.graph.workflow import Workflow
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
@@ -25,7 +24,6 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.run_config import Budget
 from durable_adk.wire.steps import NodeStep, Step
-from durable_adk.wire.tool_contract import ToolContract
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -102,9 +100,9 @@ class App(BaseModel):
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
-        _check_nodes(self.root_agent)
+        check_nodes(self.root_agent)
         for agent in self.agents():
-            _check_mode(agent, nodes=_agents_in(self.root_agent))
+            _check_mode(agent, nodes=agents_in(self.root_agent))
         names = [agent.name for agent in self.agents()] if self.is_agent else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -126,7 +124,7 @@ class App(BaseModel):
     def agents(self) -> list[BaseAgent]:
         """Return all agents: the tree or graph, and agents used as tools with their sub-agents."""
         found: dict[int, BaseAgent] = {}
-        waiting = _agents_in(self.root_agent)
+        waiting = agents_in(self.root_agent)
         while waiting:
             for agent in waiting.pop(0).walk():
                 if id(agent) not in found:
@@ -136,7 +134,7 @@ class App(BaseModel):
 
     def graphs(self) -> list[Workflow]:
         """Return all graphs of the app, each before those in it."""
-        return _graphs_in(self.root_agent)
+        return graphs_in(self.root_agent)
 
     def manifest(self) -> AgentNode:
         """Return the agent manifest that an invocation records when it opens; cached (D6)."""
@@ -222,63 +220,18 @@ class App(BaseModel):
         return node.items
 
     def _at(self, path: str) -> BaseNode:
-        """Return the node at the path of a run, ``wf@1/inner@2/a@1``, by its names."""
-        root, *names = (part.partition("@")[0] for part in path.split("/"))
-        node: BaseNode | None = self.root_agent if self.root_agent.name == root else None
-        if node is not None and not isinstance(node, BaseAgent | Workflow):
-            return node  # the only node of its graph
-        for name in names:
-            found = [] if node is None else _children(node)
-            node = next((one for one in found if one.name == name), None)
+        """Return the node at the path of a run.
+
+        Raises:
+            AgentNotFoundError: The app does not have it, or no longer has it.
+        """
+        node = node_at_path(self.root_agent, path)
         if node is None:
             raise AgentNotFoundError(
                 f"Node {path.rpartition('/')[2].partition('@')[0]!r} ({path}) of the graph that "
                 f"was recorded when the invocation began is no longer in app {self.name!r}."
             )
         return node
-
-
-def _children(node: BaseNode) -> list[BaseNode]:
-    """Return the nodes of a graph; those of a worker are its node's, which has its name."""
-    children = node.static_children()
-    return [*children, *(one for child in children for one in _items(child))]
-
-
-def _items(node: BaseNode) -> list[BaseNode]:
-    return node.static_children() if isinstance(node, ParallelWorker) else []
-
-
-def _agents_in(node: BaseNode) -> list[BaseAgent]:
-    if isinstance(node, BaseAgent):
-        return [node]
-    return [agent for child in node.static_children() for agent in _agents_in(child)]
-
-
-def _graphs_in(node: BaseNode) -> list[Workflow]:
-    own = [node] if isinstance(node, Workflow) else []
-    return [*own, *(graph for child in node.static_children() for graph in _graphs_in(child))]
-
-
-def _check_nodes(node: BaseNode) -> None:
-    """Refuse options of a graph's nodes that would be ignored.
-
-    Raises:
-        AgentDefinitionError: A node has one; the message names it.
-    """
-    if isinstance(node, FunctionNode) and node.auth_config is not None:
-        raise AgentDefinitionError(
-            f"Node {node.name!r} has an auth_config, which nodes of a graph do not support: call "
-            "the function as a tool of an agent, or load the credential in the function."
-        )
-    if isinstance(node, ToolNode):
-        tool = node.tool
-        if tool.contract is ToolContract.AT_MOST_ONCE or tool.task_queue is not None:
-            raise AgentDefinitionError(
-                f"Tool {tool.name!r} is a node of a graph, where a contract of at_most_once and a "
-                "task_queue have no effect: give it to an agent of the graph."
-            )
-    for child in [] if isinstance(node, BaseAgent) else node.static_children():
-        _check_nodes(child)
 
 
 def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:

@@ -1,0 +1,67 @@
+"""Finds the nodes of a graph, and refuses those that the runtime would not run as they say."""
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.function_node import FunctionNode
+from durable_adk.graph.parallel_worker import ParallelWorker
+from durable_adk.graph.tool_node import ToolNode
+from durable_adk.graph.workflow import Workflow
+from durable_adk.wire.tool_contract import ToolContract
+
+
+def node_at_path(root: BaseNode, path: str) -> BaseNode | None:
+    """Return the node at the path of a run, ``wf@1/inner@2/a@1``, by its names, or None."""
+    first, *names = (part.partition("@")[0] for part in path.split("/"))
+    node: BaseNode | None = root if root.name == first else None
+    if node is not None and not isinstance(node, BaseAgent | Workflow):
+        return node  # the only node of its graph
+    for name in names:
+        found = [] if node is None else _children(node)
+        node = next((one for one in found if one.name == name), None)
+    return node
+
+
+def agents_in(node: BaseNode) -> list[BaseAgent]:
+    """Return the agents that are nodes, without their sub-agents; an agent is its own."""
+    if isinstance(node, BaseAgent):
+        return [node]
+    return [agent for child in node.static_children() for agent in agents_in(child)]
+
+
+def graphs_in(node: BaseNode) -> list[Workflow]:
+    """Return a node's graphs, each before those in it; a graph is its own first one."""
+    own = [node] if isinstance(node, Workflow) else []
+    return [*own, *(graph for child in node.static_children() for graph in graphs_in(child))]
+
+
+def check_nodes(node: BaseNode) -> None:
+    """Refuse options of a graph's nodes that would be ignored.
+
+    Raises:
+        AgentDefinitionError: A node has one; the message names it.
+    """
+    if isinstance(node, FunctionNode) and node.auth_config is not None:
+        raise AgentDefinitionError(
+            f"Node {node.name!r} has an auth_config, which nodes of a graph do not support: call "
+            "the function as a tool of an agent, or load the credential in the function."
+        )
+    if isinstance(node, ToolNode):
+        tool = node.tool
+        if tool.contract is ToolContract.AT_MOST_ONCE or tool.task_queue is not None:
+            raise AgentDefinitionError(
+                f"Tool {tool.name!r} is a node of a graph, where a contract of at_most_once and a "
+                "task_queue have no effect: give it to an agent of the graph."
+            )
+    for child in [] if isinstance(node, BaseAgent) else node.static_children():
+        check_nodes(child)
+
+
+def _children(node: BaseNode) -> list[BaseNode]:
+    """Return the nodes of a graph; those of a worker are its node's, which has its name."""
+    children = node.static_children()
+    return [*children, *(one for child in children for one in _items(child))]
+
+
+def _items(node: BaseNode) -> list[BaseNode]:
+    return node.static_children() if isinstance(node, ParallelWorker) else []
