@@ -76,29 +76,30 @@ class _NodeRun:
             Exception: What the code raised.
             TimeoutError: The code took too long; then `overdue` is set.
         """
-        events, step = self._scope.events, self._step
-        splits = self._app.items_at
-        given = value_of(self._site.input, events, self._scope.user_content, splits)
-        if step.kind == "worker":
-            if step.collects:
-                self._add(Event(output=given))
-            else:
-                self._items = len(splits(self._site.path)(given))
-            return
-        answers = given_answers(events, self._site.answered, invocation_id=step.invocation_id)
-        if self._step.answers:
+        step, scope = self._step, self._scope
+        given = value_of(self._site.input, scope.events, scope.user_content, self._app.items_at)
+        answers = given_answers(scope.events, self._site.answered, invocation_id=step.invocation_id)
+        if step.kind == "worker" and not step.collects:
+            self._items = len(self._app.items_at(self._site.path)(given))
+        elif step.kind == "worker":
+            self._add(Event(output=given))
+        elif step.answers:
             values = list(answers.values())
             self._add(Event(output=values[0] if len(values) == 1 else answers))
-            return
-        self._context.resume_inputs = answers
+        else:
+            await self._run_code(given, answers)
+
+    async def _run_code(self, given: Any, answers: dict[str, Any]) -> None:
+        """Run the node's code with its input and the answers to its questions, by call id."""
+        step, context = self._step, self._context
+        context.node = node = self._app.node_at(step)
+        context.resume_inputs = answers
         if step.kind == "tool":
-            self._context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
-        node = self._app.node_at(self._step)
-        self._context.node = node
+            context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
         limit = None
         try:
-            async with time_limit(self._step.attempt_timeout) as limit:
-                items = node.run(ctx=self._context, node_input=given)
+            async with time_limit(step.attempt_timeout) as limit:
+                items = node.run(ctx=context, node_input=given)
                 async with aclosing(contained_items(items)) as events:
                     async for event in events:
                         self._add(event)
