@@ -82,7 +82,7 @@ class LlmAgent(BaseAgent):
     mode: Literal["chat", "task", "single_turn"] | None = None
     """How the agent takes part in a conversation: ``chat`` talks to the user, ``task`` does so
     until its task is done, ``single_turn`` answers its input. None: ``chat``, and ``single_turn``
-    as node of a graph. Only ``chat`` runs yet; to delegate a task, use an `AgentTool`."""
+    as node of a graph. ``task`` is refused; to delegate a task, use an `AgentTool`."""
     parallel_worker: bool | None = None
     """Whether the agent, as node of a graph, runs once for each item of its input."""
     planner: BasePlanner | None = None

@@ -11,7 +11,7 @@ _PREFIX = "wf_tool_confirmation:"
 
 
 def decision(ctx: Context) -> ToolConfirmation | None:
-    """Return the decision of a person about this run of the node; None: nobody was asked."""
+    """Return the decision of a person about this run of the node; None: there is none yet."""
     given = ctx.resume_inputs.get(f"{_PREFIX}{ctx.node_path}")
     return None if given is None else ToolConfirmation.model_validate(given)
 

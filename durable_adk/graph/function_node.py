@@ -174,7 +174,7 @@ class FunctionNode(BaseNode):
         """See `BaseNode.with_changes`; a confirmation or a credential makes the node run again.
 
         Raises:
-            WorkflowConfigurationError: The node must run again, and is told not to.
+            WorkflowConfigurationError: The node must run again, and rerun_on_resume is False.
         """
         rerun = changes.get("rerun_on_resume")
         if rerun is None and (changes.get("require_confirmation") or changes.get("auth_config")):

@@ -57,7 +57,7 @@ def _problem(schema: dict[str, Any], value: Any) -> str | None:
     try:
         validate(value, schema, cls=Draft202012Validator)
     except SchemaError:
-        return None  # nobody could answer: the node decides what it takes
+        return None  # no answer fits a broken schema: the node checks the answer
     except ValidationError as error:
         return str(error.message)
     return None
