@@ -13,7 +13,7 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.copies import own_copy
-from durable_adk.context.activity import Services, StepScope, step_session
+from durable_adk.context.step_scope import Services, StepScope, step_session
 from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.history import USER, recent
 from durable_adk.conversation.nodes.events import as_content, prompt_events

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.invocation.request import require_no_tool_run
+from durable_adk.activities.local_runtime import LocalRuntime
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.code_scope import keep_running
 from durable_adk.client.feed import deleted_paused
-from durable_adk.client.local_runtime import LocalRuntime
-from durable_adk.context.activity import Services
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.flows.runtime import Inbox
