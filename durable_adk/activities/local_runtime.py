@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from durable_adk.activities.effect_rows import StoreEffect
-from durable_adk.activities.effects import EffectPerformer, row_of
+from durable_adk.activities.effect_rows import EffectRow, StoreEffect
 from durable_adk.activities.in_process import InProcess
+from durable_adk.activities.invocation.queue import WaitingStep
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (
@@ -33,6 +33,28 @@ Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
 """Runs an agent that is used as a tool."""
 
 
+class Effects(Protocol):
+    """Performs single effects; see `effects.EffectPerformer`."""
+
+    def row_of(self, step: Effect[R]) -> EffectRow[R]:
+        """Return the table row of a step."""
+        ...
+
+    async def perform(
+        self, step: Effect[R], attempt: Attempt | None = None, *, first: int = 1
+    ) -> R:
+        """Perform one attempt."""
+        ...
+
+    async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
+        """Call the function of an external activity."""
+        ...
+
+    async def wait_for_turn(self, step: WaitingStep, busy: SessionBusyError) -> None:
+        """Wait until the session may be free."""
+        ...
+
+
 class LocalRuntime(InProcess):
     """Implements `Runtime` in this process. An invocation does not outlive the process.
 
@@ -45,14 +67,17 @@ class LocalRuntime(InProcess):
 
     def __init__(
         self,
-        effects: EffectPerformer,
+        effects: Effects,
         agents: AppRegistry,
         *,
         limits: Limits,
         run_child: Child | None = None,
         roll_every: int | None = None,
+        first: int = 1,
     ) -> None:
         super().__init__()
+        self._first = first
+        """The number of each step's first attempt: above 1, steps look for what is stored."""
         self._steps = 0
         self._roll_every = roll_every
         self.rolls = roll_every is not None
@@ -68,7 +93,7 @@ class LocalRuntime(InProcess):
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform an effect here, with as many attempts as it needs."""
-        row = row_of(step)
+        row = self._effects.row_of(step)
         if isinstance(row, StoreEffect):
             if isinstance(step, ReadCheckpointStep):
                 self._steps = 0  # a new run's history is empty
@@ -88,7 +113,8 @@ class LocalRuntime(InProcess):
         attempt = 1
         while True:
             try:
-                return await self._until_stored(step, Attempt(number=attempt))
+                number = self._first - 1 + attempt
+                return await self._until_stored(step, Attempt(number=number))
             except ModelUnavailableError as error:
                 if attempt >= attempts:
                     raise
@@ -133,4 +159,5 @@ class LocalRuntime(InProcess):
 
         Safe, because writes check their ids first, and steps read before they act.
         """
-        return await retrying(self._effects.perform, CLIENT_TIMEOUT)(step, attempt)
+        perform = retrying(self._effects.perform, CLIENT_TIMEOUT)
+        return await perform(step, attempt, first=self._first)

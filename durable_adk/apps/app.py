@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
@@ -10,7 +10,13 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
-from durable_adk.apps.graph_nodes import agents_in, check_nodes, graphs_in, node_at_path
+from durable_adk.apps.graph_nodes import (
+    agents_in,
+    called_node_at,
+    check_nodes,
+    graphs_in,
+    node_at_path,
+)
 from durable_adk.apps.graph_record import kind_of, manifest_of
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
@@ -52,6 +58,8 @@ class App(BaseModel):
     context_cache_config: ContextCacheConfig | None = None
     """Accepted for compatibility with ADK, and ignored; see `ContextCacheConfig`."""
     _manifest: AgentNode | None = PrivateAttr(default=None)
+    _called: dict[str, BaseNode] = PrivateAttr(default_factory=dict[str, BaseNode])
+    """Nodes that the code of other nodes has called, by the paths of their runs."""
     _plugin_manager: PluginManager = PrivateAttr()
 
     @model_validator(mode="before")
@@ -111,6 +119,16 @@ class App(BaseModel):
                 "also those of agents in AgentTools."
             )
 
+    def with_called(self, nodes: dict[str, BaseNode]) -> Self:
+        """Return the app with nodes that the code of a node calls (GR-150).
+
+        Args:
+            nodes: The nodes, by the paths of their runs; more may come later.
+        """
+        extended = self.model_copy()
+        extended._called = nodes
+        return extended
+
     @property
     def is_agent(self) -> bool:
         """Whether the root is an agent, and not a graph."""
@@ -125,6 +143,7 @@ class App(BaseModel):
         """Return all agents: the tree or graph, and agents used as tools with their sub-agents."""
         found: dict[int, BaseAgent] = {}
         waiting = agents_in(self.root_agent)
+        waiting += [agent for node in self._called.values() for agent in agents_in(node)]
         while waiting:
             for agent in waiting.pop(0).walk():
                 if id(agent) not in found:
@@ -225,7 +244,7 @@ class App(BaseModel):
         Raises:
             AgentNotFoundError: The app does not have it, or no longer has it.
         """
-        node = node_at_path(self.root_agent, path)
+        node = called_node_at(self._called, path) or node_at_path(self.root_agent, path)
         if node is None:
             raise AgentNotFoundError(
                 f"Node {path.rpartition('/')[2].partition('@')[0]!r} ({path}) of the graph that "

@@ -150,6 +150,18 @@ class State:
             self._stored.pop(key, None)
             self._seen[key] = canonical(value)
 
+    def refresh(self, stored: Mapping[str, Any]) -> None:
+        """Read the values that other code has stored meanwhile; this code's own changes stay."""
+        mine = self.collect_delta()
+        for key in [key for key in {*self._value, *stored} if key not in mine]:
+            for known in (self._shared, self._seen, self._copies):
+                known.pop(key, None)
+            self._written.discard(key)
+            if key in stored:
+                self._value[key] = stored[key]
+            else:
+                del self._value[key]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as later code of the step sees it.
 

@@ -24,6 +24,7 @@ from durable_adk.json_values import JsonModel
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import NamesSession, SessionKey
 from durable_adk.wire.agent_stack import StackFrame
+from durable_adk.wire.called_nodes import OpenCall
 from durable_adk.wire.effect import Effect, ErrorDetail
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.wire.steps import (
@@ -60,21 +61,6 @@ class Cursor(NamesSession):
     def parse(cls, raw: Any) -> Self:
         """Read a cursor, or raise InvalidRequestError naming each bad field."""
         return parsed(cls, raw, "cursor", extra="ignore")
-
-
-class OpenCall(JsonModel):
-    """A call that waits for an answer from outside the invocation."""
-
-    call_id: str
-    name: str
-    author: str
-    on_deadline: str
-    due: float | None = None
-    """Deadline in seconds since the epoch."""
-    args: dict[str, Any] | None = None
-    """Arguments of the call, for people who answer it; None: they are too large to be kept here."""
-    branch: str
-    """Prefix of the branch whose agent made the call."""
 
 
 class PendingState(JsonModel):

@@ -1,6 +1,7 @@
 """The values that nodes are given, read from the events that the loop refers to (D3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
@@ -14,44 +15,44 @@ Items = Callable[[str], Callable[[Any], list[Any]]]
 """Returns `ParallelWorker.items` of the worker at a path."""
 
 
-def value_of(
-    ref: NodeRef,
-    events: Sequence[Event],
-    user_content: types.Content | None,
-    items: Items,
-) -> Any:
-    """Return a copy of the value, which the node may change (B-32).
+@dataclass(frozen=True, kw_only=True)
+class NodeValues:
+    """Where the values come from."""
 
-    Args:
-        ref: The reference.
-        events: The session's events.
-        user_content: The user's message to the invocation.
-        items: Returns what splits a list of which a node is given an item.
+    events: Sequence[Event]
+    """The session's events."""
+    user_content: types.Content | None
+    """The user's message to the invocation."""
+    items: Items
+    """Returns what splits a list of which a node is given an item."""
+    given: Mapping[str, Any]
+    """What code has given the nodes that it has called; see `NodeRef.take`."""
 
-    Raises:
-        AgentError: The session does not have the event any more.
-    """
-    if ref.parts is not None:
-        return {
-            name: None if part is None else value_of(part, events, user_content, items)
-            for name, part in ref.parts.items()
-        }
-    if ref.of is not None:
-        whole = value_of(ref.of, events, user_content, items)
-        return items(ref.split_by or "")(whole)[ref.item or 0]
-    if ref.listed is not None:
-        return [
-            None if one is None else value_of(one, events, user_content, items)
-            for one in ref.listed
-        ]
-    if ref.take == "message":
-        return own_copy(user_content)
-    if ref.event is None:
-        return None
-    # From the end, because a node is usually given what has just been stored.
-    event = next((one for one in reversed(events) if one.id == ref.event), None)
-    if event is None:
-        raise AgentError(
-            f"Event {ref.event!r}, whose output is a node's input, is in the session no more."
-        )
-    return event.text if ref.take == "text" else own_copy(event.output)
+    def of(self, ref: NodeRef) -> Any:
+        """Return a copy of the value, which the node may change (B-32).
+
+        Args:
+            ref: The reference.
+
+        Raises:
+            AgentError: The session does not have the event any more.
+        """
+        if ref.parts is not None:
+            return {name: part and self.of(part) for name, part in ref.parts.items()}
+        if ref.of is not None:
+            return self.items(ref.split_by or "")(self.of(ref.of))[ref.item or 0]
+        if ref.listed is not None:
+            return [one and self.of(one) for one in ref.listed]
+        if ref.take == "message":
+            return own_copy(self.user_content)
+        if ref.event is None:
+            return None
+        if ref.take == "given":
+            return own_copy(self.given[ref.event])
+        # From the end, because a node is usually given what has just been stored.
+        event = next((one for one in reversed(self.events) if one.id == ref.event), None)
+        if event is None:
+            raise AgentError(
+                f"Event {ref.event!r}, whose output is a node's input, is in the session no more."
+            )
+        return event.text if ref.take == "text" else own_copy(event.output)

@@ -22,11 +22,16 @@ MAX_ITEMS_AT_ONCE = 50
 """Number of items of a parallel worker that run at once, if it has no limit of its own."""
 
 
+def node_parts(invocation: Invocation, node: AgentNode, run_agent: RunAgent) -> NodeParts:
+    """Return what the runs of a graph's nodes work with."""
+    return NodeParts(invocation=invocation, node=node, run_agent=run_agent, run_worker=run_worker)
+
+
 async def run_graph(
     invocation: Invocation, node: AgentNode, scope: AgentScope, run_agent: RunAgent
 ) -> AsyncGenerator[Event, None]:
     """Run a graph until nothing runs and no node is due (GR-74)."""
-    parts = NodeParts(invocation=invocation, node=node, run_agent=run_agent, run_worker=run_worker)
+    parts = node_parts(invocation, node, run_agent)
     site = (
         scope.call.site
         if scope.call
