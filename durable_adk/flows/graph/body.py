@@ -5,8 +5,10 @@ from collections.abc import AsyncGenerator
 from durable_adk.calling.closing import closing
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope
-from durable_adk.flows.graph.runs import NodeParts, NodeRuns, NodeTask, RunAgent
+from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts, RunAgent
+from durable_adk.flows.graph.runs import NodeRuns
 from durable_adk.flows.graph.schedule import GraphSchedule
+from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.invocation import Invocation
 from durable_adk.wire.agent_stack import (
     GraphPosition,
@@ -102,11 +104,12 @@ class _GraphRun(NodeRuns):
         self.launch(name, schedule.node(name), run, site, decided=decided)
 
 
-async def run_worker(parts: NodeParts, task: NodeTask) -> AsyncGenerator[Event, None]:
+async def run_worker(attempt: NodeAttempt) -> AsyncGenerator[Event, None]:
     """Run a node for each item of the input, and then store the list of the outputs (GR-59)."""
-    run = _WorkerRun(parts, task)
+    task = attempt.task
+    run = _WorkerRun(attempt.parts, task)
     if run.position.items is None:
-        async with closing(run.step(task)) as events:
+        async with closing(attempt.step()) as events:
             async for event in events:
                 yield event
         run.position.items = task.end.items if task.end else 0
@@ -114,7 +117,7 @@ async def run_worker(parts: NodeParts, task: NodeTask) -> AsyncGenerator[Event, 
         async for event in events:
             yield event
     listed = NodeRef(listed=[run.position.outputs.get(key) for key in run.numbers()])
-    async with closing(run.step(task, collected=listed)) as events:
+    async with closing(attempt.step(collected=listed)) as events:
         async for event in events:
             yield event
 

@@ -8,101 +8,19 @@ the same one.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field, replace
-from random import Random
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from functools import partial
 
-from durable_adk.calling.closing import abandoned, closing, uninterrupted
-from durable_adk.conversation.nodes.events import is_root_output, mark
-from durable_adk.conversation.pending_calls import FINAL_RESPONSES
-from durable_adk.conversation.tool_responses import error_response
-from durable_adk.errors import (
-    AgentError,
-    BudgetExceededError,
-    DurableAdkError,
-    EventConflictError,
-    InvocationCancelledError,
-    InvocationTerminatedError,
-    LeaseLostError,
-    LlmCallsLimitExceededError,
-    NodeTimeoutError,
-    PayloadLostError,
-    StoreUnavailableError,
-    from_detail,
-    raised,
-)
+from durable_adk.calling.closing import abandoned, uninterrupted
+from durable_adk.errors import BudgetExceededError
 from durable_adk.events.event import Event
-from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
-from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.tool_turn import require_answerable
-from durable_adk.graph.retry_config import NodeRetryConfig
-from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeRun, NodeSite
-from durable_adk.wire.manifest import AgentNode, GraphNode
-from durable_adk.wire.steps import NodeStep, StepResult
-
-RunAgent = Callable[[AgentNode, AgentScope, NodeCall], AsyncGenerator[Event, None]]
-"""Runs an agent, or a graph, as a node of the graph of the scope."""
-
-
-OF_INVOCATION = (
-    BudgetExceededError,
-    EventConflictError,
-    InvocationCancelledError,
-    InvocationTerminatedError,
-    LeaseLostError,
-    LlmCallsLimitExceededError,
-    PayloadLostError,
-    StoreUnavailableError,
-)
-"""Errors that end the invocation: no other attempt of a node could do better."""
-FAILED = "The attempt of its node has failed; answer the next one's call, if there is one."
-
-
-@dataclass(eq=False)
-class NodeTask:
-    """One run of a node."""
-
-    node: GraphNode
-    run: NodeRun
-    site: NodeSite
-    """The run for steps; see `current_site`."""
-    scope: AgentScope
-    """The graph's scope, on the branch of the run."""
-    committed: asyncio.Event = field(default_factory=asyncio.Event)
-    task: "asyncio.Task[None] | None" = None
-    end: NodeEnd | None = None
-
-    def begin_again(self) -> None:
-        """Begin another attempt: nothing of the last one is the agent's any more."""
-        self.scope.frame.clear()
-        self.scope.branch.leave()
-        self.scope.branch = Branch(attempt_prefix(self.run), self.scope.branch.branches)
-
-    def current_site(self) -> NodeSite:
-        """Return the site as the present attempt and pass have it."""
-        return self.site.model_copy(
-            update={
-                "prefix": self.scope.branch.prefix,
-                "attempt": self.run.attempt,
-                "answered": list(self.run.answered),
-            }
-        )
-
-
-def attempt_prefix(run: NodeRun) -> str:
-    """Return the prefix of the ids of an attempt's events."""
-    return run.event_id if run.attempt == 1 else f"{run.event_id}~{run.attempt}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeParts:
-    """What runs of nodes work with."""
-
-    invocation: Invocation
-    node: AgentNode
-    """The graph."""
-    run_agent: RunAgent
-    run_worker: "Callable[[NodeParts, NodeTask], AsyncGenerator[Event, None]]"
+from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy
+from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
+from durable_adk.flows.graph.retries import NodeRetries
+from durable_adk.flows.graph.task import NodeTask, attempt_prefix
+from durable_adk.wire.agent_stack import NodeRun, NodeSite
+from durable_adk.wire.manifest import GraphNode
 
 
 class NodeRuns(ABC):
@@ -125,6 +43,14 @@ class NodeRuns(ABC):
     def waits(self) -> None:
         """Launch what may run while a run waits for an answer: by default nothing."""
         return
+
+    def claim(self, task: NodeTask) -> None:
+        """Check an output that the loop commits, before it does.
+
+        Raises:
+            DurableAdkError: It must not be stored: the graph, and not only the run, fails.
+        """
+        del task
 
     @abstractmethod
     def ended(self, key: str, task: NodeTask) -> None:
@@ -240,7 +166,8 @@ class NodeRuns(ABC):
 
     async def _forward(self, task: NodeTask) -> None:
         try:
-            await self._attempts(task)
+            attempt = NodeAttempt(self.parts, task, self.waits)
+            await NodeRetries(attempt, self.parts, partial(self._send, task)).run()
         except BaseException as error:  # noqa: BLE001 - `run` raises it again
             self._news.put_nowait((task, error))
         else:
@@ -254,246 +181,3 @@ class NodeRuns(ABC):
         self._news.put_nowait((task, event))
         # What the loop is committing is stored, whether the run is cancelled or not.
         await uninterrupted(task.committed.wait())
-
-    # ----- one run of a node
-
-    async def _attempts(self, task: NodeTask) -> None:
-        """Make attempts of a run, until one succeeds (GR-110 to GR-113).
-
-        Raises:
-            DurableAdkError: The last one failed. Each failed attempt has an event.
-        """
-        run, runtime = task.run, self._invocation.state.runtime
-        while True:
-            if run.again_at is not None:
-                await asyncio.sleep(max(run.again_at - runtime.now(), 0.0))
-                run.again_at = None
-            await self._invocation.continuing.safe_point()
-            try:
-                await self._in_time(task)
-            except OF_INVOCATION:
-                raise
-            except DurableAdkError as error:
-                if error is self._invocation.pending.failure:
-                    raise  # the deadline of a call, which ends the invocation
-                if error.node_path is None:
-                    error.node_path = task.site.path
-                    await self._send(task, self._failure(task, error))
-                delay = _retry_delay(task, error)
-                if delay is None:
-                    raise
-                for event in self._closing(task):
-                    await self._send(task, event)
-                run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
-                task.begin_again()
-            else:
-                return
-
-    async def _in_time(self, task: NodeTask) -> None:
-        """Make one attempt. What the loop drives is cancelled here when its time is up."""
-        node = task.node
-        limit = asyncio.timeout(node.timeout if node.kind in ("agent", "worker") else None)
-        finished = False
-        try:
-            async with limit, closing(self._attempt(task)) as events:
-                async for event in events:
-                    await self._send(task, event)
-                    ends = task.site.path in (event.node_info.output_for or ())
-                    if limit.expired() and not ends:
-                        break  # a step that finished in spite of it has swallowed the cancellation
-                else:
-                    finished = True
-        except TimeoutError:
-            if not limit.expired():
-                raise  # from inside, for example from a tool
-        if limit.expired() and not finished:
-            raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0)
-
-    def _closing(self, task: NodeTask) -> list[Event]:
-        """Return responses to the calls of a failed attempt that still wait for an answer."""
-        events: list[Event] = []
-        for call in self._invocation.pending.forget_branch(task.scope.branch.prefix):
-            event = error_response(
-                call.call_id, call.name, FAILED, author=call.author, branch=task.run.branch
-            )
-            event.id = task.scope.branch.next_id()
-            event.custom_metadata = {FINAL_RESPONSES: True}
-            mark(event, task.site)
-            events.append(event)
-        return events
-
-    def _failure(self, task: NodeTask, error: DurableAdkError) -> Event:
-        """Return the event of a failed attempt of an agent or a graph (GR-85)."""
-        driven = [one for one in self.parts.node.children if one.name == task.node.name]
-        agent = any(one.kind != "graph" for one in driven)
-        event = Event(
-            id=task.scope.branch.next_id(),
-            author=task.node.name if agent else self.parts.node.name,
-            branch=task.run.branch,
-            error_code=error.error_type,
-            error_message=error.message,
-        )
-        mark(event, task.site)
-        return event
-
-    def _attempt(self, task: NodeTask) -> AsyncGenerator[Event, None]:
-        match task.node.kind:
-            case "agent":
-                return self._agent(task)
-            case "worker":
-                return self.parts.run_worker(self.parts, task)
-            case _:
-                return self._step(task)
-
-    def claim(self, task: NodeTask) -> None:
-        """Check an output that the loop commits, before it does.
-
-        Raises:
-            DurableAdkError: It must not be stored: the graph, and not only the run, fails.
-        """
-        del task
-
-    async def _step(self, task: NodeTask) -> AsyncGenerator[Event, None]:
-        """Run the node's code as an activity, and wait for what it asks (GR-133, GR-134)."""
-        run, node = task.run, task.node
-        while True:
-            if run.asked:
-                await self._wait(task)
-                await self._invocation.continuing.safe_point()
-            answers = bool(run.answered) and not node.reruns
-            async with closing(self.step(task, answers=answers)) as events:
-                async for event in events:
-                    yield event
-            if not run.asked:
-                return
-
-    async def _wait(self, task: NodeTask) -> None:
-        """Wait for answers: for all of them, or if the node runs again for any."""
-        run, pending = task.run, self._invocation.pending
-        while run.asked:
-            name = await pending.answer_to(run.asked)
-            found = {name, *pending.consume(run.asked)}
-            run.answered += [one for one in run.asked if one in found]
-            run.asked = [one for one in run.asked if one not in found]
-            if task.node.reruns:
-                break
-        for name in run.asked:  # the code makes those again that it still needs (GR-134)
-            pending.forget(name)
-        run.asked.clear()
-
-    async def step(
-        self, task: NodeTask, *, answers: bool = False, collected: NodeRef | None = None
-    ) -> AsyncGenerator[Event, None]:
-        """Run the node's code, or what the runtime does for the node, as an activity.
-
-        Args:
-            task: The run.
-            answers: See `NodeStep.answers`.
-            collected: The outputs of a worker's items; None: they have not run.
-        """
-        invocation, scope, node = self._invocation, task.scope, task.node
-        fields = invocation.step_fields(scope, scope.branch.next_id())
-        site = task.current_site()
-        if collected is not None:
-            site.input = collected
-        fields["site"] = site
-        step = NodeStep(
-            **fields,
-            attempt_timeout=node.timeout or invocation.state.checkpoint.opened.limits.tool_timeout,
-            node=node.name,
-            kind=node.kind,
-            answers=answers,
-            collects=collected is not None,
-            returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
-        )
-        result = await invocation.state.runtime.perform(step)
-        invocation.take(result)
-        self._check_questions(task, result)
-        for message in result.more:
-            if message.event is not None:
-                yield message.event
-        if result.event is not None:
-            yield result.event
-            self._expect(task, result)
-        elif result.seq is not None:
-            invocation.committed_by_step(step.event_id, result.seq)
-        if result.error is not None:
-            error = from_detail(result.error)
-            error.node_path = task.site.path  # the event is committed
-            raise error
-        task.end = result.node
-
-    def _check_questions(self, task: NodeTask, result: StepResult) -> None:
-        """Check the ids of a run's questions before these are stored (B-18).
-
-        Raises:
-            AgentError: Another run waits for an answer to the same id.
-        """
-        taken = self._invocation.pending.reserve(result.waits)
-        if taken is not None:
-            raise AgentError(
-                f"{task.site.path} asks with the id {taken!r}, for which another node waits "
-                "already; give each RequestInput that may be open at once an id of its own."
-            )
-
-    def _expect(self, task: NodeTask, result: StepResult) -> None:
-        """Accept answers to the calls of committed events that wait for one (GR-131)."""
-        if not result.waits:
-            return
-        require_answerable(self._invocation.state)
-        events = [one.event for one in (*result.more, result) if one.event is not None]
-        for call in (call for event in events for call in event.get_function_calls()):
-            if call.id in result.waits and call.id not in task.run.asked:
-                task.run.asked.append(call.id)
-                self._invocation.pending.expect(call, result.waits[call.id], task.scope)
-        self.waits()
-
-    async def _agent(self, task: NodeTask) -> AsyncGenerator[Event, None]:
-        """Run the node's agent, or its graph."""
-        child = next(one for one in self.parts.node.children if one.name == task.node.name)
-        call = NodeCall(site=task.current_site())
-        output, failed = None, None
-        async with closing(self.parts.run_agent(child, task.scope, call)) as events:
-            async for event in events:
-                if not event.node_info.path:  # the loop has made it
-                    mark(event, call.site)
-                yield event
-                if child.kind != "graph" and event.is_final_response() and not event.partial:
-                    output = _output_of(event, child) or output
-                    failed = event if event.error_code and not event.content else None
-        if failed is not None:  # what a model refused is no output (B-21)
-            code = failed.error_code or ""
-            error = raised(
-                AgentError, code, failed.error_message or f"The model ended with {code}."
-            )
-            error.node_path = task.site.path  # the event has told it
-            raise error
-        task.end = call.end or NodeEnd(output=output, branch=task.run.branch)
-
-
-def _output_of(event: Event, agent: AgentNode) -> NodeRef | None:
-    """Return a reference to what an agent's final event gives the next node (GR-64, GR-80)."""
-    if event.output is not None:
-        return NodeRef(event=event.id)
-    speaks = event.text and agent.kind == "llm"
-    return NodeRef(event=event.id, take="text") if speaks else None
-
-
-def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
-    """Return the seconds until the next attempt, or None (GR-110)."""
-    retry, attempt = task.node.retry, task.run.attempt
-    if retry is None:
-        return None
-    config = NodeRetryConfig.model_validate(retry)
-    if not config.allows(_kinds(error), attempt):
-        return None
-    # Seeded, because each replay has to wait as long.
-    return config.delay(attempt, Random(f"{task.run.event_id}:{attempt}"))  # noqa: S311
-
-
-def _kinds(error: DurableAdkError) -> list[str]:
-    """Return the names of the classes of an error, its own first."""
-    user = error.user.classes if error.user is not None else []
-    ours = (kind.__name__ for kind in type(error).__mro__)
-    names = (name.rpartition(":")[2].rpartition(".")[2] for name in user)
-    return [error.error_type, *names, *ours]

@@ -1,0 +1,184 @@
+"""One attempt of a run of a node: its code, what it asks, or its agent."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+
+from durable_adk.calling.closing import closing
+from durable_adk.conversation.nodes.events import is_root_output, mark
+from durable_adk.errors import AgentError, from_detail, raised
+from durable_adk.events.event import Event
+from durable_adk.flows.agent_scope import AgentScope, NodeCall
+from durable_adk.flows.graph.task import NodeTask
+from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.tool_turn import require_answerable
+from durable_adk.wire.agent_stack import NodeEnd, NodeRef
+from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.steps import NodeStep, StepResult
+
+RunAgent = Callable[[AgentNode, AgentScope, NodeCall], AsyncGenerator[Event, None]]
+"""Runs an agent, or a graph, as a node of the graph of the scope."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeParts:
+    """What runs of nodes work with."""
+
+    invocation: Invocation
+    node: AgentNode
+    """The graph."""
+    run_agent: RunAgent
+    run_worker: "Callable[[NodeAttempt], AsyncGenerator[Event, None]]"
+
+
+class NodeAttempt:
+    """Makes an attempt."""
+
+    def __init__(self, parts: NodeParts, task: NodeTask, waits: Callable[[], None]) -> None:
+        """Create it.
+
+        Args:
+            parts: What it works with.
+            task: The run.
+            waits: Called when the run waits for an answer, to launch what may run meanwhile.
+        """
+        self.parts = parts
+        self.task = task
+        self._waits = waits
+        self._invocation = parts.invocation
+
+    def run(self) -> AsyncGenerator[Event, None]:
+        """Yield the events that the loop has to commit, and those of agents."""
+        match self.task.node.kind:
+            case "agent":
+                return self._agent()
+            case "worker":
+                return self.parts.run_worker(self)
+            case _:
+                return self._code()
+
+    async def _code(self) -> AsyncGenerator[Event, None]:
+        """Run the node's code as an activity, and wait for what it asks (GR-133, GR-134)."""
+        run, node = self.task.run, self.task.node
+        while True:
+            if run.asked:
+                await self._wait()
+                await self._invocation.continuing.safe_point()
+            answers = bool(run.answered) and not node.reruns
+            async with closing(self.step(answers=answers)) as events:
+                async for event in events:
+                    yield event
+            if not run.asked:
+                return
+
+    async def _wait(self) -> None:
+        """Wait for answers: for all of them, or if the node runs again for any."""
+        run, pending = self.task.run, self._invocation.pending
+        while run.asked:
+            name = await pending.answer_to(run.asked)
+            found = {name, *pending.consume(run.asked)}
+            run.answered += [one for one in run.asked if one in found]
+            run.asked = [one for one in run.asked if one not in found]
+            if self.task.node.reruns:
+                break
+        for name in run.asked:  # the code makes those again that it still needs (GR-134)
+            pending.forget(name)
+        run.asked.clear()
+
+    async def step(
+        self, *, answers: bool = False, collected: NodeRef | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Run the node's code, or what the runtime does for the node, as an activity.
+
+        Args:
+            answers: See `NodeStep.answers`.
+            collected: The outputs of a worker's items; None: they have not run.
+        """
+        invocation, task = self._invocation, self.task
+        scope, node = task.scope, task.node
+        fields = invocation.step_fields(scope, scope.branch.next_id())
+        site = task.current_site()
+        if collected is not None:
+            site.input = collected
+        fields["site"] = site
+        step = NodeStep(
+            **fields,
+            attempt_timeout=node.timeout or invocation.state.checkpoint.opened.limits.tool_timeout,
+            node=node.name,
+            kind=node.kind,
+            answers=answers,
+            collects=collected is not None,
+            returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
+        )
+        result = await invocation.state.runtime.perform(step)
+        invocation.take(result)
+        self._check_questions(result)
+        for message in result.more:
+            if message.event is not None:
+                yield message.event
+        if result.event is not None:
+            yield result.event
+            self._expect(result)
+        elif result.seq is not None:
+            invocation.committed_by_step(step.event_id, result.seq)
+        if result.error is not None:
+            error = from_detail(result.error)
+            error.node_path = task.site.path  # the event is committed
+            raise error
+        task.end = result.node
+
+    def _check_questions(self, result: StepResult) -> None:
+        """Check the ids of a run's questions before these are stored (B-18).
+
+        Raises:
+            AgentError: Another run waits for an answer to the same id.
+        """
+        taken = self._invocation.pending.reserve(result.waits)
+        if taken is not None:
+            raise AgentError(
+                f"{self.task.site.path} asks with the id {taken!r}, for which another node waits "
+                "already; give each RequestInput that may be open at once an id of its own."
+            )
+
+    def _expect(self, result: StepResult) -> None:
+        """Accept answers to the calls of committed events that wait for one (GR-131)."""
+        task = self.task
+        if not result.waits:
+            return
+        require_answerable(self._invocation.state)
+        events = [one.event for one in (*result.more, result) if one.event is not None]
+        for call in (call for event in events for call in event.get_function_calls()):
+            if call.id in result.waits and call.id not in task.run.asked:
+                task.run.asked.append(call.id)
+                self._invocation.pending.expect(call, result.waits[call.id], task.scope)
+        self._waits()
+
+    async def _agent(self) -> AsyncGenerator[Event, None]:
+        """Run the node's agent, or its graph."""
+        task = self.task
+        child = next(one for one in self.parts.node.children if one.name == task.node.name)
+        call = NodeCall(site=task.current_site())
+        output, failed = None, None
+        async with closing(self.parts.run_agent(child, task.scope, call)) as events:
+            async for event in events:
+                if not event.node_info.path:  # the loop has made it
+                    mark(event, call.site)
+                yield event
+                if child.kind != "graph" and event.is_final_response() and not event.partial:
+                    output = _output_of(event, child) or output
+                    failed = event if event.error_code and not event.content else None
+        if failed is not None:  # what a model refused is no output (B-21)
+            code = failed.error_code or ""
+            error = raised(
+                AgentError, code, failed.error_message or f"The model ended with {code}."
+            )
+            error.node_path = task.site.path  # the event has told it
+            raise error
+        task.end = call.end or NodeEnd(output=output, branch=task.run.branch)
+
+
+def _output_of(event: Event, agent: AgentNode) -> NodeRef | None:
+    """Return a reference to what an agent's final event gives the next node (GR-64, GR-80)."""
+    if event.output is not None:
+        return NodeRef(event=event.id)
+    speaks = event.text and agent.kind == "llm"
+    return NodeRef(event=event.id, take="text") if speaks else None

@@ -1,0 +1,162 @@
+"""Attempts of a run of a node, until one succeeds (GR-110 to GR-113)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from durable_adk.calling.closing import closing
+from durable_adk.conversation.nodes.events import mark
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES
+from durable_adk.conversation.tool_responses import error_response
+from durable_adk.errors import (
+    BudgetExceededError,
+    DurableAdkError,
+    EventConflictError,
+    InvocationCancelledError,
+    InvocationTerminatedError,
+    LeaseLostError,
+    LlmCallsLimitExceededError,
+    NodeTimeoutError,
+    PayloadLostError,
+    StoreUnavailableError,
+)
+from durable_adk.events.event import Event
+from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
+from durable_adk.flows.graph.task import NodeTask
+from durable_adk.graph.retry_config import NodeRetryConfig
+
+OF_INVOCATION = (
+    BudgetExceededError,
+    EventConflictError,
+    InvocationCancelledError,
+    InvocationTerminatedError,
+    LeaseLostError,
+    LlmCallsLimitExceededError,
+    PayloadLostError,
+    StoreUnavailableError,
+)
+"""Errors that end the invocation: no other attempt of a node could do better."""
+FAILED = "The attempt of its node has failed; answer the next one's call, if there is one."
+
+
+class NodeRetries:
+    """Makes attempts."""
+
+    def __init__(
+        self, attempt: NodeAttempt, parts: NodeParts, send: Callable[[Event], Awaitable[None]]
+    ) -> None:
+        """Create it.
+
+        Args:
+            attempt: Makes one of them.
+            parts: What it works with.
+            send: Has an event committed.
+        """
+        self._attempt = attempt
+        self._send = send
+        self._parts = parts
+        self._task = attempt.task
+        self._invocation = parts.invocation
+
+    async def run(self) -> None:
+        """Make attempts of a run, until one succeeds (GR-110 to GR-113).
+
+        Raises:
+            DurableAdkError: The last one failed. Each failed attempt has an event.
+        """
+        task, runtime = self._task, self._invocation.state.runtime
+        run = task.run
+        while True:
+            if run.again_at is not None:
+                await asyncio.sleep(max(run.again_at - runtime.now(), 0.0))
+                run.again_at = None
+            await self._invocation.continuing.safe_point()
+            try:
+                await self._in_time()
+            except OF_INVOCATION:
+                raise
+            except DurableAdkError as error:
+                if error is self._invocation.pending.failure:
+                    raise  # the deadline of a call, which ends the invocation
+                if error.node_path is None:
+                    error.node_path = task.site.path
+                    await self._send(self._failure(error))
+                delay = _retry_delay(task, error)
+                if delay is None:
+                    raise
+                for event in self._closing():
+                    await self._send(event)
+                run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
+                task.begin_again()
+            else:
+                return
+
+    async def _in_time(self) -> None:
+        """Make one attempt. What the loop drives is cancelled here when its time is up."""
+        task = self._task
+        node = task.node
+        limit = asyncio.timeout(node.timeout if node.kind in ("agent", "worker") else None)
+        finished = False
+        try:
+            async with limit, closing(self._attempt.run()) as events:
+                async for event in events:
+                    await self._send(event)
+                    ends = task.site.path in (event.node_info.output_for or ())
+                    if limit.expired() and not ends:
+                        break  # a step that finished in spite of it has swallowed the cancellation
+                else:
+                    finished = True
+        except TimeoutError:
+            if not limit.expired():
+                raise  # from inside, for example from a tool
+        if limit.expired() and not finished:
+            raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0)
+
+    def _closing(self) -> list[Event]:
+        """Return responses to the calls of a failed attempt that still wait for an answer."""
+        task = self._task
+        events: list[Event] = []
+        for call in self._invocation.pending.forget_branch(task.scope.branch.prefix):
+            event = error_response(
+                call.call_id, call.name, FAILED, author=call.author, branch=task.run.branch
+            )
+            event.id = task.scope.branch.next_id()
+            event.custom_metadata = {FINAL_RESPONSES: True}
+            mark(event, task.site)
+            events.append(event)
+        return events
+
+    def _failure(self, error: DurableAdkError) -> Event:
+        """Return the event of a failed attempt of an agent or a graph (GR-85)."""
+        task = self._task
+        driven = [one for one in self._parts.node.children if one.name == task.node.name]
+        agent = any(one.kind != "graph" for one in driven)
+        event = Event(
+            id=task.scope.branch.next_id(),
+            author=task.node.name if agent else self._parts.node.name,
+            branch=task.run.branch,
+            error_code=error.error_type,
+            error_message=error.message,
+        )
+        mark(event, task.site)
+        return event
+
+
+def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
+    """Return the seconds until the next attempt, or None (GR-110)."""
+    retry, attempt = task.node.retry, task.run.attempt
+    if retry is None:
+        return None
+    config = NodeRetryConfig.model_validate(retry)
+    if not config.allows(_kinds(error), attempt):
+        return None
+    # Seeded, because each replay has to wait as long.
+    return config.delay(attempt, Random(f"{task.run.event_id}:{attempt}"))  # noqa: S311
+
+
+def _kinds(error: DurableAdkError) -> list[str]:
+    """Return the names of the classes of an error, its own first."""
+    user = error.user.classes if error.user is not None else []
+    ours = (kind.__name__ for kind in type(error).__mro__)
+    names = (name.rpartition(":")[2].rpartition(".")[2] for name in user)
+    return [error.error_type, *names, *ours]

@@ -1,0 +1,44 @@
+"""A run of a node, while it runs."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from durable_adk.flows.agent_scope import AgentScope, Branch
+from durable_adk.wire.agent_stack import NodeEnd, NodeRun, NodeSite
+from durable_adk.wire.manifest import GraphNode
+
+
+@dataclass(eq=False)
+class NodeTask:
+    """One run of a node."""
+
+    node: GraphNode
+    run: NodeRun
+    site: NodeSite
+    """The run for steps; see `current_site`."""
+    scope: AgentScope
+    """The graph's scope, on the branch of the run."""
+    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+    end: NodeEnd | None = None
+
+    def begin_again(self) -> None:
+        """Begin another attempt: nothing of the last one is the agent's any more."""
+        self.scope.frame.clear()
+        self.scope.branch.leave()
+        self.scope.branch = Branch(attempt_prefix(self.run), self.scope.branch.branches)
+
+    def current_site(self) -> NodeSite:
+        """Return the site as the present attempt and pass have it."""
+        return self.site.model_copy(
+            update={
+                "prefix": self.scope.branch.prefix,
+                "attempt": self.run.attempt,
+                "answered": list(self.run.answered),
+            }
+        )
+
+
+def attempt_prefix(run: NodeRun) -> str:
+    """Return the prefix of the ids of an attempt's events."""
+    return run.event_id if run.attempt == 1 else f"{run.event_id}~{run.attempt}"
