@@ -119,6 +119,11 @@ class App(BaseModel):
                 "also those of agents in AgentTools."
             )
 
+    @property
+    def called(self) -> dict[str, BaseNode]:
+        """A copy of the nodes of `with_called`."""
+        return dict(self._called)
+
     def with_called(self, nodes: dict[str, BaseNode]) -> Self:
         """Return the app with nodes that the code of a node calls (GR-150).
 
@@ -126,7 +131,7 @@ class App(BaseModel):
             nodes: The nodes, by the paths of their runs; more may come later.
         """
         extended = self.model_copy()
-        extended._called = nodes
+        extended._called = nodes  # noqa: SLF001 - a copy of this app
         return extended
 
     @property

@@ -102,6 +102,7 @@ def record_of(node: BaseNode) -> GraphNode:
         kind=kind_of(node),
         joins=node.requires_all_predecessors,
         reruns=node.rerun_on_resume,
+        calls=node.rerun_on_resume and kind_of(node) in ("function", "node"),
         waits_for_output=node.wait_for_output,
         retry=node.retry_config and node.retry_config.model_dump(exclude_none=True),
         timeout=node.timeout,

@@ -7,7 +7,7 @@ committed with the step's event (STA-16). The context of a custom agent's body i
 
 import hashlib
 import re
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from durable_adk.auth.oauth import with_consent_page, with_token, without_client
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.context.loop import InvocationContext, run_tool_in_memory
 from durable_adk.context.step_scope import CredentialService, StepScope
-from durable_adk.errors import InvalidRequestError, StateValueError
+from durable_adk.errors import AgentError, InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
@@ -173,6 +173,8 @@ class Context(ReadonlyContext):
         """Returns the result of an `AgentTool` that the tool's code runs with a message."""
         if self._made_of is not None:
             self.run_agent = partial(run_tool_in_memory, context=self)
+        self.call_node: Callable[..., Awaitable[Any]] | None = None
+        """Runs a node that the node's code calls; see `run_node`."""
         self.requested_by: ConfirmationRequester | None = None
         """The code that requested a confirmation of this call, as far as recorded (I16)."""
         self.provided_credentials: dict[str, AuthCredential] = {}
@@ -213,6 +215,67 @@ class Context(ReadonlyContext):
         """The id of the node's run: the last part of its path, behind the ``@``."""
         self.attempt_count = site.attempt if site else attempt_count
         """The number of the node's attempt, from 1."""
+
+    @property
+    def scope(self) -> StepScope:
+        """The step, for the runtime."""
+        return self._scope
+
+    async def run_node(
+        self,
+        node: Any,
+        node_input: Any = None,
+        *,
+        use_as_output: bool = False,
+        run_id: str | None = None,
+        use_sub_branch: bool = False,
+        override_branch: str | None = None,
+        override_isolation_scope: str | None = None,
+        raise_on_wait: bool = False,
+    ) -> Any:
+        """Run another node as a part of this one, and return its output (GR-150).
+
+        Once the other node has ended, it does not run again, even if this node's code does: after
+        an answer, or a lost worker. So call nodes in the same order each time.
+
+        Args:
+            node: Anything that a graph can have as a node.
+            node_input: Its input. For an agent, None is the user's message.
+            use_as_output: Whether its output is this node's as well.
+            run_id: The last part of its path; by default a number. The same id again returns the
+                first output.
+            use_sub_branch: Whether its events are on a branch of their own.
+            override_branch: That branch.
+            override_isolation_scope: The `isolation_scope` of its events.
+            raise_on_wait: Accepted as in ADK: a node that waits always ends this code.
+
+        Raises:
+            ValueError: This node lacks rerun_on_resume=True, or the run id is a number.
+            DynamicNodeFailError: The other node has failed.
+            NodeInterruptedError: It waits for an answer; this code runs again afterwards.
+            AgentError: No node's code runs here.
+        """
+        del raise_on_wait
+        if self.call_node is None:
+            if self.node is None or self.node.rerun_on_resume:
+                raise AgentError(
+                    "run_node works in the code of a function node, or of a subclass of Node; "
+                    "here is none."
+                )
+            raise ValueError(
+                "A node must have rerun_on_resume=True. Reason is that dynamically scheduled "
+                "nodes may be interrupted, and this node then runs again: use "
+                "@node(rerun_on_resume=True)."
+            )
+        return await self.call_node(
+            node,
+            node_input,
+            run_id=run_id,
+            use_as_output=use_as_output,
+            use_sub_branch=use_sub_branch,
+            branch=override_branch,
+            isolation_scope=override_isolation_scope,
+        )
 
     # ----- state and actions
 

@@ -131,6 +131,17 @@ class PendingCalls:
         # Its answer may have arrived, and its deadline may be the next one.
         self._inbox.wake()
 
+    def expect_again(self, call: OpenCall, prefix: str) -> None:
+        """Accept answers to a stored call of a node that the code of another one has called.
+
+        Args:
+            call: The call; its deadline is running already.
+            prefix: The prefix of the branch of that code.
+        """
+        self._reserved.discard(call.call_id)
+        self._pending.waiting.append(call.model_copy(update={"branch": prefix}))
+        self._inbox.wake()
+
     def _kept(self, args: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments of a call, or None if they would make the checkpoint large."""
         fits = len(canonical(args).encode()) <= MAX_SHOWN_BYTES

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from durable_adk.json_values import JsonModel
 from durable_adk.settings import Limits
-from durable_adk.wire.agent_stack import NodeEnd, StackFrame
+from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.effect import ErrorDetail
 from durable_adk.wire.messages import ToolRun
 from durable_adk.wire.run_config import Budget
@@ -72,7 +72,8 @@ class CalledEnd(JsonModel):
 class OpenNode(JsonModel):
     """A called node that waits for an answer."""
 
-    stack: StackFrame
+    stack: dict[str, Any]
+    """Its `StackFrame`, as JSON: one that is read and stored again would lose its position."""
     branches: dict[str, int]
     """See `Checkpoint.branches`."""
     waiting: list[OpenCall]

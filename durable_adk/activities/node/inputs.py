@@ -45,14 +45,15 @@ class NodeValues:
             return [one and self.of(one) for one in ref.listed]
         if ref.take == "message":
             return own_copy(self.user_content)
-        if ref.event is None:
-            return None
+        return None if ref.event is None else self._of_event(ref, ref.event)
+
+    def _of_event(self, ref: NodeRef, name: str) -> Any:
         if ref.take == "given":
-            return own_copy(self.given[ref.event])
+            return own_copy(self.given[name])
         # From the end, because a node is usually given what has just been stored.
-        event = next((one for one in reversed(self.events) if one.id == ref.event), None)
+        event = next((one for one in reversed(self.events) if one.id == name), None)
         if event is None:
             raise AgentError(
-                f"Event {ref.event!r}, whose output is a node's input, is in the session no more."
+                f"Event {name!r}, whose output is a node's input, is in the session no more."
             )
         return event.text if ref.take == "text" else own_copy(event.output)
