@@ -384,3 +384,4 @@ async def test_a_node_that_was_not_awaited_fails(make_runner: MakeRunner) -> Non
     runner = await make_runner(graph(parent))
     _, error = await fail(runner)
     assert isinstance(error, KeyError)
+    assert [type(task.exception()) for task in tasks] == [DynamicNodeFailError]

@@ -77,8 +77,6 @@ class _Called:
     )
     """How it ended; None: it waits, or the invocation fails."""
     task: "asyncio.Task[None] | None" = None
-    is_heard: bool = False
-    """Whether the code has waited for its end."""
 
 
 class NodeCalls:
@@ -196,7 +194,6 @@ class NodeCalls:
         return self._calls[key]
 
     async def _output_of(self, called: _Called) -> Any:
-        called.is_heard = True
         try:
             ended = await asyncio.shield(called.done)
         except asyncio.CancelledError:
@@ -347,12 +344,15 @@ class NodeCalls:
         """Wait until every node has ended, or waits.
 
         Raises:
-            DynamicNodeFailError: One has failed, and the code has not waited for its end (GR-159).
+            DynamicNodeFailError: One has failed after the end of the code (GR-159).
         """
-        for called in list(self._calls.values()):
-            if not called.is_heard:
+        left = [one for one in self._calls.values() if not one.done.done()]
+        await asyncio.gather(*(called.done for called in left))
+        ends = [called.done.result() for called in left]
+        self.is_interrupted = self.is_interrupted or None in ends
+        for called, ended in zip(left, ends, strict=True):
+            if ended is not None and ended.error is not None and not self.is_interrupted:
                 await self._output_of(called)
-        await asyncio.gather(*(called.done for called in self._calls.values()))
 
     async def close(self) -> None:
         """Cancel the nodes that still run."""
