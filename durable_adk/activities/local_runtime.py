@@ -1,8 +1,8 @@
 """The loop's port in process, for unit tests and scripts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from durable_adk.activities.effect_rows import EffectRow, StoreEffect
@@ -17,6 +17,9 @@ from durable_adk.errors import (
     StoreUnavailableError,
 )
 from durable_adk.retrying import CLIENT_TIMEOUT, retrying
+from durable_adk.sessions.lease_owner import LOCAL_TTL
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import ReadCheckpointStep
@@ -53,6 +56,29 @@ class Effects(Protocol):
     async def wait_for_turn(self, step: WaitingStep, busy: SessionBusyError) -> None:
         """Wait until the session may be free."""
         ...
+
+
+@asynccontextmanager
+async def renewed_lease(
+    sessions: SessionLog, key: SessionKey, invocation_id: str
+) -> AsyncGenerator[None]:
+    """Renew an invocation's lease while the body runs: steps may take longer than it lives."""
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(LOCAL_TTL / 3)
+            with suppress(StoreUnavailableError):  # the next renewal still comes in time
+                record = await sessions.get_invocation(key, invocation_id)
+                if record is not None:
+                    await sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await renewing
 
 
 class LocalRuntime(InProcess):

@@ -1,21 +1,29 @@
 """Nodes whose code calls other nodes, in process and on Temporal."""
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
 
 from durable_adk import Context
 from durable_adk.agents import LlmAgent
-from durable_adk.errors import DynamicNodeFailError
+from durable_adk.client import workflow_id
+from durable_adk.errors import BudgetExceededError, DynamicNodeFailError
 from durable_adk.events import Event
 from durable_adk.events.request_input import RequestInput
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.sessions import Status
+from durable_adk.tools import AgentTool, FunctionTool
+from durable_adk.wire.run_config import Budget, RunConfig
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import (
+    KEY,
+    PER_NODE,
     Row,
     Runs,
     Said,
@@ -30,7 +38,8 @@ from tests.integration.test_graphs import (
     said,
     status,
 )
-from tests.support.scripts import state
+from tests.support.scripts import USER, call, ensure_session, send, state, stored
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.replayed
 
@@ -385,3 +394,158 @@ async def test_a_node_that_was_not_awaited_fails(make_runner: MakeRunner) -> Non
     _, error = await fail(runner)
     assert isinstance(error, KeyError)
     assert [type(task.exception()) for task in tasks] == [DynamicNodeFailError]
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_an_agent_that_was_called_asks_for_an_approval(
+    confirmed: bool, make_runner: MakeRunner
+) -> None:
+    """GR-141, B-7: it continues where it waits, with the input it began with."""
+    runs, seen = Runs(), Said()
+
+    def danger(city: str) -> dict[str, str]:
+        """Do something dangerous."""
+        runs["danger"] += 1
+        return {"done": city}
+
+    agent = LlmAgent(
+        name="ag",
+        model=seen.model(call("danger", city="Bonn"), "all done"),
+        tools=[FunctionTool(danger, require_confirmation=True)],
+    )
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        runs["parent"] += 1
+        return await ctx.run_node(agent, {"try": runs["parent"]})
+
+    runner = await make_runner(graph(parent))
+    assert len(await said(runner)) >= 2
+    (pending,) = await runner.pending(**USER)
+    rows = await reply(runner, answers(pending.name, **{pending.call_id: {"confirmed": confirmed}}))
+    assert [row.path for row in rows] == [path_of("parent@1/ag@1")] * 2 + [path_of("parent@1")]
+    assert rows[-1] == ends("parent@1", "all done")
+    assert runs == {"parent": 2} | ({"danger": 1} if confirmed else {})
+    assert [prompt[0] for prompt in seen.prompts] == ['{"try": 1}'] * 2
+
+
+async def test_called_nodes_count_against_the_limits(make_runner: MakeRunner) -> None:
+    """The code cannot catch what ends the invocation."""
+    seen = Said()
+    agent = LlmAgent(name="ag", model=seen.model("text"))
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        found: list[Any] = []
+        for number in range(4):
+            try:
+                found.append(await ctx.run_node(agent, str(number)))
+            except Exception:  # noqa: BLE001 - as users write it
+                found.append(None)
+        return found
+
+    runner = await make_runner(graph(parent))
+    await ensure_session(runner)
+    config = RunConfig(budget=Budget(model_calls=2))
+    with pytest.raises(BudgetExceededError):
+        await send(runner, run_config=config)
+    assert [row.value for row in await log(runner)][:2] == ["text", "text"]
+    assert len(seen.prompts) == 2
+    assert await status(runner) is Status.FAILED
+    await send(runner, run_config=RunConfig(budget=Budget(model_calls=4)))
+
+
+@pytest.mark.parametrize("make_runner", ["temporal", "temporal-uncached"], indirect=True)
+async def test_calls_are_counted_for_the_result(make_runner: MakeRunner, client: Client) -> None:
+    """Also those of a run of the code that ended in a question."""
+    seen = Said()
+    agent = LlmAgent(name="ag", model=seen.model("text"))
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        await ctx.run_node(agent, "1")
+        await ctx.run_node(asking("ask", "q1"))
+        return await ctx.run_node(agent, "2", use_as_output=True)
+
+    runner = await make_runner(graph(parent))
+    await said(runner)
+    (pending,) = await runner.pending(**USER)
+    await reply(runner, answer(pending.call_id, 1))
+    name = pending.invocation_id
+    result = await client.get_workflow_handle(workflow_id(KEY, name)).result()
+    assert (result["modelCalls"], result["text"], result["events"]) == (2, "text", 6)
+    assert len(await stored(runner)) == 6
+
+
+async def test_a_cancelled_invocation_cancels_what_runs(make_runner: MakeRunner) -> None:
+    """GR-118: the called node's `finally` runs."""
+    began, ended = asyncio.Event(), asyncio.Event()
+    loops: list[Any] = []
+
+    async def slow(node_input: Any) -> None:
+        loops.append(asyncio.get_running_loop())
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> None:
+        await ctx.run_node(slow)
+
+    runner = await make_runner(graph(parent))
+    await ensure_session(runner)
+    run = asyncio.create_task(send(runner, invocation_id="e-1"))
+    await until(began.is_set)
+    await runner.cancel(**USER, invocation_id="e-1")
+    await asyncio.gather(run, return_exceptions=True)
+    await until(ended.is_set)
+    assert await status(runner) is Status.CANCELLED
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_a_caller_costs_as_much_history_as_any_node(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """D4: however many nodes it calls."""
+    work, name = times_ten(Runs()), f"e-{uuid.uuid4()}"
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> list[Any]:
+        return [await ctx.run_node(work, number) for number in range(20)]
+
+    def last(node_input: Any) -> Any:
+        return node_input
+
+    runner = await make_runner(graph(parent, last))
+    await send(runner, invocation_id=name)
+    history = await client.get_workflow_handle(workflow_id(KEY, name)).fetch_history()
+    scheduled = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    starts = [event.event_id for event in history.events if event.event_type == scheduled]
+    assert starts[-1] - starts[-2] <= PER_NODE
+
+
+async def test_an_agent_that_was_called_uses_another_as_a_tool(make_runner: MakeRunner) -> None:
+    """OPEN-6: it has a session of its own, and its calls count."""
+    seen = Said()
+    helper = LlmAgent(name="helper", model=seen.model("helped"), description="Helps.")
+    agent = LlmAgent(
+        name="ag",
+        model=seen.model(call("helper", request="please"), "all done"),
+        tools=[AgentTool(helper)],
+    )
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        return await ctx.run_node(agent, "go")
+
+    runner = await make_runner(graph(parent))
+    rows = await said(runner)
+    assert [row.value for row in rows] == [
+        [("helper", rows[0].value[0][1])],
+        [{"result": "helped"}],
+        "all done",
+        "all done",
+    ]
+    assert seen.prompts[1] == ["please"]

@@ -2,25 +2,30 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from zlib import crc32
 
 from google.genai import types
 
-from durable_adk.activities.local_runtime import LocalRuntime
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.local_runtime import Effects, LocalRuntime, renewed_lease
 from durable_adk.calling.closing import closing, uninterrupted
 from durable_adk.flows.agent_run import AgentLoop
+from durable_adk.flows.event_loop import run_invocation
 from durable_adk.flows.graph.called import CalledNode
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.state import LoopState
+from durable_adk.sessions.lease_owner import LOCAL_PREFIX
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.settings import Limits
 from durable_adk.wire.agent_stack import NodeEnd, NodeRun, NodeSite, StackFrame
 from durable_adk.wire.called_nodes import NodeCaller, OpenCall, OpenNode
-from durable_adk.wire.checkpoint import Checkpoint, Counters, PendingState
+from durable_adk.wire.checkpoint import Checkpoint, Counters, Cursor, PendingState
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.manifest import AgentNode
-from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import AgentRun, NodeStep, Opened
 
@@ -28,10 +33,51 @@ R = TypeVar("R")
 
 
 class CalledRuntime(LocalRuntime):
-    """Performs the effects of a called node, until it waits or is cancelled."""
+    """Performs the effects of a called node, until it waits or is cancelled.
 
-    is_over = False
-    """Whether no further step may begin."""
+    Args:
+        deps: The stores, and the app with the called nodes.
+        effects: Performs single effects.
+        limits: The invocation's.
+        again: Whether the store may have what the node does.
+    """
+
+    def __init__(
+        self, deps: Dependencies, effects: Effects, limits: Limits, *, again: bool
+    ) -> None:
+        self._deps = deps
+        super().__init__(
+            effects,
+            deps.registry,
+            limits=limits,
+            run_child=self._run_agent_tool,
+            first=2 if again else 1,
+        )
+        self._made = partial(CalledRuntime, deps, effects, limits, again=again)
+        self._children: list[CalledRuntime] = []
+        self.is_over = False
+        """Whether no further step may begin."""
+
+    def end(self) -> None:
+        """Begin no further step."""
+        self.is_over = True
+        for child in self._children:
+            child.end()
+
+    async def _run_agent_tool(self, request: InvocationRequest) -> InvocationResult:
+        """Run an agent used as a tool in this process; another attempt opens its invocation again.
+
+        So the owner of its lease is the same in each attempt. An attempt that is cancelled leaves
+        the invocation open, because another one may follow.
+        """
+        runtime, key, name = self._made(), request.key, request.invocation_id or ""
+        self._children.append(runtime)
+        owner = f"{LOCAL_PREFIX}{name}:{key.session_id}"
+        async with renewed_lease(self._deps.sessions, key, name):
+            outcome = await run_invocation(runtime, request, lease_owner=owner)
+            while isinstance(outcome, Cursor):
+                outcome = await run_invocation(runtime, outcome, lease_owner=owner)
+            return outcome
 
     async def perform(self, step: Effect[R]) -> R:
         """See base class."""
@@ -125,7 +171,7 @@ class CalledLoop:
 
     async def _leave(self, work: "asyncio.Task[NodeEnd]") -> None:
         """End what runs still, and add up what the node has done."""
-        self._runtime.is_over = True
+        self._runtime.end()
         work.cancel()
         await asyncio.wait({work})
         state, totals = self.invocation.state, self._totals

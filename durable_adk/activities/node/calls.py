@@ -270,12 +270,7 @@ class NodeCalls:
                 saved=self._journal.open.get(called.key),
             ),
             self._totals,
-            CalledRuntime(
-                self._effects,
-                self._deps.registry,
-                limits=self._caller.limits,
-                first=2 if self._looks else 1,
-            ),
+            CalledRuntime(self._deps, self._effects, self._caller.limits, again=self._looks),
         )
         run = NodeRun(run_id=0, input=site.input, branch=called.branch, event_id=site.prefix)
         try:

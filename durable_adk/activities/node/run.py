@@ -207,9 +207,8 @@ class _NodeRun:
             path = self._site.path if known is None else known.path
             result.called = await calls.outcome(again=True, failed=path)
             return result
-        if calls.waiting:  # the code gives its output again
-            self._events = [one for one in self._events if one.output is None]
-            self._output = None
+        if calls.waiting or calls.delegate is not None:
+            self._drop_output()
         result = self._result()
         if calls.waiting:
             result.node = None
@@ -217,6 +216,17 @@ class _NodeRun:
             result.node.output = calls.output_of_delegate()
         result.called = await calls.outcome(again=bool(calls.waiting or result.waits))
         return result
+
+    def _drop_output(self) -> None:
+        """Drop the output: the code runs again, or another node's output is its own (GR-157)."""
+        event, self._output = self._output, None
+        if event is None:
+            return
+        event.output = None
+        event.node_info = event.node_info.model_copy(update={"output_for": None})
+        actions = event.actions
+        if not (event.content or actions.state_delta or actions.artifact_delta or actions.route):
+            self._events.remove(event)
 
     def _failed_by_call(self, known: CalledEnd) -> StepResult:
         """Return the result of code that raised the error of a node, which its event has told."""
