@@ -10,7 +10,7 @@ from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.conversation.nodes.answers import given_answers
-from durable_adk.conversation.nodes.events import end_of, mark, mark_output
+from durable_adk.conversation.nodes.events import end_of, event_before, mark, mark_output, questions
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -21,9 +21,9 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.wire.agent_stack import NodeEnd
-from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
 
@@ -99,10 +99,12 @@ class _NodeRun:
         limit = None
         try:
             async with time_limit(step.attempt_timeout) as limit:
+                failpoint("node.before_run")
                 items = node.run(ctx=context, node_input=given)
                 async with aclosing(contained_items(items)) as events:
                     async for event in events:
                         self._add(event)
+            failpoint("node.after_run")
         finally:
             self.overdue = limit is not None and limit.expired()
         self._end()
@@ -148,13 +150,10 @@ class _NodeRun:
         *before, last = self._events
         last.id = self._step.event_id
         for index, event in enumerate(before):
-            event.id = f"{last.id}.{index}"
-        end = end_of(self._output or last)
-        waits = {name: Wait() for one in self._events for name in one.long_running_tool_ids or ()}
-        routes = [e.actions.route for e in self._events if e.actions.route is not None]
-        end.route = routes[-1] if routes else None
+            event.id = event_before(last.id, index)
         more = [StepResult(event=one) for one in before]
-        return StepResult(event=last, node=end, more=more, waits=waits)
+        waits = questions(self._events)
+        return StepResult(event=last, node=end_of(self._events), more=more, waits=waits)
 
     def failed(self, error: DurableAdkError) -> StepResult:
         """Return the result of code that raised: its messages and its error, but no output."""

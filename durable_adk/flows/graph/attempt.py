@@ -113,6 +113,7 @@ class NodeAttempt:
         invocation.take(result)
         self._check_questions(result)
         for message in result.more:
+            invocation.take(message)
             if message.event is not None:
                 yield message.event
         if result.event is not None:
