@@ -251,6 +251,10 @@ class NodeRun(BaseModel):
     """The calls of the run that were answered, in the order of the answers."""
     again_at: float | None = None
     """When the next attempt begins, in seconds since the epoch; None: it has begun."""
+    due: float | None = None
+    """When the attempt's time is up, in seconds since the epoch; None: never, or it waits."""
+    left: float | None = None
+    """Seconds that the attempt has left, while it waits for answers."""
 
 
 class Arrival(BaseModel):

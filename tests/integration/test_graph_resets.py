@@ -70,7 +70,7 @@ async def test_a_reset_graph_goes_on_with_what_is_stored(
     Also if the notes of the steps are missing: the events say it.
     """
     runs, store, queue = Counter[str](), kind(tmp_path / "s.db"), uuid.uuid4().hex
-    graph, key = telling(runs), SessionKey("a", USER["user_id"], USER["session_id"])
+    graph, key = telling(runs), SessionKey("a", "u", "s")
     name = f"reset-{queue}"
     request = {"app": "a", "user": key.user_id, "session": key.session_id, "message": "go"}
     async with (

@@ -74,7 +74,7 @@ class NodeAttempt:
         """Wait for answers: for all of them, or if the node runs again for any."""
         run, pending = self.task.run, self._invocation.pending
         while run.asked:
-            name = await pending.answer_to(run.asked)
+            name = await pending.answer_to(run.asked, self.task.scope.branch)
             found = {name, *pending.consume(run.asked)}
             run.answered += [one for one in run.asked if one in found]
             run.asked = [one for one in run.asked if one not in found]
