@@ -11,7 +11,7 @@ from temporalio.client import Client
 from durable_adk.client import workflow_id
 from durable_adk.errors import NodeTimeoutError
 from durable_adk.events.request_input import RequestInput
-from durable_adk.flows.graph.clock import NodeClock
+from durable_adk.flows.graph.timer import NodeTimer
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
@@ -72,27 +72,27 @@ async def test_what_is_left_of_its_time_survives_new_workflow_runs(
     await waits_for_longer(make_runner, limits=OFTEN)
 
 
-async def test_a_clock_stands_while_all_branches_wait() -> None:
+async def test_a_timer_stands_while_all_branches_wait() -> None:
     """GR-113: and has the rest again when one of them goes on."""
     now, run = [100.0], NodeRun(run_id=1, input=NodeRef())
-    clock = NodeClock(run, 10.0, lambda: now[0])
-    async with clock.limit:
-        clock.start()
-        clock.count(1)
+    timer = NodeTimer(run, 10.0, lambda: now[0])
+    async with timer.limit:
+        timer.start()
+        timer.count(1)
         now[0] = 104.0
-        clock.count(-1)
+        timer.count(-1)
         assert (run.due, run.left) == (110.0, None)
-        clock.count(-1)
-        assert (run.due, run.left, clock.limit.when()) == (None, 6.0, None)
+        timer.count(-1)
+        assert (run.due, run.left, timer.limit.when()) == (None, 6.0, None)
         now[0] = 1000.0
-        clock.count(1)
+        timer.count(1)
         assert (run.due, run.left) == (1006.0, None)
-        again = NodeClock(run.model_copy(), 10.0, lambda: now[0])
+        again = NodeTimer(run.model_copy(), 10.0, lambda: now[0])
         async with again.limit:
             again.start()
             left = (again.limit.when() or 0.0) - asyncio.get_running_loop().time()
         assert left == pytest.approx(6.0, abs=1.0)
-    clock.end()
+    timer.end()
     assert (run.due, run.left) == (None, None)
 
 

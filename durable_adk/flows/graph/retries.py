@@ -22,8 +22,8 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
-from durable_adk.flows.graph.clock import NodeClock
 from durable_adk.flows.graph.task import NodeTask
+from durable_adk.flows.graph.timer import NodeTimer
 from durable_adk.graph.retry_config import NodeRetryConfig
 
 OF_INVOCATION = (
@@ -96,19 +96,19 @@ class NodeRetries:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
         node, branch = self._task.node, self._task.scope.branch
         timeout = node.timeout if node.kind in ("agent", "worker") else None
-        clock = NodeClock(self._task.run, timeout, self._invocation.state.runtime.now)
-        limit, outer, finished = clock.limit, branch.clocks, False
-        branch.clocks = (*outer, clock)
+        timer = NodeTimer(self._task.run, timeout, self._invocation.state.runtime.now)
+        limit, outer, finished = timer.limit, branch.timers, False
+        branch.timers = (*outer, timer)
         try:
             async with limit:
-                clock.start()
+                timer.start()
                 finished = await self._events(limit)
         except TimeoutError:
             if not limit.expired():
                 raise  # from inside, for example from a tool
         finally:
-            branch.clocks = outer
-            clock.end()
+            branch.timers = outer
+            timer.end()
         if limit.expired() and not finished:
             raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0)
 

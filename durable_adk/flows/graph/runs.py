@@ -123,7 +123,7 @@ class NodeRuns(ABC):
             scope=replace(
                 scope,
                 ctx=replace(scope.ctx, branch=run.branch),
-                branch=Branch(attempt_prefix(run), scope.branch.branches, scope.branch.clocks),
+                branch=Branch(attempt_prefix(run), scope.branch.branches, scope.branch.timers),
                 frame=scope.frame.enter(key),
                 commit_by=CommitBy.LOOP if decided else scope.commit_by,
                 call=None,

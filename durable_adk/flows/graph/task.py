@@ -27,7 +27,7 @@ class NodeTask:
         self.scope.frame.clear()
         last = self.scope.branch
         last.leave()
-        self.scope.branch = Branch(attempt_prefix(self.run), last.branches, last.clocks)
+        self.scope.branch = Branch(attempt_prefix(self.run), last.branches, last.timers)
 
     def current_site(self) -> NodeSite:
         """Return the site as the present attempt and pass have it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from durable_adk.wire.agent_stack import NodeRun
 
 
-class NodeClock:
+class NodeTimer:
     """Ends an attempt when its time is up.
 
     What is left is in the run's position, so that it survives continue-as-new. All times come from
