@@ -256,6 +256,10 @@ class NodeRun(BaseModel):
     """The calls that were answered since the node's code ran."""
     again_at: float | None = None
     """When the next attempt begins, in seconds since the epoch; None: it has begun."""
+    due: float | None = None
+    """When the attempt's time is up, in seconds since the epoch; None: never, or it waits."""
+    left: float | None = None
+    """Seconds that the attempt has left, while it waits for answers."""
 
 
 class CalledPosition(StackPosition):

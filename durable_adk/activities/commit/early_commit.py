@@ -12,11 +12,12 @@ from durable_adk.activities.commit.notes import find_result, keep_result
 from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.calling.closing import uninterrupted
+from durable_adk.conversation.nodes.events import event_before
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.retrying import COMMIT_TIMEOUT, STORE_TIMEOUT, retrying
-from durable_adk.sessions.records import InvocationRecord, Status
-from durable_adk.wire.steps import CommitStep, EarlyCommit, Step, StepResult, ToolStep
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.wire.steps import CommitStep, EarlyCommit, NodeStep, Step, StepResult, ToolStep
 
 A = TypeVar("A", bound=Step)
 Work = Callable[[ActiveStep[A]], Awaitable[StepResult]]
@@ -97,7 +98,7 @@ async def _recalled(active: ActiveStep[Step], *, log: bool) -> StepResult | None
     if noted is not None and (plan.only_noted or not log):
         return noted
     stored = await active.deps.sessions.find_event(step.key, step.event_id) if log else None
-    known = plan.result_of(stored.event, stored.seq) if stored else None
+    known = await _implied(active, stored)
     if noted is not None:
         return noted if known is None or plan.agrees(noted, known.event) else known
     if isinstance(step, ToolStep) and (stored is not None or active.attempt.number == 1):
@@ -108,6 +109,20 @@ async def _recalled(active: ActiveStep[Step], *, log: bool) -> StepResult | None
         if failed is not None and (known is None or plan.agrees(failed, event)):
             return failed
     return known
+
+
+async def _implied(active: ActiveStep[Step], stored: StoredEvent | None) -> StepResult | None:
+    """Return the result that a step's stored event implies, or None."""
+    if stored is None:
+        return None
+    before: list[StoredEvent] = []
+    while isinstance(active.step, NodeStep):
+        name = event_before(active.step.event_id, len(before))
+        found = await active.deps.sessions.find_event(active.step.key, name)
+        if found is None:
+            break
+        before.append(found)
+    return active.plan.result_of(stored, before)
 
 
 async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedStep:
@@ -206,5 +221,5 @@ async def _reserved(
         if attempt.history.lost(attempt.number):
             raise
         return result  # all earlier attempts have reported how they ended
-    known = plan.result_of(stored.event, stored.seq) if stored else None
+    known = await retrying(_implied, STORE_TIMEOUT)(active, stored)
     return result if known is None or plan.agrees(result, known.event) else known

@@ -1,7 +1,6 @@
 """Runs the code of one node, as one attempt of its step (GR-43 to GR-50)."""
 
 import time
-from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 from uuid import UUID, uuid5
@@ -12,7 +11,7 @@ from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.conversation.nodes.answers import given_answers
-from durable_adk.conversation.nodes.events import end_of, mark, mark_output
+from durable_adk.conversation.nodes.events import end_of, event_before, mark, mark_output, questions
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -23,11 +22,11 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.called_nodes import CalledEnd
-from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
 
@@ -118,7 +117,9 @@ class _NodeRun:
         limit = None
         try:
             async with time_limit(step.attempt_timeout) as limit:
+                failpoint("node.before_run")
                 await self._iterate(node, given)
+            failpoint("node.after_run")
         finally:
             self.overdue = limit is not None and limit.expired()
             if self._calls is not None:
@@ -179,7 +180,7 @@ class _NodeRun:
         found: list[Event] = []
         while self._events and _is_message(self._events[0]):
             event = self._events.pop(0)
-            event.id = f"{self._step.event_id}.{len(self._sent)}"
+            event.id = event_before(self._step.event_id, len(self._sent))
             event.timestamp = event.timestamp or time.time()
             self._sent.append(event)
             found.append(event)
@@ -241,16 +242,14 @@ class _NodeRun:
     def _result(self) -> StepResult:
         if not self._events:
             end = NodeEnd(branch=self._step.branch, items=self._items)
-            end.route = _route_of(self._sent)
-            return StepResult(node=end)
+            return StepResult(node=end_of(self._sent) if self._sent else end)
         *before, last = self._events
         last.id = self._step.event_id
         for index, event in enumerate(before, len(self._sent)):
-            event.id = f"{last.id}.{index}"
-        end = end_of(self._output or last)
-        waits = {name: Wait() for one in self._events for name in one.long_running_tool_ids or ()}
-        end.route = _route_of([*self._sent, *self._events])
+            event.id = event_before(last.id, index)
         more = [StepResult(event=one) for one in before]
+        waits = questions(self._events)
+        end = end_of([*self._sent, *self._events])
         return StepResult(event=last, node=end, more=more, waits=waits)
 
     def _failed(self, error: DurableAdkError) -> StepResult:
@@ -279,11 +278,6 @@ class _NodeRun:
 
 def _is_message(event: Event) -> bool:
     return event.output is None and not event.long_running_tool_ids
-
-
-def _route_of(events: Sequence[Event]) -> Any:
-    routes = [event.actions.route for event in events if event.actions.route is not None]
-    return routes[-1] if routes else None
 
 
 def _plain(value: Any, path: str) -> Any:

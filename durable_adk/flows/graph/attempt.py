@@ -77,7 +77,7 @@ class NodeAttempt:
         """Wait for answers: for all of them, or if the node runs again for any."""
         run, pending = self.task.run, self._invocation.pending
         while run.asked:
-            name = await pending.answer_to(run.asked)
+            name = await pending.answer_to(run.asked, self.task.scope.branch)
             found = {name, *pending.consume(run.asked)}
             run.resumed += [one for one in run.asked if one in found]
             run.answered += [one for one in run.asked if one in found]
@@ -125,6 +125,7 @@ class NodeAttempt:
             task.run.journal = result.called.journal
         self._check_questions(result)
         for message in result.more:
+            invocation.take(message)
             if message.event is not None:
                 yield message.event
         if result.event is not None:

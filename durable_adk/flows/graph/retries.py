@@ -23,6 +23,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.task import NodeTask
+from durable_adk.flows.graph.timer import NodeTimer
 from durable_adk.graph.retry_config import NodeRetryConfig
 
 OF_INVOCATION = (
@@ -68,7 +69,7 @@ class NodeRetries:
         run = task.run
         while True:
             if run.again_at is not None:
-                await asyncio.sleep(max(run.again_at - runtime.now(), 0.0))
+                await self._invocation.continuing.sleep(run.again_at - runtime.now())
                 run.again_at = None
             await self._invocation.continuing.safe_point()
             try:
@@ -93,24 +94,33 @@ class NodeRetries:
 
     async def _in_time(self) -> None:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
-        task = self._task
-        node = task.node
-        limit = asyncio.timeout(node.timeout if node.kind in ("agent", "worker") else None)
-        finished = False
+        node, branch = self._task.node, self._task.scope.branch
+        timeout = node.timeout if node.kind in ("agent", "worker") else None
+        timer = NodeTimer(self._task.run, timeout, self._invocation.state.runtime.now)
+        limit, outer, finished = timer.limit, branch.timers, False
+        branch.timers = (*outer, timer)
         try:
-            async with limit, closing(self._attempt.run()) as events:
-                async for event in events:
-                    await self._send(event)
-                    ends = task.site.path in (event.node_info.output_for or ())
-                    if limit.expired() and not ends:
-                        break  # a step that finished in spite of it has swallowed the cancellation
-                else:
-                    finished = True
+            async with limit:
+                timer.start()
+                finished = await self._events(limit)
         except TimeoutError:
             if not limit.expired():
                 raise  # from inside, for example from a tool
+        finally:
+            branch.timers = outer
+            timer.end()
         if limit.expired() and not finished:
             raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0)
+
+    async def _events(self, limit: asyncio.Timeout) -> bool:
+        """Have an attempt's events committed; return whether it has come to its end."""
+        async with closing(self._attempt.run()) as events:
+            async for event in events:
+                await self._send(event)
+                ends = self._task.site.path in (event.node_info.output_for or ())
+                if limit.expired() and not ends:
+                    return False  # a step that finished all the same swallowed the cancellation
+        return True
 
     def _closing(self) -> list[Event]:
         """Return responses to the calls of a failed attempt that still wait for an answer."""
