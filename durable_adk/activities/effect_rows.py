@@ -18,12 +18,13 @@ from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
 from durable_adk.wire.checkpoint import StepBatch
 from durable_adk.wire.effect import Attempt
+from durable_adk.wire.items import ItemsStep
 from durable_adk.wire.model_request import ReadModelRequestsStep
 from durable_adk.wire.steps import CompactStep, EarlyCommit, NodeStep, Step, StepResult
 
 S = TypeVar("S")
 R = TypeVar("R")
-C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep | StepBatch)
+C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep | StepBatch | ItemsStep)
 A = TypeVar("A", bound=Step)
 
 

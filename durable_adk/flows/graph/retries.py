@@ -23,7 +23,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.task import NodeTask
-from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.graph.retry_config import retry_of
 
 OF_INVOCATION = (
     BudgetExceededError,
@@ -67,10 +67,7 @@ class NodeRetries:
         task, runtime = self._task, self._invocation.state.runtime
         run = task.run
         while True:
-            if run.again_at is not None:
-                await asyncio.sleep(max(run.again_at - runtime.now(), 0.0))
-                run.again_at = None
-            await self._invocation.continuing.safe_point()
+            await self._due()
             try:
                 await self._in_time()
             except OF_INVOCATION:
@@ -90,6 +87,15 @@ class NodeRetries:
                 task.begin_again()
             else:
                 return
+
+    async def _due(self) -> None:
+        """Wait until the next attempt is due; what a batch has performed is taken at once."""
+        run = self._task.run
+        if run.again_at is not None:
+            await asyncio.sleep(max(run.again_at - self._invocation.state.runtime.now(), 0.0))
+            run.again_at = None
+        if self._task.outcome is None:
+            await self._invocation.continuing.safe_point()
 
     async def _in_time(self) -> None:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
@@ -144,19 +150,8 @@ class NodeRetries:
 
 def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
     """Return the seconds until the next attempt, or None (GR-110)."""
-    retry, attempt = task.node.retry, task.run.attempt
-    if retry is None:
-        return None
-    config = NodeRetryConfig.model_validate(retry)
-    if not config.allows(_kinds(error), attempt):
-        return None
+    attempt = task.run.attempt
+    config = retry_of(task.node.retry, error, attempt)
     # Seeded, because each replay has to wait as long.
-    return config.delay(attempt, Random(f"{task.run.event_id}:{attempt}"))  # noqa: S311
-
-
-def _kinds(error: DurableAdkError) -> list[str]:
-    """Return the names of the classes of an error, its own first."""
-    user = error.user.classes if error.user is not None else []
-    ours = (kind.__name__ for kind in type(error).__mro__)
-    names = (name.rpartition(":")[2].rpartition(".")[2] for name in user)
-    return [error.error_type, *names, *ours]
+    seed = f"{task.run.event_id}:{attempt}"
+    return None if config is None else config.delay(attempt, Random(seed))  # noqa: S311
