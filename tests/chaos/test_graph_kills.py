@@ -14,7 +14,15 @@ from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import Status
 from tests.chaos.conftest import MakePlace
 from tests.support.chaos_apps import Traces
-from tests.support.graph_apps import AGAIN, GRAPH, QUESTION, RETRYING, graph_app
+from tests.support.graph_apps import (
+    AGAIN,
+    GRAPH,
+    ITEMS,
+    NUMBERS,
+    QUESTION,
+    RETRYING,
+    graph_app,
+)
 from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.scripts import shape
 from tests.support.waiting import PATIENCE
@@ -163,3 +171,36 @@ async def test_attempts_are_counted_across_workers(history: int, make_place: Mak
         (None, {"try": 3}, "ok"),
     ]
     assert len(await place.log(RETRYING)) == len(rows) + 1
+
+
+KILLS = {
+    "commit.after:kill@9": 1,  # the source, seven items; three others may run
+    "commit.before:kill@6,20": 2,
+    "node.halfway:kill@13;commit.after:kill@4": 2,
+    "result.noted:kill@2": 1,  # behind the second item without output
+}
+"""Where workers die that run items, and how many of them."""
+AT_ONCE = 4
+
+
+@pytest.mark.parametrize("history", [4000, 1])
+@pytest.mark.parametrize("at", KILLS)
+async def test_items_that_have_ended_do_not_run_again(
+    at: str, history: int, make_place: MakePlace
+) -> None:
+    """GR-59: of a batch that is run again, only items whose outputs were not stored run."""
+    place = make_place()
+    place.history = history
+    async with place.restarted_worker(at):
+        events = await asyncio.wait_for(place.all_of(ITEMS), PATIENCE)
+        await place.workflow(ITEMS).result()
+    assert place.deaths == KILLS[at]
+    whole = [None if number % 5 == 0 else number for number in range(1, NUMBERS + 1)]
+    assert events[-1].output == whole
+    ids = [event.id for event in await place.log(ITEMS)]
+    assert len(ids) == len(set(ids))
+    begun = place.traces.runs()
+    assert not any(line["key"] == AGAIN for line in begun)
+    runs = Counter(line["tool"] for line in begun)
+    assert set(runs) == {f"item-{number}" for number in range(1, NUMBERS + 1)}
+    assert sum(runs.values()) <= NUMBERS + AT_ONCE * place.deaths

@@ -77,6 +77,28 @@ def retrying_app(traces: Traces) -> App:
     return App(name=RETRYING, root_agent=Workflow(name="wf", edges=edges))
 
 
+ITEMS = "items"
+"""The name of an app with a parallel worker."""
+NUMBERS = 30
+"""Number of its items: two batches."""
+
+
+def items_app(traces: Traces) -> App:
+    """Return an app that writes down each item that begins; every fifth one has no output."""
+
+    def numbers(node_input: str) -> list[int]:
+        return list(range(1, NUMBERS + 1))
+
+    async def item(ctx: Any, node_input: int) -> int | None:
+        known = any(is_end(event, ctx.node_path) for event in ctx.session.events)
+        traces.note(f"item-{node_input}", AGAIN if known else NEW)
+        failpoint("node.halfway")
+        return None if node_input % 5 == 0 else node_input
+
+    each = node(item, parallel_worker=True, max_parallel_workers=4)
+    return App(name=ITEMS, root_agent=Workflow(name="wf", edges=[("START", numbers, each)]))
+
+
 def is_end(event: Event, path: str) -> bool:
     """Whether an event is the output, or the question, of a run of a node."""
     return event.node_info.path == path and (

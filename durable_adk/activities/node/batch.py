@@ -148,7 +148,7 @@ class _Items:
             return
         size = len(result.to_json().encode())
         if self._bytes and self._bytes + size > MOST:
-            self._bytes = FULL
+            self._ending = True
             return
         self._bytes += size
         self._result.results[str(number)] = result

@@ -64,10 +64,11 @@ class _Stored:
 
     def _outputs(self, outputs: ItemOutputs) -> list[Any]:
         found = {one.id: one for one in self._events if one.id.startswith(f"{outputs.prefix}.")}
-        return [
-            None if ref is None else _taken(ref, found.get(ref.event or ""))
-            for ref in outputs.refs()
-        ]
+        return [self._output(ref, found) for ref in outputs.refs()]
+
+    def _output(self, ref: NodeRef | None, found: dict[str, Event]) -> Any:
+        event = None if ref is None else found.get(ref.event or "")
+        return self._given(ref) if ref is None or event is None else _taken(ref, event)
 
 
 def _taken(ref: NodeRef, event: Event | None) -> Any:

@@ -10,6 +10,7 @@ from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.runs import NodeRuns
 from durable_adk.flows.graph.task import NodeTask
+from durable_adk.graph.retry_config import retry_of
 from durable_adk.wire.agent_stack import (
     ItemOutputs,
     NodeRef,
@@ -122,6 +123,13 @@ class _BatchedItemRuns(_ItemRuns):
         super().__init__(parts, task)
         self._batches: dict[str, int] = {}
         """How many items may run at once in each batch that is launched, by its key."""
+        self._fails = False
+        """Whether an item has failed for good, so that no further one begins."""
+
+    @property
+    def may_begin(self) -> bool:
+        """See base class."""
+        return super().may_begin and not self._fails
 
     def ended(self, key: str, task: NodeTask) -> None:
         """See base class."""
@@ -172,6 +180,9 @@ class _BatchedItemRuns(_ItemRuns):
         position.stored = with_numbers(position.stored, map(int, done.stored))
         invocation.state.require_active(task.scope.branch)
         failed = {key: from_detail(detail) for key, detail in done.failed.items()}
+        raised = [from_detail(one.error) for one in done.results.values() if one.error is not None]
+        errors = [*failed.values(), *raised]
+        self._fails |= any(retry_of(self.inner.retry, error, 1) is None for error in errors)
         ended = {*done.stored, *done.results, *failed}
         left = [number for number in numbers_in(items) if str(number) not in ended]
         position.due = with_numbers(position.due, left)
