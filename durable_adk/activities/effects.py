@@ -41,6 +41,8 @@ from durable_adk.errors import RunError, SessionBusyError
 from durable_adk.sessions.records import Status
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
+    ItemsResult,
+    ItemsStep,
     JournalPage,
     LoadedCheckpoint,
     ReadCheckpointStep,
@@ -52,7 +54,6 @@ from durable_adk.wire.checkpoint import (
 )
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.event_page import EventPage, ReadSessionEventsStep
-from durable_adk.wire.items import ItemsResult, ItemsStep
 from durable_adk.wire.messages import MAX_BYTES, WhenBusy
 from durable_adk.wire.model_request import ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.steps import (

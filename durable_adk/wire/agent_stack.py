@@ -7,6 +7,7 @@ Positions of graphs have references to events and never their contents, so their
 depend on what the nodes produce, nor on how often they ran (D3).
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer, model_serializer
@@ -16,7 +17,9 @@ from durable_adk.events.event_actions import RouteValue
 from durable_adk.json_values import JsonModel
 from durable_adk.wire.effect import ErrorDetail
 from durable_adk.wire.manifest import AgentNode, HandOver, Wait
-from durable_adk.wire.numbers import Ranges, numbers_in
+
+Ranges = list[tuple[int, int]]
+"""Numbers in order, as (first, last) of each consecutive range: a thousand of them may take two."""
 
 
 class StackPosition(BaseModel):
@@ -234,6 +237,9 @@ class ItemOutputs(JsonModel):
         return NodeRef(event=item_event(self.prefix, number))
 
 
+NodeRef.model_rebuild()  # it names `ItemOutputs`
+
+
 def item_event(prefix: str, number: int) -> str:
     """Return the id of the event of the first step of a worker's item."""
     return f"{prefix}.{number}.1"
@@ -340,3 +346,46 @@ class NodeEnd(JsonModel):
 
 def _short(event: Event) -> dict[str, Any]:
     return event.model_dump(mode="json", exclude_none=True)
+
+
+def numbers_in(ranges: Ranges) -> Iterator[int]:
+    """Iterate over the numbers, in order."""
+    return (number for first, last in ranges for number in range(first, last + 1))
+
+
+def count_in(ranges: Ranges) -> int:
+    """Return how many numbers there are."""
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def with_numbers(ranges: Ranges, numbers: Iterable[int]) -> Ranges:
+    """Return ranges that have these numbers, too."""
+    found: Ranges = []
+    for first, last in sorted([*ranges, *((number, number) for number in numbers)]):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def taken_from(ranges: Ranges, number: int) -> tuple[Ranges, Ranges]:
+    """Split off the lowest numbers.
+
+    Args:
+        ranges: The ranges.
+        number: How many to split off, if there are as many.
+
+    Returns:
+        Those numbers, and the rest.
+    """
+    taken: Ranges = []
+    rest: Ranges = []
+    for first, last in ranges:
+        end = min(last, first + number - 1)
+        if end >= first:
+            taken.append((first, end))
+            number -= end - first + 1
+        if end < last:
+            rest.append((max(first, end + 1), last))
+    return taken, rest

@@ -17,11 +17,9 @@ from durable_adk.activities.tool.run import RetryLater
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import DurableAdkError, TransientError, as_detail, from_detail
 from durable_adk.graph.retry_config import retry_of
-from durable_adk.wire.agent_stack import NodeRef
-from durable_adk.wire.checkpoint import BATCH_SECONDS
+from durable_adk.wire.agent_stack import NodeRef, numbers_in
+from durable_adk.wire.checkpoint import BATCH_SECONDS, ItemsResult, ItemsStep
 from durable_adk.wire.effect import Attempt
-from durable_adk.wire.items import ItemsResult, ItemsStep
-from durable_adk.wire.numbers import numbers_in
 from durable_adk.wire.steps import NodeStep, StepResult
 
 _ERRORS: Final = (DurableAdkError, RetryLater, MemoryError)

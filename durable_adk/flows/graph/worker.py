@@ -15,12 +15,15 @@ from durable_adk.wire.agent_stack import (
     ItemOutputs,
     NodeRef,
     NodeRun,
+    Ranges,
     WorkerPosition,
+    count_in,
     item_event,
+    numbers_in,
+    taken_from,
+    with_numbers,
 )
-from durable_adk.wire.checkpoint import BATCH_SECONDS
-from durable_adk.wire.items import ItemsStep, item_run, item_site
-from durable_adk.wire.numbers import Ranges, count_in, numbers_in, taken_from, with_numbers
+from durable_adk.wire.checkpoint import BATCH_SECONDS, ItemsStep, item_run, item_site
 from durable_adk.wire.steps import NodeStep
 
 MAX_ITEMS_AT_ONCE: Final = 50
