@@ -16,6 +16,7 @@ from tests.chaos.conftest import MakePlace
 from tests.support.chaos_apps import Traces
 from tests.support.graph_apps import (
     AGAIN,
+    AHEAD,
     GRAPH,
     ITEMS,
     NUMBERS,
@@ -79,21 +80,22 @@ async def control(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, An
     return in_order(session.events)
 
 
-async def answered(place: Workplace) -> list[Event]:
+async def answered(place: Workplace, app: str = GRAPH) -> list[Event]:
     """Answer the question of a workplace; what comes of it."""
-    async with place.runner(GRAPH) as runner:
+    async with place.runner(app) as runner:
         return await asyncio.wait_for(replied(runner, place.queue), PATIENCE)
 
 
-async def status(place: Workplace) -> Status | None:
+async def status(place: Workplace, app: str) -> Status | None:
     """How far the store says the invocation is."""
-    record = await place.sessions.get_invocation(place.key(GRAPH), INVOCATION)
+    record = await place.sessions.get_invocation(place.key(app), INVOCATION)
     return record.status if record else None
 
 
+@pytest.mark.parametrize("app", [GRAPH, AHEAD])
 @pytest.mark.parametrize("at", CASES)
 async def test_a_graph_survives_its_workers(
-    at: str, place: Workplace, control: list[dict[str, Any]]
+    at: str, app: str, place: Workplace, control: list[dict[str, Any]]
 ) -> None:
     """I1 to I4, GR-57, GR-133: log and state are those of an undisturbed run.
 
@@ -101,15 +103,15 @@ async def test_a_graph_survives_its_workers(
     """
     deaths, again = CASES[at]
     async with place.restarted_worker(at):
-        asked = await asyncio.wait_for(place.all_of(GRAPH), PATIENCE)
-        assert await status(place) is Status.PAUSED
-        assert await place.sessions.active_invocation(place.key(GRAPH)) is None
-        after = await answered(place)
-        result = await place.workflow(GRAPH).result()
+        asked = await asyncio.wait_for(place.all_of(app), PATIENCE)
+        assert await status(place, app) is Status.PAUSED
+        assert await place.sessions.active_invocation(place.key(app)) is None
+        after = await answered(place, app)
+        result = await place.workflow(app).result()
     assert place.deaths == deaths
     assert (len(asked), len(after)) == (BEFORE, AFTER)
-    assert in_order(await place.log(GRAPH)) == control
-    assert await place.state(GRAPH) == {"first": 1}
+    assert in_order(await place.log(app)) == control
+    assert await place.state(app) == {"first": 1}
     assert result["status"] == Status.COMPLETED
     begun = place.traces.runs()
     assert [line for line in begun if line["key"] == AGAIN] == []

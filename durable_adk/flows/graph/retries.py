@@ -1,7 +1,8 @@
 """Attempts of a run of a node, until one succeeds (GR-110 to GR-113)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from random import Random
 
 from durable_adk.calling.closing import closing
@@ -23,6 +24,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.task import NodeTask
+from durable_adk.flows.step_batch import run_batch
 from durable_adk.graph.retry_config import retry_of
 
 OF_INVOCATION = (
@@ -90,21 +92,29 @@ class NodeRetries:
 
     async def _due(self) -> None:
         """Wait until the next attempt is due; what a batch has performed is taken at once."""
-        run = self._task.run
+        task, run, runtime = self._task, self._task.run, self._invocation.state.runtime
         if run.again_at is not None:
-            await asyncio.sleep(max(run.again_at - self._invocation.state.runtime.now(), 0.0))
+            await runtime.leave_batch()  # the delay is a timer of the workflow
+            await asyncio.sleep(max(run.again_at - runtime.now(), 0.0))
             run.again_at = None
-        if self._task.outcome is None:
-            await self._invocation.continuing.safe_point()
+        if task.outcome is not None:
+            return
+        await self._invocation.continuing.safe_point()
+        if task.node.kind not in ("agent", "worker"):
+            seconds = task.node.timeout or 0.0
+            await run_batch(self._invocation, task.scope, task.node.name, seconds=seconds)
 
     async def _in_time(self) -> None:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
         task = self._task
         node = task.node
-        limit = asyncio.timeout(node.timeout if node.kind in ("agent", "worker") else None)
+        timed = node.timeout is not None and node.kind in ("agent", "worker")
+        limit = asyncio.timeout(node.timeout if timed else None)
+        if timed:
+            await self._invocation.state.runtime.leave_batch()
         finished = False
         try:
-            async with limit, closing(self._attempt.run()) as events:
+            async with limit, self._counted(timed), closing(self._attempt.run()) as events:
                 async for event in events:
                     await self._send(event)
                     ends = task.site.path in (event.node_info.output_for or ())
@@ -117,6 +127,16 @@ class NodeRetries:
                 raise  # from inside, for example from a tool
         if limit.expired() and not finished:
             raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0)
+
+    @asynccontextmanager
+    async def _counted(self, timed: bool) -> AsyncGenerator[None]:
+        """Count the run among those that the loop ends in time, if it is one of them."""
+        branches = self._task.scope.branch.branches
+        branches.timed += timed
+        try:
+            yield
+        finally:
+            branches.timed -= timed
 
     def _closing(self) -> list[Event]:
         """Return responses to the calls of a failed attempt that still wait for an answer."""
