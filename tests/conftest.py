@@ -54,8 +54,10 @@ FIRST = (
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
 ELSEWHERE = ("adk", "interop", "samples")
 """Folders whose tests need google-adk's environment, too: `make test` leaves them to the others."""
-RUNNERS = {"local": 3, "temporal-uncached": 12}
+RUNNERS = {"local": 3, "temporal-uncached": 12, "temporal-ahead": 6}
 """Of so many tests run in process, or with the cache at zero, CI takes one, `make test` none."""
+AHEAD = 20
+"""Steps in one activity."""
 SAMPLED = {
     "adk/test_catalogue.py": 2,
     "e2e/test_examples.py": 2,
@@ -91,6 +93,17 @@ os.environ.setdefault("GOGC", "400")
 
 # What is collected lives as long as the tests: modules, and thousands of tests.
 gc.disable()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Say where `make_runner` runs an app, unless the test says it."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if "make_runner" in metafunc.fixturenames and all(
+        "make_runner" not in m.args[0] for m in marks
+    ):
+        graphs = "graph" in metafunc.module.__name__
+        runners = ["local", "temporal", "temporal-uncached", *(["temporal-ahead"] * graphs)]
+        metafunc.parametrize("make_runner", runners, indirect=True)
 
 
 def pytest_collection_finish() -> None:
@@ -317,18 +330,21 @@ async def sessions(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
     await service.close()
 
 
-@pytest.fixture(params=["local", "temporal", "temporal-uncached"])
+@pytest.fixture
 async def make_runner(
     request: pytest.FixtureRequest, tmp_path: Path, client: Client
 ) -> AsyncIterator[MakeRunner]:
     """Make a runner for an agent: in process, on Temporal, and on Temporal with the cache at zero.
 
-    The last replays the workflow from its history at every single task.
+    The last replays the workflow from its history at every single task. Graphs are run with steps
+    ahead of the loop, too.
     """
     async with AsyncExitStack() as stack:
 
         async def make(agent: BaseAgent, **options: object) -> Runner:
             fields = {name: options.pop(name) for name in App.model_fields if name in options}
+            if request.param == "temporal-ahead":
+                fields.setdefault("steps_per_activity", AHEAD)
             app = App(name="app", root_agent=agent, **fields)
             if request.param == "local":
                 runner = Runner(app=app, session_service=InMemorySessionService(), **options)

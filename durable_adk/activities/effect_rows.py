@@ -16,14 +16,14 @@ from durable_adk.conversation.nodes.events import mark_agent_events
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
-from durable_adk.wire.checkpoint import StepBatch
+from durable_adk.wire.checkpoint import ItemsStep, StepBatch
 from durable_adk.wire.effect import Attempt
 from durable_adk.wire.model_request import ReadModelRequestsStep
 from durable_adk.wire.steps import CompactStep, EarlyCommit, NodeStep, Step, StepResult
 
 S = TypeVar("S")
 R = TypeVar("R")
-C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep | StepBatch)
+C = TypeVar("C", bound=Step | CompactStep | ReadModelRequestsStep | StepBatch | ItemsStep)
 A = TypeVar("A", bound=Step)
 
 

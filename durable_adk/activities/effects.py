@@ -24,6 +24,7 @@ from durable_adk.activities.invocation.pause import pause_invocation, take_answe
 from durable_adk.activities.invocation.session_events import read_session_events
 from durable_adk.activities.model.call import call_model
 from durable_adk.activities.model.rebuild import read_model_requests
+from durable_adk.activities.node.batch import run_items
 from durable_adk.activities.node.run import run_node
 from durable_adk.activities.step_batch import run_step_batch
 from durable_adk.activities.tool import delegated
@@ -40,6 +41,8 @@ from durable_adk.errors import RunError, SessionBusyError
 from durable_adk.sessions.records import Status
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
+    ItemsResult,
+    ItemsStep,
     JournalPage,
     LoadedCheckpoint,
     ReadCheckpointStep,
@@ -230,6 +233,18 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         ),
         what=lambda batch: f"Steps of {batch.agent}",
         summary=lambda batch: batch.agent,
+        notes_attempts=lambda _: False,  # each step does
+        counts_lost=False,
+    ),
+    TaskEffect(
+        "run_items",
+        ItemsStep,
+        ItemsResult,
+        function=lambda deps, batch, attempt: run_items(
+            batch, attempt, EffectPerformer(deps), row_of
+        ),
+        what=lambda batch: f"Items of {batch.step.node!r}",
+        summary=lambda batch: batch.summary,
         notes_attempts=lambda _: False,  # each step does
         counts_lost=False,
     ),

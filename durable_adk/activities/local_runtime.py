@@ -152,8 +152,8 @@ class LocalRuntime(InProcess):
         """Compute it from the number of model calls."""
         return self._steps / self._roll_every if self._roll_every else 0.0
 
-    async def begin_turn(self, *, apart: bool) -> None:
-        """Do nothing."""
+    async def leave_batch(self) -> None:
+        """Do nothing: there is no batch."""
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run the child in this process too."""

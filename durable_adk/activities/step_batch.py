@@ -24,6 +24,7 @@ from durable_adk.activities.tool.run import RetryLater
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import DurableAdkError, as_detail
+from durable_adk.flows.agent_scope import Branches
 from durable_adk.flows.event_loop import drive
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.state import LoopState
@@ -39,7 +40,7 @@ from durable_adk.wire.checkpoint import (
 )
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult
-from durable_adk.wire.steps import CommitStep, ModelStep, Step, StepResult, ToolStep
+from durable_adk.wire.steps import CommitStep, ModelStep, NodeStep, Step, StepResult, ToolStep
 
 logger = get_logger(__name__)
 
@@ -102,6 +103,8 @@ class BatchRuntime(InProcess):
         """Why the attempt fails, and is retried by Temporal."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Set when no step runs and none begins any more."""
+        self.branches: Branches | None = None
+        """Those of the loop, once it is there."""
         self._ends_at = time.monotonic() + BATCH_SECONDS
         self._running = 0
         self._bytes = 0
@@ -137,13 +140,9 @@ class BatchRuntime(InProcess):
         del step, call
         raise await self._end()
 
-    async def begin_turn(self, *, apart: bool) -> None:
-        """End the batch before a turn with a call that needs the workflow or its own activity.
-
-        Otherwise the workflow would run that call only after the others have ended.
-        """
-        if apart:
-            raise await self._end()
+    async def leave_batch(self) -> None:
+        """End the batch."""
+        raise await self._end()
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform a step, and record its outcome; end the batch if it must not be performed."""
@@ -188,7 +187,9 @@ class BatchRuntime(InProcess):
                 return True
         opened = self._batch.checkpoint.opened
         if (
-            step.attempt_timeout > self._batch.step_timeout
+            # Nodes side by side have activities side by side, and their order decides.
+            (step.site is not None and self.branches is not None and self.branches.busy > 1)
+            or step.attempt_timeout > self._batch.step_timeout
             or row.is_large(step)
             or row.task_queue(step, opened.model_task_queues or {}) is not None
             or (isinstance(step, ToolStep) and step.spec is not None and step.spec.apart)
@@ -202,8 +203,8 @@ class BatchRuntime(InProcess):
             or time.monotonic() >= self._ends_at
             or (self._begun and self._this.number > 1)
             or self._this.is_leaving
-            # An answer may arrive, and the next model call must see it.
-            or (isinstance(step, ModelStep) and bool(self.inbox.state.waiting))
+            # An answer may arrive, and the next model call or node must see it.
+            or (isinstance(step, ModelStep | NodeStep) and bool(self.inbox.state.waiting))
             or (bool(self.outcomes) and not await self._may_go_ahead())
         )
 
@@ -331,7 +332,9 @@ async def run_step_batch(
         raise TypeError("A batch runs in an activity.")
     runtime = BatchRuntime(batch, attempt, performer, row_of)
     await runtime.fence()
-    loop = asyncio.ensure_future(drive(_invocation(runtime, batch)))
+    invocation = _invocation(runtime, batch)
+    runtime.branches = invocation.state.branches
+    loop = asyncio.ensure_future(drive(invocation))
     try:
         await asyncio.wait({loop, runtime.ended}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:

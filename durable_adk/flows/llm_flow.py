@@ -13,14 +13,12 @@ from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
-from durable_adk.flows.agent_scope import AgentScope, CommitBy
-from durable_adk.flows.continue_as_new import saved
+from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.step_batch import run_batch
 from durable_adk.flows.tool_turn import ToolTurn
 from durable_adk.wire.agent_stack import LlmPosition, TurnPosition
-from durable_adk.wire.checkpoint import BATCH_SECONDS, StepBatch
 from durable_adk.wire.manifest import AgentNode
-from durable_adk.wire.messages import MAX_BYTES
 from durable_adk.wire.steps import CodeStep, ModelStep, StepResult
 
 HANDED_OVER = "Not run, because a callback handed the conversation over to another agent."
@@ -100,7 +98,7 @@ class LlmRun:
             turn.event.id = self._scope.branch.next_id()
         else:
             await self._invocation.continuing.safe_point()
-            await _run_batch(self._invocation, self._node, self._scope)
+            await self._run_batch()
             # Answers that came meanwhile are in the prompt built now.
             position.unsettled -= self._invocation.pending.consume(position.unsettled)
             result = await _call_model(self._invocation, self._node, self._scope)
@@ -126,6 +124,12 @@ class LlmRun:
                 later = position.more.pop(0).event  # shown before the pause
                 later.id = self._scope.branch.next_id()
                 yield later
+
+    async def _run_batch(self) -> None:
+        """See `run_batch`."""
+        queues = self._invocation.state.checkpoint.opened.model_task_queues or {}
+        if (self._node.model or "") not in queues:  # else its calls are activities on that queue
+            await run_batch(self._invocation, self._scope, self._node.name)
 
     async def _answer(self, turn: TurnPosition) -> AsyncGenerator[Event, None]:
         """Yield the responses to the model's calls, and a text if its answer came as a call."""
@@ -213,46 +217,3 @@ def _final_text(node: AgentNode, scope: AgentScope, value: Any) -> Event:
         mark(event, scope.call.site)
         mark_output(event, scope.call.site, message=False)
     return event
-
-
-async def _run_batch(invocation: Invocation, node: AgentNode, scope: AgentScope) -> None:
-    """Let the runtime perform the next steps ahead of the loop, if it can; the loop takes them all.
-
-    To be awaited at a safe point (see `continue_as_new`), before a model call.
-    """
-    state, batches = invocation.state, invocation.state.runtime.batches
-    if state.steps_per_activity == 1 or batches is None or batches.is_ahead:
-        return
-    if _can_begin(invocation, scope):
-        opened = state.checkpoint.opened
-        if (node.model or "") in (opened.model_task_queues or {}):
-            return  # the model's calls are activities on that queue
-        state.require_active(scope.branch)
-        longest = max(opened.limits.model_timeout, opened.limits.tool_timeout)
-        batch = StepBatch(
-            key=state.key,
-            invocation_id=state.invocation_id,
-            agent=node.name,
-            lease_owner=state.lease_owner,
-            checkpoint=saved(state, state.checkpoint.number),
-            max_steps=state.steps_per_activity,
-            attempt_timeout=BATCH_SECONDS + longest,
-        )
-        if len(batch.to_json().encode()) <= MAX_BYTES:
-            await batches.run(batch)
-
-
-def _can_begin(invocation: Invocation, scope: AgentScope) -> bool:
-    """Return whether the loop would do nothing but the agent's steps.
-
-    Not while answers or messages may arrive for it, beside other branches, or for agents whose
-    events pass through the workflow; nor with custom agents, whose code sees the session's state.
-    """
-    state = invocation.state
-    pending = state.checkpoint.pending
-    waits = pending.paused or pending.waiting or pending.answered or pending.unread
-    return (
-        scope.commit_by is CommitBy.STEP
-        and state.branches.busy == len(state.branches.ids) == 1
-        and not (waits or pending.steered or state.reads_state)
-    )

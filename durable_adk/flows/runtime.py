@@ -245,8 +245,8 @@ class Runtime(Protocol):
         """
         ...
 
-    async def begin_turn(self, *, apart: bool) -> None:
-        """Prepare for the calls of a turn, one of which perhaps needs an activity of its own."""
+    async def leave_batch(self) -> None:
+        """End the batch in which the loop runs, if any: what follows needs the workflow."""
         ...
 
     def now(self) -> float:

@@ -226,7 +226,9 @@ class ToolTurn:
         state, scope = self._state, self._scope
         alone = len(calls) == 1
         _check_together(state, len(calls))
-        await state.runtime.begin_turn(apart=any(map(self._is_apart, calls)))
+        if any(map(self._is_apart, calls)):
+            # Otherwise it would run only after the others have ended.
+            await state.runtime.leave_batch()
         state.budget.tool_calls(len(calls), state.runtime.now())
         # Responses of several calls are merged into one event. An interim result must not be stored
         # after an answer that arrived before it.

@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from durable_adk.errors import WorkflowConfigurationError
+from durable_adk.errors import DurableAdkError, WorkflowConfigurationError
 from durable_adk.graph.names import check_keywords
 
 _ATTEMPTS, _INITIAL, _MAX, _FACTOR, _JITTER = 5, 1.0, 60.0, 2.0, 1.0
@@ -93,6 +93,25 @@ class NodeRetryConfig(BaseModel):
 def error_names(error: BaseException) -> list[str]:
     """Return the names by which `NodeRetryConfig.exceptions` can select an exception."""
     return [kind.__name__ for kind in type(error).__mro__ if kind is not object]
+
+
+def retry_of(
+    retry: dict[str, Any] | None, error: DurableAdkError, attempt: int
+) -> NodeRetryConfig | None:
+    """Return the configuration by which a node is tried again after an error, or None.
+
+    Args:
+        retry: The configuration as recorded, if the node has one.
+        error: The error.
+        attempt: The number of the attempt that failed: 1, 2, ...
+    """
+    if retry is None:
+        return None
+    config = NodeRetryConfig.model_validate(retry)
+    user = error.user.classes if error.user is not None else []
+    theirs = [name.rpartition(":")[2].rpartition(".")[2] for name in user]
+    names = [error.error_type, *theirs, *error_names(error)]
+    return config if config.allows(names, attempt) else None
 
 
 def _given(value: float | None, default: float) -> float:

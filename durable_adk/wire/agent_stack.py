@@ -7,6 +7,7 @@ Positions of graphs have references to events and never their contents, so their
 depend on what the nodes produce, nor on how often they ran (D3).
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer, model_serializer
@@ -16,6 +17,9 @@ from durable_adk.events.event_actions import RouteValue
 from durable_adk.json_values import JsonModel
 from durable_adk.wire.effect import ErrorDetail
 from durable_adk.wire.manifest import AgentNode, HandOver, Wait
+
+Ranges = list[tuple[int, int]]
+"""Numbers in order, as (first, last) of each consecutive range: a thousand of them may take two."""
 
 
 class StackPosition(BaseModel):
@@ -201,8 +205,8 @@ class NodeRef(JsonModel):
     """The item's index."""
     split_by: str | None = None
     """The path of the worker that splits the list."""
-    listed: list["NodeRef | None"] | None = None
-    """The values of a list: the outputs of a worker's items."""
+    listed: "ItemOutputs | None" = None
+    """The value is the list of the outputs of a worker's items."""
     parts: dict[str, "NodeRef | None"] | None = None
     """The values of a dict: those of a join's predecessors, in the order of its edges."""
 
@@ -210,6 +214,36 @@ class NodeRef(JsonModel):
     def user_message(cls) -> "NodeRef":
         """Return the input of an invocation's first node."""
         return cls(take="message")
+
+
+class ItemOutputs(JsonModel):
+    """The outputs of a worker's items, by number from 1; few bytes, however many these are."""
+
+    prefix: str
+    """The prefix of the ids of all items' events."""
+    count: int
+    """Number of the items."""
+    stored: Ranges = Field(default_factory=Ranges)
+    """The items whose first step has stored their output; its event's id is `item_event`."""
+    others: dict[str, NodeRef] = Field(default_factory=dict[str, NodeRef])
+    """The outputs of other items, by number; none for an item without output."""
+
+    def refs(self) -> list[NodeRef | None]:
+        """Return a reference to each item's output, in order; None: it has none."""
+        found = {str(number): self.ref(number) for number in numbers_in(self.stored)} | self.others
+        return [found.get(str(number)) for number in range(1, self.count + 1)]
+
+    def ref(self, number: int) -> NodeRef:
+        """Return a reference to the output of the first step of an item."""
+        return NodeRef(event=item_event(self.prefix, number))
+
+
+NodeRef.model_rebuild()  # it names `ItemOutputs`
+
+
+def item_event(prefix: str, number: int) -> str:
+    """Return the id of the event of the first step of a worker's item."""
+    return f"{prefix}.{number}.1"
 
 
 class NodeSite(JsonModel):
@@ -302,12 +336,16 @@ class WorkerPosition(StackPosition):
     """The prefix of the ids of all its items' events."""
     items: int | None = None
     """Their number; None: it is not known yet."""
-    begun: int = 0
-    """Number of items that have begun, in the order of the list."""
-    outputs: dict[str, NodeRef] = Field(default_factory=dict[str, NodeRef])
-    """The outputs of items that have ended, by number; none for an item without output."""
+    due: Ranges = Field(default_factory=Ranges)
+    """The items that have not begun, by number from 1."""
+    counted: int = 0
+    """The last item that counts as a run of a node."""
+    stored: Ranges = Field(default_factory=Ranges)
+    """See `ItemOutputs`."""
+    others: dict[str, NodeRef] = Field(default_factory=dict[str, NodeRef])
+    """See `ItemOutputs`."""
     runs: dict[str, NodeRun] = Field(default_factory=dict[str, NodeRun])
-    """Those that have begun and not ended, by number from 1."""
+    """The items that have begun and not ended, by number."""
 
 
 class NodeEnd(JsonModel):
@@ -323,3 +361,46 @@ class NodeEnd(JsonModel):
 
 def _short(event: Event) -> dict[str, Any]:
     return event.model_dump(mode="json", exclude_none=True)
+
+
+def numbers_in(ranges: Ranges) -> Iterator[int]:
+    """Iterate over the numbers, in order."""
+    return (number for first, last in ranges for number in range(first, last + 1))
+
+
+def count_in(ranges: Ranges) -> int:
+    """Return how many numbers there are."""
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def with_numbers(ranges: Ranges, numbers: Iterable[int]) -> Ranges:
+    """Return ranges that have these numbers, too."""
+    found: Ranges = []
+    for first, last in sorted([*ranges, *((number, number) for number in numbers)]):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def taken_from(ranges: Ranges, number: int) -> tuple[Ranges, Ranges]:
+    """Split off the lowest numbers.
+
+    Args:
+        ranges: The ranges.
+        number: How many to split off, if there are as many.
+
+    Returns:
+        Those numbers, and the rest.
+    """
+    taken: Ranges = []
+    rest: Ranges = []
+    for first, last in ranges:
+        end = min(last, first + number - 1)
+        if end >= first:
+            taken.append((first, end))
+            number -= end - first + 1
+        if end < last:
+            rest.append((max(first, end + 1), last))
+    return taken, rest

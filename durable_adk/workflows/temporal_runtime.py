@@ -171,8 +171,8 @@ class TemporalRuntime:
         self._limits, self._registry = opened.limits, opened.registry
         self._model_queues = opened.model_task_queues or {}
 
-    async def begin_turn(self, *, apart: bool) -> None:
-        """Do nothing: each call is an activity."""
+    async def leave_batch(self) -> None:
+        """Do nothing: the loop runs in the workflow."""
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run a child workflow, which has a history of its own."""

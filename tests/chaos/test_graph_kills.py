@@ -14,7 +14,17 @@ from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import Status
 from tests.chaos.conftest import MakePlace
 from tests.support.chaos_apps import Traces
-from tests.support.graph_apps import AGAIN, CALLER, GRAPH, QUESTION, RETRYING, graph_app
+from tests.support.graph_apps import (
+    AGAIN,
+    AHEAD,
+    CALLER,
+    GRAPH,
+    ITEMS,
+    NUMBERS,
+    QUESTION,
+    RETRYING,
+    graph_app,
+)
 from tests.support.processes import INVOCATION, SESSION, Workplace
 from tests.support.scripts import shape
 from tests.support.waiting import PATIENCE
@@ -71,26 +81,22 @@ async def control(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, An
     return in_order(session.events)
 
 
-async def answered(place: Workplace) -> list[Event]:
+async def answered(place: Workplace, app: str = GRAPH) -> list[Event]:
     """Answer the question of a workplace; what comes of it."""
-    async with place.runner(GRAPH) as runner:
+    async with place.runner(app) as runner:
         return await asyncio.wait_for(replied(runner, place.queue), PATIENCE)
 
 
-async def status(place: Workplace) -> Status | None:
+async def status(place: Workplace, app: str) -> Status | None:
     """How far the store says the invocation is."""
-    return await status_of(place, GRAPH)
-
-
-async def status_of(place: Workplace, app: str) -> Status | None:
-    """How far the store says the invocation of an app is."""
     record = await place.sessions.get_invocation(place.key(app), INVOCATION)
     return record.status if record else None
 
 
+@pytest.mark.parametrize("app", [GRAPH, AHEAD])
 @pytest.mark.parametrize("at", CASES)
 async def test_a_graph_survives_its_workers(
-    at: str, place: Workplace, control: list[dict[str, Any]]
+    at: str, app: str, place: Workplace, control: list[dict[str, Any]]
 ) -> None:
     """I1 to I4, GR-57, GR-133: log and state are those of an undisturbed run.
 
@@ -98,15 +104,15 @@ async def test_a_graph_survives_its_workers(
     """
     deaths, again = CASES[at]
     async with place.restarted_worker(at):
-        asked = await asyncio.wait_for(place.all_of(GRAPH), PATIENCE)
-        assert await status(place) is Status.PAUSED
-        assert await place.sessions.active_invocation(place.key(GRAPH)) is None
-        after = await answered(place)
-        result = await place.workflow(GRAPH).result()
+        asked = await asyncio.wait_for(place.all_of(app), PATIENCE)
+        assert await status(place, app) is Status.PAUSED
+        assert await place.sessions.active_invocation(place.key(app)) is None
+        after = await answered(place, app)
+        result = await place.workflow(app).result()
     assert place.deaths == deaths
     assert (len(asked), len(after)) == (BEFORE, AFTER)
-    assert in_order(await place.log(GRAPH)) == control
-    assert await place.state(GRAPH) == {"first": 1}
+    assert in_order(await place.log(app)) == control
+    assert await place.state(app) == {"first": 1}
     assert result["status"] == Status.COMPLETED
     begun = place.traces.runs()
     assert [line for line in begun if line["key"] == AGAIN] == []
@@ -193,7 +199,7 @@ async def test_called_nodes_survive_the_worker(at: str, make_place: MakePlace) -
     place = make_place()
     async with place.restarted_worker(at):
         await asyncio.wait_for(place.all_of(CALLER), PATIENCE)
-        assert await status_of(place, CALLER) is Status.PAUSED
+        assert await status(place, CALLER) is Status.PAUSED
         async with place.runner(CALLER) as runner:
             await asyncio.wait_for(replied(runner, place.queue), PATIENCE)
         result = await place.workflow(CALLER).result()
@@ -221,3 +227,36 @@ async def test_called_nodes_survive_the_worker(at: str, make_place: MakePlace) -
     assert place.traces.asked == {0: again.get("writer", 1)}
     assert 2 <= parents <= 2 + place.deaths
     assert result["modelCalls"] >= 1
+
+
+KILLS = {
+    "commit.after:kill@9": 1,  # the source, seven items; three others may run
+    "commit.before:kill@6,20": 2,
+    "node.halfway:kill@13;commit.after:kill@4": 2,
+    "result.noted:kill@2": 1,  # behind the second item without output
+}
+"""Where workers die that run items, and how many of them."""
+AT_ONCE = 4
+
+
+@pytest.mark.parametrize("history", [4000, 1])
+@pytest.mark.parametrize("at", KILLS)
+async def test_items_that_have_ended_do_not_run_again(
+    at: str, history: int, make_place: MakePlace
+) -> None:
+    """GR-59: of a batch that is run again, only items whose outputs were not stored run."""
+    place = make_place()
+    place.history = history
+    async with place.restarted_worker(at):
+        events = await asyncio.wait_for(place.all_of(ITEMS), PATIENCE)
+        await place.workflow(ITEMS).result()
+    assert place.deaths == KILLS[at]
+    whole = [None if number % 5 == 0 else number for number in range(1, NUMBERS + 1)]
+    assert events[-1].output == whole
+    ids = [event.id for event in await place.log(ITEMS)]
+    assert len(ids) == len(set(ids))
+    begun = place.traces.runs()
+    assert not any(line["key"] == AGAIN for line in begun)
+    runs = Counter(line["tool"] for line in begun)
+    assert set(runs) == {f"item-{number}" for number in range(1, NUMBERS + 1)}
+    assert sum(runs.values()) <= NUMBERS + AT_ONCE * place.deaths

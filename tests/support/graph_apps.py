@@ -18,19 +18,21 @@ from tests.support.chaos_apps import Traces
 
 GRAPH = "graph"
 """The name of the app."""
+AHEAD = "ahead"
+"""The name of the same app, several of whose steps have one activity."""
 QUESTION = "q1"
 """The id of its question."""
 NEW, AGAIN = "new", "again"
 """Whether the event of a run was stored when the run began."""
 
 
-def graph_app(traces: Traces) -> App:
+def graph_app(traces: Traces, name: str = GRAPH) -> App:
     """Return an app whose graph has a chain, two branches, a join, a question and an agent."""
 
-    def begin(name: str, ctx: Any) -> None:
+    def begin(node: str, ctx: Any) -> None:
         """Write down that a function began, and maybe die in the middle of it."""
         known = any(is_end(event, ctx.node_path) for event in ctx.session.events)
-        traces.note(name, AGAIN if known else NEW)
+        traces.note(node, AGAIN if known else NEW)
         failpoint("node.halfway")
 
     def first(ctx: Any, node_input: str) -> str:
@@ -57,7 +59,8 @@ def graph_app(traces: Traces) -> App:
     model = ScriptedModel(log=traces.folder / "model", replies=["Written."] * 4)
     writer = LlmAgent(name="writer", model=model)
     edges: list[Any] = [("START", first, (left, right), JoinNode(name="both"), ask, writer, last)]
-    return App(name=GRAPH, root_agent=Workflow(name="wf", edges=edges))
+    steps = 20 if name == AHEAD else 1
+    return App(name=name, root_agent=Workflow(name="wf", edges=edges), steps_per_activity=steps)
 
 
 CALLER = "caller"
@@ -125,6 +128,28 @@ def retrying_app(traces: Traces) -> App:
     retry = NodeRetryConfig(max_attempts=3, initial_delay=0.1, jitter=0)
     edges: list[Any] = [("START", node(flaky, retry_config=retry))]
     return App(name=RETRYING, root_agent=Workflow(name="wf", edges=edges))
+
+
+ITEMS = "items"
+"""The name of an app with a parallel worker."""
+NUMBERS = 30
+"""Number of its items: two batches."""
+
+
+def items_app(traces: Traces) -> App:
+    """Return an app that writes down each item that begins; every fifth one has no output."""
+
+    def numbers(node_input: str) -> list[int]:
+        return list(range(1, NUMBERS + 1))
+
+    async def item(ctx: Any, node_input: int) -> int | None:
+        known = any(is_end(event, ctx.node_path) for event in ctx.session.events)
+        traces.note(f"item-{node_input}", AGAIN if known else NEW)
+        failpoint("node.halfway")
+        return None if node_input % 5 == 0 else node_input
+
+    each = node(item, parallel_worker=True, max_parallel_workers=4)
+    return App(name=ITEMS, root_agent=Workflow(name="wf", edges=[("START", numbers, each)]))
 
 
 def is_end(event: Event, path: str) -> bool:

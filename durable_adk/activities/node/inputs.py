@@ -9,7 +9,7 @@ from google.genai import types
 from durable_adk.calling.copies import own_copy
 from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
-from durable_adk.wire.agent_stack import NodeRef
+from durable_adk.wire.agent_stack import ItemOutputs, NodeRef
 
 Items = Callable[[str], Callable[[Any], list[Any]]]
 """Returns `ParallelWorker.items` of the worker at a path."""
@@ -37,23 +37,38 @@ class NodeValues:
         Raises:
             AgentError: The session does not have the event any more.
         """
+        return own_copy(self._value(ref))
+
+    def _value(self, ref: NodeRef) -> Any:
+        """Return the value without a copy: of a list only the item is copied."""
         if ref.parts is not None:
-            return {name: part and self.of(part) for name, part in ref.parts.items()}
+            return {name: part and self._value(part) for name, part in ref.parts.items()}
         if ref.of is not None:
-            return self.items(ref.split_by or "")(self.of(ref.of))[ref.item or 0]
+            return self.items(ref.split_by or "")(self._value(ref.of))[ref.item or 0]
         if ref.listed is not None:
-            return [one and self.of(one) for one in ref.listed]
+            return self._outputs(ref.listed)
         if ref.take == "message":
-            return own_copy(self.user_content)
+            return self.user_content
         return None if ref.event is None else self._of_event(ref, ref.event)
 
     def _of_event(self, ref: NodeRef, name: str) -> Any:
         if ref.take == "given":
-            return own_copy(self.given[name])
+            return self.given[name]
         # From the end, because a node is usually given what has just been stored.
-        event = next((one for one in reversed(self.events) if one.id == name), None)
-        if event is None:
-            raise AgentError(
-                f"Event {name!r}, whose output is a node's input, is in the session no more."
-            )
-        return event.text if ref.take == "text" else own_copy(event.output)
+        return _taken(ref, next((one for one in reversed(self.events) if one.id == name), None))
+
+    def _outputs(self, outputs: ItemOutputs) -> list[Any]:
+        found = {one.id: one for one in self.events if one.id.startswith(f"{outputs.prefix}.")}
+        return [self._output(ref, found) for ref in outputs.refs()]
+
+    def _output(self, ref: NodeRef | None, found: dict[str, Event]) -> Any:
+        event = None if ref is None else found.get(ref.event or "")
+        return ref and self._value(ref) if ref is None or event is None else _taken(ref, event)
+
+
+def _taken(ref: NodeRef, event: Event | None) -> Any:
+    if event is None:
+        raise AgentError(
+            f"Event {ref.event!r}, whose output is a node's input, is in the session no more."
+        )
+    return event.text if ref.take == "text" else event.output

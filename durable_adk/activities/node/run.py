@@ -16,6 +16,7 @@ from durable_adk.errors import (
     AgentError,
     DurableAdkError,
     NodeTimeoutError,
+    PayloadTooLargeError,
     StateValueError,
     StoreUnavailableError,
     as_detail,
@@ -78,7 +79,8 @@ class _NodeRun:
         self._app = active.deps.registry.app(active.step.key.app_name)
         self._events: list[Event] = []
         self._output: Event | None = None
-        self._items: int | None = None
+        self._ended = NodeEnd(branch=active.step.branch)
+        """How it ends without an event."""
         self.overdue = False
 
     async def perform(self) -> None:
@@ -92,14 +94,29 @@ class _NodeRun:
         given = self._active.deps.node_values(step, scope).of(self._site.input)
         answers = given_answers(scope.events, self._site.answered, invocation_id=step.invocation_id)
         if step.kind == "worker" and not step.collects:
-            self._items = len(self._app.items_at(self._site.path)(given))
+            self._ended.items = len(self._app.items_at(self._site.path)(given))
         elif step.kind == "worker":
-            self._add(Event(output=given))
+            self._add_list(given)
         elif step.answers:
             values = list(answers.values())
             self._add(Event(output=values[0] if len(values) == 1 else answers))
         else:
             await self._run_code(given, answers)
+
+    def _add_list(self, outputs: list[Any]) -> None:
+        """Add the event of a worker's output.
+
+        A list that no event can hold has none: what follows reads the outputs of the items.
+
+        Raises:
+            PayloadTooLargeError: It is such a list, and the output of a graph, too.
+        """
+        try:
+            self._add(Event(output=outputs))
+        except PayloadTooLargeError:
+            if self._site.output_for != [self._site.path]:
+                raise
+            self._ended = NodeEnd(output=self._site.input, branch=self._step.branch)
 
     async def _run_code(self, given: Any, answers: dict[str, Any]) -> None:
         """Run the node's code with its input and the answers to its questions, by call id."""
@@ -241,8 +258,7 @@ class _NodeRun:
 
     def _result(self) -> StepResult:
         if not self._events:
-            end = NodeEnd(branch=self._step.branch, items=self._items)
-            return StepResult(node=end_of(self._sent) if self._sent else end)
+            return StepResult(node=end_of(self._sent) if self._sent else self._ended)
         *before, last = self._events
         last.id = self._step.event_id
         for index, event in enumerate(before, len(self._sent)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from durable_adk.calling.closing import closing
 from durable_adk.conversation.nodes.events import is_root_output, mark
-from durable_adk.errors import AgentError, from_detail, raised
+from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, NodeCall
 from durable_adk.flows.graph.task import NodeTask
@@ -117,7 +117,7 @@ class NodeAttempt:
             collects=collected is not None,
             returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
         )
-        result = await invocation.state.runtime.perform(step)
+        result = await self._perform(step)
         invocation.take(result)
         task.run.resumed.clear()
         if result.called is not None:
@@ -139,6 +139,13 @@ class NodeAttempt:
             error.node_path = failed or task.site.path  # the event is committed
             raise error
         task.end = result.node
+
+    async def _perform(self, step: NodeStep) -> StepResult:
+        """Perform a step, unless a batch has done so."""
+        outcome, self.task.outcome = self.task.outcome, None
+        if isinstance(outcome, DurableAdkError):
+            raise outcome
+        return outcome or await self._invocation.state.runtime.perform(step)
 
     def _check_questions(self, result: StepResult) -> None:
         """Check the ids of a run's questions before these are stored (B-18).

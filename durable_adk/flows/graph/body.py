@@ -1,14 +1,15 @@
-"""The bodies of graphs and of parallel workers."""
+"""The body of a graph."""
 
 from collections.abc import AsyncGenerator
 
 from durable_adk.calling.closing import closing
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope
-from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts, RunAgent
+from durable_adk.flows.graph.attempt import NodeParts, RunAgent
 from durable_adk.flows.graph.runs import NodeRuns
 from durable_adk.flows.graph.schedule import GraphSchedule
 from durable_adk.flows.graph.task import NodeTask
+from durable_adk.flows.graph.worker import run_worker
 from durable_adk.flows.invocation import Invocation
 from durable_adk.wire.agent_stack import (
     GraphPosition,
@@ -16,12 +17,8 @@ from durable_adk.wire.agent_stack import (
     NodeRef,
     NodeRun,
     NodeSite,
-    WorkerPosition,
 )
 from durable_adk.wire.manifest import AgentNode, GraphRecord
-
-MAX_ITEMS_AT_ONCE = 50
-"""Number of items of a parallel worker that run at once, if it has no limit of its own."""
 
 
 def node_parts(invocation: Invocation, node: AgentNode, run_agent: RunAgent) -> NodeParts:
@@ -102,80 +99,3 @@ class _GraphRun(NodeRuns):
         # The graph's one output must not be stored before the loop knows that it is the only one.
         decided = ends and len(schedule.terminals) > 1
         self.launch(name, schedule.node(name), run, site, decided=decided)
-
-
-async def run_worker(attempt: NodeAttempt) -> AsyncGenerator[Event, None]:
-    """Run a node for each item of the input, and then store the list of the outputs (GR-59)."""
-    task = attempt.task
-    run = _WorkerRun(attempt.parts, task)
-    if run.position.items is None:
-        async with closing(attempt.step()) as events:
-            async for event in events:
-                yield event
-        run.position.items = task.end.items if task.end else 0
-    async with closing(run.run()) as events:
-        async for event in events:
-            yield event
-    listed = NodeRef(listed=[run.position.outputs.get(key) for key in run.numbers()])
-    async with closing(attempt.step(collected=listed)) as events:
-        async for event in events:
-            yield event
-
-
-class _WorkerRun(NodeRuns):
-    """One run of a parallel worker."""
-
-    def __init__(self, parts: NodeParts, task: NodeTask) -> None:
-        super().__init__(parts, task.scope, task.current_site())
-        self._node = task.node
-        self.position = task.scope.frame.resumed(WorkerPosition) or task.scope.frame.hold(
-            WorkerPosition(event_id=f"{task.scope.branch.prefix}.items")
-        )
-
-    def begin(self) -> None:
-        """See base class."""
-        for key, run in list(self.position.runs.items()):
-            self._launch(key, run)
-        self._start_due()
-
-    def ended(self, key: str, task: NodeTask) -> None:
-        """See base class."""
-        del self.position.runs[key]
-        if task.end is not None and task.end.output is not None:
-            self.position.outputs[key] = task.end.output
-        self._start_due()
-
-    def numbers(self) -> list[str]:
-        """Return the numbers of all items, in their order."""
-        return [str(number) for number in range(1, (self.position.items or 0) + 1)]
-
-    def _start_due(self) -> None:
-        """Launch further items, but none while one waits for an answer (GR-60)."""
-        position, limit = self.position, self._node.window or MAX_ITEMS_AT_ONCE
-        while position.begun < (position.items or 0) and len(position.runs) < limit:
-            if any(run.asked for run in position.runs.values()):
-                return
-            self.count()
-            position.begun += 1
-            number = position.begun
-            branch = f"{self._node.name}@{number}"
-            run = NodeRun(
-                run_id=number,
-                input=NodeRef(of=self.site.input, item=number - 1, split_by=self.site.path),
-                branch=".".join(filter(None, (self.scope.ctx.branch, branch))),
-                event_id=f"{position.event_id}.{number}",
-            )
-            position.runs[str(number)] = run
-            self._launch(str(number), run)
-
-    def _launch(self, key: str, run: NodeRun) -> None:
-        inner = self._node.inner or self._node
-        path = f"{self.site.path}/{inner.name}@{run.run_id}"
-        site = NodeSite(
-            path=path,
-            prefix=run.event_id,
-            input=run.input,
-            output_for=[path],
-            scope=self.site.scope,
-        )
-        self.launch(key, inner, run, site, decided=False)

@@ -1,7 +1,8 @@
 """Attempts of a run of a node, until one succeeds (GR-110 to GR-113)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from random import Random
 
 from durable_adk.calling.closing import closing
@@ -24,7 +25,8 @@ from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.graph.timer import NodeTimer
-from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.flows.step_batch import run_batch
+from durable_adk.graph.retry_config import retry_of
 
 OF_INVOCATION = (
     BudgetExceededError,
@@ -68,10 +70,7 @@ class NodeRetries:
         task, runtime = self._task, self._invocation.state.runtime
         run = task.run
         while True:
-            if run.again_at is not None:
-                await self._invocation.continuing.sleep(run.again_at - runtime.now())
-                run.again_at = None
-            await self._invocation.continuing.safe_point()
+            await self._due()
             try:
                 await self._in_time()
             except OF_INVOCATION:
@@ -92,15 +91,32 @@ class NodeRetries:
             else:
                 return
 
+    async def _due(self) -> None:
+        """Wait until the next attempt is due; what a batch has performed is taken at once."""
+        task, run, runtime = self._task, self._task.run, self._invocation.state.runtime
+        if run.again_at is not None:
+            await runtime.leave_batch()  # the delay is a timer of the workflow
+            await self._invocation.continuing.sleep(run.again_at - runtime.now())
+            run.again_at = None
+        if task.outcome is not None:
+            return
+        await self._invocation.continuing.safe_point()
+        if task.node.kind not in ("agent", "worker"):
+            seconds = task.node.timeout or 0.0
+            await run_batch(self._invocation, task.scope, task.node.name, seconds=seconds)
+
     async def _in_time(self) -> None:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
-        node, branch = self._task.node, self._task.scope.branch
-        timeout = node.timeout if node.kind in ("agent", "worker") else None
-        timer = NodeTimer(self._task.run, timeout, self._invocation.state.runtime.now)
+        task, runtime = self._task, self._invocation.state.runtime
+        node, branch = task.node, task.scope.branch
+        timed = node.timeout is not None and node.kind in ("agent", "worker")
+        if timed:
+            await runtime.leave_batch()
+        timer = NodeTimer(task.run, node.timeout if timed else None, runtime.now)
         limit, outer, finished = timer.limit, branch.timers, False
         branch.timers = (*outer, timer)
         try:
-            async with limit:
+            async with limit, self._counted(timed):
                 timer.start()
                 finished = await self._events(limit)
         except TimeoutError:
@@ -121,6 +137,16 @@ class NodeRetries:
                 if limit.expired() and not ends:
                     return False  # a step that finished all the same swallowed the cancellation
         return True
+
+    @asynccontextmanager
+    async def _counted(self, timed: bool) -> AsyncGenerator[None]:
+        """Count the run among those that the loop ends in time, if it is one of them."""
+        branches = self._task.scope.branch.branches
+        branches.timed += timed
+        try:
+            yield
+        finally:
+            branches.timed -= timed
 
     def _closing(self) -> list[Event]:
         """Return responses to the calls of a failed attempt that still wait for an answer."""
@@ -154,19 +180,8 @@ class NodeRetries:
 
 def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
     """Return the seconds until the next attempt, or None (GR-110)."""
-    retry, attempt = task.node.retry, task.run.attempt
-    if retry is None:
-        return None
-    config = NodeRetryConfig.model_validate(retry)
-    if not config.allows(_kinds(error), attempt):
-        return None
+    attempt = task.run.attempt
+    config = retry_of(task.node.retry, error, attempt)
     # Seeded, because each replay has to wait as long.
-    return config.delay(attempt, Random(f"{task.run.event_id}:{attempt}"))  # noqa: S311
-
-
-def _kinds(error: DurableAdkError) -> list[str]:
-    """Return the names of the classes of an error, its own first."""
-    user = error.user.classes if error.user is not None else []
-    ours = (kind.__name__ for kind in type(error).__mro__)
-    names = (name.rpartition(":")[2].rpartition(".")[2] for name in user)
-    return [error.error_type, *names, *ours]
+    seed = f"{task.run.event_id}:{attempt}"
+    return None if config is None else config.delay(attempt, Random(seed))  # noqa: S311

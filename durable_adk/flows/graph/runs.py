@@ -105,7 +105,7 @@ class NodeRuns(ABC):
 
     def launch(
         self, key: str, node: GraphNode, run: NodeRun, site: NodeSite, *, decided: bool = False
-    ) -> None:
+    ) -> NodeTask:
         """Start the task of a run.
 
         Args:
@@ -114,9 +114,13 @@ class NodeRuns(ABC):
             run: The run.
             site: The run for steps.
             decided: Whether the loop decides if an output is stored.
+
+        Returns:
+            The task, which has not begun.
         """
         scope = self.scope
         task = NodeTask(
+            key=key,
             node=node,
             run=run,
             site=site,
@@ -132,13 +136,13 @@ class NodeRuns(ABC):
         self.tasks[key] = task
         scope.branch.count(1)
         task.task = asyncio.ensure_future(self._forward(task))
+        return task
 
     def _land(self, task: NodeTask) -> None:
-        key = next(key for key, one in self.tasks.items() if one is task)
-        del self.tasks[key]
-        self.scope.frame.leave(key)
+        del self.tasks[task.key]
+        self.scope.frame.leave(task.key)
         try:
-            self.ended(key, task)
+            self.ended(task.key, task)
             self._hold(not self.tasks)  # before the run leaves: a pause begins when none is busy
         finally:
             self._leave(task)
@@ -166,12 +170,16 @@ class NodeRuns(ABC):
 
     async def _forward(self, task: NodeTask) -> None:
         try:
-            attempt = NodeAttempt(self.parts, task, self.waits)
-            await NodeRetries(attempt, self.parts, partial(self._send, task)).run()
+            await self.perform(task)
         except BaseException as error:  # noqa: BLE001 - `run` raises it again
             self._news.put_nowait((task, error))
         else:
             self._news.put_nowait((task, None))
+
+    async def perform(self, task: NodeTask) -> None:
+        """Do the work of a task."""
+        attempt = NodeAttempt(self.parts, task, self.waits)
+        await NodeRetries(attempt, self.parts, partial(self._send, task)).run()
 
     async def _send(self, task: NodeTask, event: Event) -> None:
         """Have an event committed."""

@@ -3,15 +3,19 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from durable_adk.errors import DurableAdkError
 from durable_adk.flows.agent_scope import AgentScope, Branch
 from durable_adk.wire.agent_stack import NodeEnd, NodeRun, NodeSite
 from durable_adk.wire.manifest import GraphNode
+from durable_adk.wire.steps import StepResult
 
 
 @dataclass(eq=False)
 class NodeTask:
     """One run of a node."""
 
+    key: str
+    """Its name among those that run now."""
     node: GraphNode
     run: NodeRun
     site: NodeSite
@@ -21,6 +25,8 @@ class NodeTask:
     committed: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
     end: NodeEnd | None = None
+    outcome: StepResult | DurableAdkError | None = None
+    """How its first step has ended in a batch; None: it has to be performed."""
 
     def begin_again(self) -> None:
         """Begin another attempt: nothing of the last one is the agent's any more."""

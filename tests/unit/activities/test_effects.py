@@ -13,7 +13,7 @@ from durable_adk.wire.effect import Effect
 
 NAMES = {
     *("open_invocation", "call_model", "call_tool", "execute_code", "run_callback"),
-    "run_node",
+    *("run_node", "run_items"),
     *(
         "run_function",
         "run_hook",
@@ -34,14 +34,15 @@ NAMES = {
     *("read_session_events", "read_model_requests", "deliver_webhook"),
 }
 
+MODULES = (steps, checkpoint, event_page, model_request, webhook)
+
 
 def declared(step: type[Any]) -> Any:
     """The type of the result that a step names."""
     (base,) = (b for c in step.__mro__ for b in c.__dict__.get("__orig_bases__", ()) if _is(b))
     (result,) = get_args(base)
-    return {**vars(steps), **vars(checkpoint), **vars(event_page), **vars(model_request)}.get(
-        getattr(result, "__forward_arg__", ""), result
-    )
+    names = {name: one for module in MODULES for name, one in vars(module).items()}
+    return names.get(getattr(result, "__forward_arg__", ""), result)
 
 
 def _is(base: Any) -> bool:
@@ -58,8 +59,7 @@ def test_a_step_its_row_and_its_function_name_the_same_result(row: EffectRow[Any
 
 def test_every_step_that_names_a_result_has_a_row() -> None:
     """An effect without one would fail when the first run asks for it."""
-    modules = (steps, checkpoint, event_page, model_request, webhook)
-    found = [one for module in modules for one in vars(module).values()]
+    found = [one for module in MODULES for one in vars(module).values()]
     rows = {one for one in found if isinstance(one, type) and issubclass(one, Effect)}
     assert rows - {Effect, steps.Step} == {row.step for row in EFFECTS}
 

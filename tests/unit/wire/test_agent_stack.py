@@ -1,8 +1,22 @@
 """The agent stack in a checkpoint."""
 
+from itertools import pairwise
 from typing import Any
 
-from durable_adk.wire.agent_stack import LlmPosition, RunPosition, SequentialPosition, StackFrame
+from hypothesis import given, strategies as st
+
+from durable_adk.wire.agent_stack import (
+    ItemOutputs,
+    LlmPosition,
+    NodeRef,
+    RunPosition,
+    SequentialPosition,
+    StackFrame,
+    count_in,
+    numbers_in,
+    taken_from,
+    with_numbers,
+)
 
 STORED: dict[str, Any] = {
     "position": {
@@ -57,3 +71,29 @@ def test_a_position_of_a_newer_release_is_read() -> None:
     """I13: fields that this release does not know are ignored."""
     frame = StackFrame.model_validate({"position": {"at": 2, "new": 1}, "below": {}})
     assert frame.resumed(SequentialPosition) == SequentialPosition(at=2)
+
+
+@given(st.sets(st.integers(1, 40)), st.sets(st.integers(1, 40)), st.integers(1, 50))
+def test_ranges_are_sets_of_numbers(some: set[int], others: set[int], number: int) -> None:
+    """D10: the items of a worker, in few bytes."""
+    ranges = with_numbers(with_numbers([], some), others)
+    assert list(numbers_in(ranges)) == sorted(some | others)
+    assert count_in(ranges) == len(some | others)
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(ranges))
+    taken, rest = taken_from(ranges, number)
+    assert list(numbers_in(taken)) == sorted(some | others)[:number]
+    assert list(numbers_in(rest)) == sorted(some | others)[number:]
+
+
+def test_a_thousand_outputs_take_few_bytes() -> None:
+    """D3: also where some items have none, and others have one of a later attempt."""
+    late = NodeRef(event="p.500~2.1")
+    outputs = ItemOutputs(
+        prefix="p", count=1_000, stored=[(1, 499), (502, 1_000)], others={"500": late}
+    )
+    assert len(NodeRef(listed=outputs).to_json()) < 200
+    refs = outputs.refs()
+    assert refs[499:501] == [late, None]
+    assert [one.event for one in (*refs[:499], *refs[501:]) if one] == [
+        f"p.{number}.1" for number in range(1, 1_001) if number not in (500, 501)
+    ]
