@@ -16,6 +16,7 @@ from durable_adk.apps.graph_nodes import (
     check_nodes,
     graphs_in,
     node_at_path,
+    nodes_on_path,
 )
 from durable_adk.apps.graph_record import kind_of, manifest_of
 from durable_adk.apps.resumability_config import ResumabilityConfig
@@ -31,6 +32,8 @@ from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.run_config import Budget
 from durable_adk.wire.steps import NodeStep, Step
 
+_OF_NODES = ("retry_config", "timeout", "parallel_worker")
+"""Fields of an agent that count where the agent is a node of a graph."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -109,8 +112,11 @@ class App(BaseModel):
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
         check_nodes(self.root_agent)
+        nodes = agents_in(self.root_agent)
         for agent in self.agents():
-            _check_mode(agent, nodes=agents_in(self.root_agent))
+            _check_mode(agent, nodes=nodes)
+            if self.is_agent or agent not in nodes:
+                _check_no_node(agent)
         names = [agent.name for agent in self.agents()] if self.is_agent else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -243,6 +249,15 @@ class App(BaseModel):
             )
         return node.items
 
+    def state_schema_at(self, path: str) -> type[BaseModel] | None:
+        """Return the schema of the state for the node at the path of a run (GR-200).
+
+        It is the node's own, or that of the nearest node around it; None: there is none.
+        """
+        nodes = nodes_on_path(self.root_agent, path)
+        schemas = (node.state_schema for node in reversed(nodes))
+        return next((schema for schema in schemas if schema is not None), None)
+
     def _at(self, path: str) -> BaseNode:
         """Return the node at the path of a run.
 
@@ -266,6 +281,15 @@ def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:
             f"Agent {agent.name!r} has mode={agent.mode!r}, which is not supported: give the agent "
             "that hands out the task an AgentTool round this one, instead of this one as sub-agent."
         )
+
+
+def _check_no_node(agent: BaseAgent) -> None:
+    for field in _OF_NODES:
+        if getattr(agent, field, None):
+            raise AgentDefinitionError(
+                f"Agent {agent.name!r} has {field}, which has an effect in graphs alone: make the "
+                "agent a node of a Workflow, or leave it out."
+            )
 
 
 def _agents_used_as_tools(agent: BaseAgent) -> list[BaseAgent]:

@@ -39,6 +39,13 @@ def called_node_at(called: Mapping[str, BaseNode], path: str) -> BaseNode | None
     return None
 
 
+def nodes_on_path(root: BaseNode, path: str) -> list[BaseNode]:
+    """Return the nodes along the path of a run, from the root; those that are found."""
+    parts = path.split("/")
+    paths = ("/".join(parts[: place + 1]) for place in range(len(parts)))
+    return [node for one in paths if (node := node_at_path(root, one)) is not None]
+
+
 def agents_in(node: BaseNode) -> list[BaseAgent]:
     """Return the agents that are nodes, without their sub-agents; an agent is its own."""
     if isinstance(node, BaseAgent):

@@ -105,6 +105,12 @@ class FromAdk(BaseAgent):
         """google-adk's agent."""
         return self._adk
 
+    def clone(self, update: dict[str, Any] | None = None) -> Self:
+        """See base class; the copy is google-adk's agent, too."""
+        copied = super().clone(update)
+        copied._adk, copied._fields = self._adk, self._fields
+        return copied
+
     def converted_from(self, adk: AdkBaseAgent) -> Self:
         """Record google-adk's agent and the current values of its fields."""
         self._adk = adk

@@ -26,6 +26,7 @@ from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.json_values import check_json, to_json_value
+from durable_adk.sessions.state import check_state_entry
 from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.called_nodes import CalledEnd
 from durable_adk.wire.messages import check_event
@@ -122,6 +123,7 @@ class _NodeRun:
         """Run the node's code with its input and the answers to its questions, by call id."""
         step, context = self._step, self._context
         context.node = node = self._app.node_at(step)
+        context.state.schema = self._app.state_schema_at(self._site.path)
         context.resume_inputs = answers
         if step.kind == "tool":
             context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
@@ -164,6 +166,8 @@ class _NodeRun:
         self._context.state.collect_delta()
         event.author, event.invocation_id = step.agent, step.invocation_id
         event.branch = event.branch or step.branch
+        for key, value in event.actions.state_delta.items():
+            check_state_entry(self._context.state.schema, key, value)
         event.actions.state_delta = {**delta.state_delta, **event.actions.state_delta}
         event.actions.state_read = {**delta.state_read, **event.actions.state_read}
         event.actions.artifact_delta = {**delta.artifact_delta, **event.actions.artifact_delta}
