@@ -27,7 +27,7 @@ LONGEST = 40
 """Maximum characters of a text in the drawing."""
 _CHARACTER, _SMALL = 7.8, 6.4
 """Widths in pixels of a character of a label, and of the smaller texts."""
-_HEADER, _PADDING, _ROUND = 44.0, 20.0, 44.0
+_HEADER, _PADDING, _ROUND = 54.0, 20.0, 44.0
 
 
 class Point(JsonModel):
@@ -248,7 +248,7 @@ def _placed(nodes: list[DrawnNode], edges: list[DrawnEdge]) -> GraphLayout:
     return drawn
 
 
-_OPTIONS = {"direction": "topbottom", "spacing": {"layer_gap": 40.0, "node_gap": 32.0}}
+_OPTIONS = {"direction": "topbottom", "spacing": {"layer_gap": 48.0, "node_gap": 32.0}}
 
 
 def _bounds(drawn: GraphLayout) -> tuple[float, float, float, float]:
