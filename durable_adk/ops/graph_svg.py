@@ -43,7 +43,8 @@ def svg(root: AgentDescription) -> str:
     title = f"<title>{escape(root.name)}</title>"
     tip = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" '
-        'markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
+        'markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">'
+        '<path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
     )
     style = f"<style>{_STYLE}</style>"
     return "\n".join([head, title, style, tip, *groups, *lines, *body, *labels, "</svg>"]) + "\n"

@@ -75,7 +75,7 @@ export class GraphPanel {
       const status = state?.status ?? "idle";
       element.setAttribute("class", element.dataset.kind + ` node-${status}`);
       const words = wordsOf(state);
-      element.setAttribute("aria-label", [label, words || facts].filter(Boolean).join(": "));
+      element.setAttribute("aria-label", [label, words || facts].filter(Boolean).join(" "));
       element.setAttribute("aria-pressed", String(path === this.#chosen));
       if (says) says.textContent = words || facts;
     }
@@ -131,6 +131,7 @@ export class GraphPanel {
     const labels = edges.map(({ label, labelAt: at }) => at && svg("text", { class: "edge-label", x: at.x, y: at.y }, label));
     const others = nodes.filter((node) => !isGroup(node)).map((node) => this.#node(node));
     const tip = svg("marker", { id: "graph-tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 10, markerHeight: 10, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { class: "tip", d: "M0 0L8 4L0 8z" }));
+    this.#nodes = new Map([...this.#nodes].sort(([, one], [, other]) => one.y - other.y || one.x - other.x)); // as one reads
     const [first] = this.#nodes.values();
     first?.element.setAttribute("tabindex", "0");
     const label = `Graph of ${this.#root}`;
@@ -144,11 +145,11 @@ export class GraphPanel {
     const top = isGroup(node) ? y + 22 : y + height / 2 - (isEnd ? 0 : 8);
     const says = isEnd ? null : svg("text", { class: "says", x: middle, y: top + 16 }, facts);
     const kinds = `graph-node ${kind} ${node.joins ? "joins" : ""}`;
-    const shown = [shapeOf(node), svg("text", { x: middle, y: top }, shortened(label)), says];
+    const shown = [shapeOf(node), svg("text", { x: middle, y: top }, shortened(label)), " ", says]; // a blank between words
     if (isEnd) return svg("g", { class: kinds, "aria-hidden": "true" }, shown);
     const listeners = { onclick: () => this.#choose(path), onkeydown: (event) => this.#key(event, path) };
     const element = svg("g", { class: kinds, "data-kind": kinds, "data-path": path, role: "button", tabindex: -1, ...listeners }, shown);
-    this.#nodes.set(path, { element, label, facts, says });
+    this.#nodes.set(path, { element, label, facts, says, x, y });
     return element;
   }
 
