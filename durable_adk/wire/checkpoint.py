@@ -23,6 +23,7 @@ from durable_adk.errors import NewerReleaseError
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import NamesSession, SessionKey
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.wire.agent_stack import (
     NodeRef,
     NodeRun,
@@ -146,6 +147,8 @@ class Checkpoint(JsonModel):
     pending: PendingState = Field(default_factory=PendingState)
     runs_begun: int = 0
     """Number of agent runs that have started."""
+    unfinished: list[UnfinishedBranch] = Field(default_factory=list[UnfinishedBranch])
+    """The branches of graphs that ended before the last node, at most `MAX_UNFINISHED` (B-30)."""
     runs: list[AgentRun] = Field(default_factory=list[AgentRun])
     """Agent runs that no step has reported as ended: first the open ones, then the ended."""
 

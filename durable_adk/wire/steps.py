@@ -16,6 +16,7 @@ from durable_adk.events import Event, EventActions
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.agent_stack import NodeEnd, NodeSite
@@ -72,6 +73,7 @@ class Ending(JsonModel):
     tokens: int = 0
     delivered_to: str | None = None
     """The invocation to which the message was delivered before it could be withdrawn."""
+    unfinished: list[UnfinishedBranch] = Field(default_factory=list[UnfinishedBranch])
 
 
 LOOP_RULES = 1
@@ -505,3 +507,5 @@ class CloseStep(JsonModel, Effect[Ending]):
     """See `CommitStep.revision`."""
     ended: list[AgentRun] | None = None
     """See `Step.ended`."""
+    unfinished: list[UnfinishedBranch] = Field(default_factory=list[UnfinishedBranch])
+    """See `Checkpoint.unfinished`."""
