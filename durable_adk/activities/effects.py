@@ -7,6 +7,7 @@ type. Everything particular to an effect is in its row; these three hold what is
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -348,26 +349,27 @@ def row_of(step: Effect[R]) -> EffectRow[R]:
 
 
 class EffectPerformer:
-    """Performs effects in this process: one attempt per call if the caller counts attempts."""
+    """Performs effects in this process: one attempt per call if the caller counts attempts.
 
-    def __init__(self, deps: Dependencies) -> None:
+    Args:
+        deps: The apps and stores.
+        lost: Number of attempts of all steps that were lost before: steps then look for what these
+            have stored.
+    """
+
+    def __init__(self, deps: Dependencies, *, lost: int = 0) -> None:
         self.deps = deps
+        self._lost = lost
 
     def row_of(self, step: Effect[R]) -> EffectRow[R]:
         """See `row_of`."""
         return row_of(step)
 
-    async def perform(
-        self, step: Effect[R], attempt: Attempt | None = None, *, first: int = 1
-    ) -> R:
-        """Perform one attempt. Without `attempt`, tools that request a retry are retried here.
-
-        Args:
-            step: The step.
-            attempt: The attempt.
-            first: Without `attempt`, the number of the first one.
-        """
-        row, this = row_of(step), attempt or Attempt(number=first)
+    async def perform(self, step: Effect[R], attempt: Attempt | None = None) -> R:
+        """Perform one attempt. Without `attempt`, tools that request a retry are retried here."""
+        row, this = row_of(step), attempt or Attempt()
+        if self._lost:
+            this = replace(this, number=this.number + self._lost)
         while True:
             try:
                 with CodeScope(RunError, outermost=True):

@@ -14,9 +14,9 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import read_ending
 from durable_adk.errors import DurableAdkError, frames_in
 from durable_adk.log import get_logger
+from durable_adk.sessions.branch_end import UnfinishedBranch
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.telemetry import metrics, names
 from durable_adk.telemetry.genai import agent_tool_ended
 from durable_adk.telemetry.identity import tool_span

@@ -43,9 +43,7 @@ class Effects(Protocol):
         """Return the table row of a step."""
         ...
 
-    async def perform(
-        self, step: Effect[R], attempt: Attempt | None = None, *, first: int = 1
-    ) -> R:
+    async def perform(self, step: Effect[R], attempt: Attempt | None = None) -> R:
         """Perform one attempt."""
         ...
 
@@ -99,11 +97,8 @@ class LocalRuntime(InProcess):
         limits: Limits,
         run_child: Child | None = None,
         roll_every: int | None = None,
-        first: int = 1,
     ) -> None:
         super().__init__()
-        self._first = first
-        """The number of each step's first attempt: above 1, steps look for what is stored."""
         self._steps = 0
         self._roll_every = roll_every
         self.rolls = roll_every is not None
@@ -139,8 +134,7 @@ class LocalRuntime(InProcess):
         attempt = 1
         while True:
             try:
-                number = self._first - 1 + attempt
-                return await self._until_stored(step, Attempt(number=number))
+                return await self._until_stored(step, Attempt(number=attempt))
             except ModelUnavailableError as error:
                 if attempt >= attempts:
                     raise
@@ -185,5 +179,4 @@ class LocalRuntime(InProcess):
 
         Safe, because writes check their ids first, and steps read before they act.
         """
-        perform = retrying(self._effects.perform, CLIENT_TIMEOUT)
-        return await perform(step, attempt, first=self._first)
+        return await retrying(self._effects.perform, CLIENT_TIMEOUT)(step, attempt)

@@ -28,11 +28,11 @@ from durable_adk.client.queries import (
     recent_sessions,
 )
 from durable_adk.errors import SessionNotFoundError, frames_in
+from durable_adk.sessions.branch_end import UnfinishedBranch
 from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 
 WAIT = 1.0
 """Seconds between two reads of ``show --follow`` without a notification of a change."""

@@ -12,6 +12,7 @@ from heapq import merge
 
 from durable_adk.client.feed import paged
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls, tracking_copy
+from durable_adk.sessions.branch_end import UnfinishedBranch, unfinished_in
 from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.log.storage import InvocationPosition
 from durable_adk.sessions.records import (
@@ -24,7 +25,6 @@ from durable_adk.sessions.records import (
 )
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.sessions.unfinished_branch import UnfinishedBranch, unfinished_in
 
 _WINDOWS = (3600.0, 86400.0, 30 * 86400.0)
 """Windows for reading recent sessions, in seconds before now."""

@@ -22,7 +22,7 @@ from durable_adk.flows.agent_scope import (
 )
 from durable_adk.flows.custom_bodies import BodyLoop, CustomBodies
 from durable_adk.flows.graph.body import node_parts, run_graph
-from durable_adk.flows.graph.called import CalledNode
+from durable_adk.flows.graph.dynamic import DynamicNodeRun
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.plugin_hooks import agent_failed
@@ -58,7 +58,7 @@ class AgentLoop:
         site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch)
         return self._run_node(node, None, site)
 
-    def called(self, site: NodeSite, run: NodeRun, *, above: int | None) -> CalledNode:
+    def called(self, site: NodeSite, run: NodeRun, *, above: int | None) -> DynamicNodeRun:
         """Return the run of a node that another one's code calls: it is the invocation's manifest.
 
         Args:
@@ -80,7 +80,8 @@ class AgentLoop:
             position=position,
             commit_by=CommitBy.STEP,
         )
-        return CalledNode(node_parts(self._invocation, node, self._run_in_graph), scope, site, run)
+        parts = node_parts(self._invocation, node, self._run_in_graph)
+        return DynamicNodeRun(parts, scope, site, run)
 
     def _context(self, agent: str) -> InvocationContext:
         state = self._state

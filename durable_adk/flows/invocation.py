@@ -13,10 +13,10 @@ from durable_adk.flows.plugin_hooks import on_event
 from durable_adk.flows.state import LoopState
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.agent_stack import NodeRun
-from durable_adk.wire.called_nodes import NodeCaller
+from durable_adk.wire.graph.dynamic import NodeCaller
 from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.messages import MAX_RESULT_TEXT
-from durable_adk.wire.steps import CalledNodes, CommitStep, EarlyCommit, StepResult
+from durable_adk.wire.steps import CommitStep, DynamicNodes, EarlyCommit, StepResult
 
 
 class Invocation:
@@ -150,7 +150,7 @@ class Invocation:
             wants_state=state.reads_state,
         )
 
-    def called(self, nodes: CalledNodes) -> None:
+    def called(self, nodes: DynamicNodes) -> None:
         """Count what the nodes have done that the code of a node has called."""
         state, checkpoint = self.state, self.state.checkpoint
         counters = checkpoint.counters

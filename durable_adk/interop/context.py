@@ -20,9 +20,14 @@ from google.adk.auth.auth_tool import AuthConfig as AdkAuthConfig
 from google.adk.plugins.plugin_manager import PluginManager as AdkPluginManager
 from google.adk.sessions.base_session_service import GetSessionConfig as AdkGetSessionConfig
 from google.adk.sessions.state import State as AdkState
+from google.adk.workflow._errors import DynamicNodeFailError, NodeInterruptedError
 
 from durable_adk.context.activity import Context, ReadonlyContext
-from durable_adk.errors import AgentDefinitionError, StateValueError
+from durable_adk.errors import (
+    DynamicNodeFailError as OurDynamicNodeFailError,
+    NodeInterruptedError as OurNodeInterruptedError,
+    StateValueError,
+)
 from durable_adk.events.event import Event
 from durable_adk.events.request_input import RequestInput
 from durable_adk.interop.proxies import AgentProxy
@@ -174,16 +179,24 @@ class SharedContext(AdkContext):
         self._interrupt_ids.update(item.long_running_tool_ids or ())
 
     async def run_node(self, node: Any, node_input: Any = None, **options: Any) -> Any:
-        """Run a node as a child of this one.
+        """Run a node as a child of this one; see `Context.run_node`.
 
         Raises:
-            AgentDefinitionError: Nodes do not run others yet.
+            DynamicNodeFailError: google-adk's, if the node has failed.
+            NodeInterruptedError: google-adk's, if it waits.
         """
-        del node, node_input, options
-        raise AgentDefinitionError(
-            f"Node {self._ours.node_path!r} calls ctx.run_node, which durable_adk does not support "
-            "yet; connect the nodes by edges."
-        )
+        self.adopt_changes()
+        try:
+            return await self._ours.run_node(node, node_input, **options)
+        except OurDynamicNodeFailError as error:
+            cause = error.error or error
+            raise DynamicNodeFailError(
+                message=error.message, error=cause, error_node_path=error.error_node_path
+            ) from error
+        except OurNodeInterruptedError as waits:
+            raise NodeInterruptedError from waits
+        finally:
+            self.refresh()
 
 
 _KEPT = "adk_context"

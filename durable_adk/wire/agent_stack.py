@@ -285,7 +285,7 @@ class NodeRun(BaseModel):
     answered: list[str] = Field(default_factory=list[str])
     """The calls of the run that were answered, in the order of the answers."""
     journal: str | None = None
-    """See `CalledNodes.journal`."""
+    """See `DynamicNodes.journal`."""
     resumed: list[str] = Field(default_factory=list[str])
     """The calls that were answered since the node's code ran."""
     again_at: float | None = None
@@ -296,7 +296,7 @@ class NodeRun(BaseModel):
     """Seconds that the attempt has left, while it waits for answers."""
 
 
-class CalledPosition(StackPosition):
+class DynamicNodePosition(StackPosition):
     """The run of a node that the code of another one has called."""
 
     run: NodeRun

@@ -21,9 +21,9 @@ from pydantic import (
 
 from durable_adk.errors import NewerReleaseError
 from durable_adk.json_values import JsonModel
+from durable_adk.sessions.branch_end import UnfinishedBranch
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import NamesSession, SessionKey
-from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.wire.agent_stack import (
     NodeRef,
     NodeRun,
@@ -32,8 +32,8 @@ from durable_adk.wire.agent_stack import (
     StackFrame,
     item_event,
 )
-from durable_adk.wire.called_nodes import OpenCall
 from durable_adk.wire.effect import Effect, ErrorDetail
+from durable_adk.wire.graph.dynamic import OpenCall
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.wire.steps import (
     AgentRun,

@@ -20,9 +20,9 @@ from durable_adk.json_values import (
     to_json_value,
     validated,
 )
+from durable_adk.sessions.branch_end import UnfinishedBranch
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.wire.run_config import RunConfig
 
 W = TypeVar("W", bound=JsonModel)

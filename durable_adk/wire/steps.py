@@ -14,14 +14,14 @@ from pydantic import Field
 
 from durable_adk.events import Event, EventActions
 from durable_adk.json_values import JsonModel
+from durable_adk.sessions.branch_end import UnfinishedBranch
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.agent_stack import NodeEnd, NodeSite
-from durable_adk.wire.called_nodes import NodeCaller, OpenCall
 from durable_adk.wire.effect import Effect, ErrorDetail
+from durable_adk.wire.graph.dynamic import NodeCaller, OpenCall
 from durable_adk.wire.manifest import AgentNode, GraphNodeKind, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig
@@ -324,11 +324,11 @@ class HookStep(Step):
     """`errors.as_detail` of the error that the notification is about."""
 
 
-class CalledNodes(JsonModel):
+class DynamicNodes(JsonModel):
     """What the nodes that the code of a node has called have done, for the loop to count."""
 
     journal: str | None = None
-    """Name of the stored `CallJournal`; None: the code has ended, and is not run again."""
+    """Name of the stored `DynamicJournal`; None: the code has ended, and is not run again."""
     open_calls: list[OpenCall] = Field(default_factory=list[OpenCall])
     """The calls that wait for an answer."""
     used: dict[str, int] = Field(default_factory=dict[str, int])
@@ -383,7 +383,7 @@ class StepResult(JsonModel):
     model step, of the error that the model raised after the responses in the result."""
     node: NodeEnd | None = None
     """How the run of a node ended."""
-    called: CalledNodes | None = None
+    called: DynamicNodes | None = None
     """The nodes that the code of a node has called."""
     more: list["StepResult"] = Field(default_factory=list["StepResult"])
     """For a node: its events before the last one. For a model: the events of its further complete

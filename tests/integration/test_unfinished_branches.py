@@ -14,7 +14,7 @@ from durable_adk.graph.join_node import JoinNode
 from durable_adk.graph.routes import DEFAULT_ROUTE
 from durable_adk.graph.workflow import Workflow
 from durable_adk.sessions import SessionKey, Status
-from durable_adk.sessions.unfinished_branch import UnfinishedBranch
+from durable_adk.sessions.branch_end import UnfinishedBranch
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
 from tests.support.scripts import send, stored

@@ -18,10 +18,10 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
+from durable_adk.sessions.branch_end import UNFINISHED_BRANCHES, unfinished_in
 from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.records import UNFINISHED, InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.unfinished_branch import UNFINISHED_BRANCHES, unfinished_in
 from durable_adk.wire.messages import MAX_RESULT_TEXT
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending
 

@@ -5,7 +5,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 from uuid import UUID, uuid5
 
-from durable_adk.activities.node.calls import MakeEffects, NodeCalls
+from durable_adk.activities.node.dynamic import MakeEffects, NodeCalls
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
@@ -28,7 +28,7 @@ from durable_adk.graph.base_node import BaseNode
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.sessions.state import check_state_entry
 from durable_adk.wire.agent_stack import NodeEnd
-from durable_adk.wire.called_nodes import CalledEnd
+from durable_adk.wire.graph.dynamic import DynamicEnd
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
 
@@ -250,7 +250,7 @@ class _NodeRun:
         if not (event.content or actions.state_delta or actions.artifact_delta or actions.route):
             self._events.remove(event)
 
-    def _failed_by_call(self, known: CalledEnd) -> StepResult:
+    def _failed_by_call(self, known: DynamicEnd) -> StepResult:
         """Return the result of code that raised the error of a node, which its event has told."""
         self._events = [one for one in self._events if _is_message(one)]
         self._output = None

@@ -11,7 +11,7 @@ from durable_adk.flows.graph.schedule import GraphSchedule
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.graph.worker import run_worker
 from durable_adk.flows.invocation import Invocation
-from durable_adk.sessions.unfinished_branch import MAX_UNFINISHED, UnfinishedBranch
+from durable_adk.sessions.branch_end import MAX_UNFINISHED, UnfinishedBranch
 from durable_adk.wire.agent_stack import (
     GraphPosition,
     NodeEnd,

@@ -156,7 +156,7 @@ def test_what_is_not_read_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None
         copied.append(event.id)
         return real(event)
 
-    monkeypatch.setattr("durable_adk.context.activity.own_copy", counted)
+    monkeypatch.setattr("durable_adk.context.step_scope.own_copy", counted)
     _, own = session(*map(str, range(100)))
     assert own.state == {"k": 1}
     assert copied == []

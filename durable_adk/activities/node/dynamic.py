@@ -2,8 +2,8 @@
 
 Each of them has a loop of its own, over the same effects as the invocation's, performed in this
 process. The ids of their events depend on their paths, so another attempt finds what is stored and
-does not do it again. How they ended, and where they wait, is stored in a `CallJournal` before the
-code runs again.
+does not do it again. How they ended, and where they wait, is stored in a `DynamicJournal` before
+the code runs again.
 """
 
 import asyncio
@@ -12,14 +12,19 @@ from collections import Counter
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from google.genai import types
 
 from durable_adk.activities.commit.notes import find_note, write_note
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.local_runtime import Effects
-from durable_adk.activities.node.called_loop import Call, CalledLoop, CalledRuntime, Totals
+from durable_adk.activities.node.dynamic_loop import (
+    Call,
+    DynamicNodeLoop,
+    DynamicNodeRuntime,
+    Totals,
+)
 from durable_adk.activities.step import ActiveStep
 from durable_adk.apps.graph_record import manifest_of_call
 from durable_adk.calling.closing import uninterrupted
@@ -44,21 +49,27 @@ from durable_adk.json_values import canonical, check_json, to_json_value
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.wire.agent_stack import NodeRef, NodeRun, NodeSite
-from durable_adk.wire.called_nodes import CalledEnd, CallJournal, NodeCaller, OpenCall
 from durable_adk.wire.checkpoint import Counters
-from durable_adk.wire.steps import CalledNodes, CommitStep, NodeStep
+from durable_adk.wire.graph.dynamic import DynamicEnd, DynamicJournal, NodeCaller, OpenCall
+from durable_adk.wire.steps import CommitStep, DynamicNodes, NodeStep
 
 logger = get_logger(__name__)
 
 JOURNAL: Final = "calls"
-"""Kind of the notes that hold a `CallJournal`."""
+"""Kind of the notes that hold a `DynamicJournal`."""
 INPUT: Final = "called_input"
 """Kind of the notes that hold what a called node was given: the same in all its runs (B-7)."""
 FAILURE: Final = "called_failure"
 """Kind of the notes that hold how a called node has failed (B-6)."""
 CLOSED: Final = "The node that called this one has ended, or has failed."
 
-MakeEffects = Callable[[Dependencies], Effects]
+
+class MakeEffects(Protocol):
+    """Returns what performs effects; see `effects.EffectPerformer`."""
+
+    def __call__(self, deps: Dependencies, *, lost: int) -> Effects:
+        """Return it."""
+        ...
 
 
 @dataclass(kw_only=True, eq=False)
@@ -72,7 +83,7 @@ class _Called:
     """What the code gives it."""
     site: NodeSite
     branch: str | None
-    done: "asyncio.Future[CalledEnd | None]" = field(
+    done: "asyncio.Future[DynamicEnd | None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
     """How it ended; None: it waits, or the invocation fails."""
@@ -106,11 +117,13 @@ class NodeCalls:
         self._nodes: dict[str, BaseNode] = app.called
         self._given: dict[str, Any] = dict(active.deps.given)
         self._deps = active.deps.with_called(app.with_called(self._nodes), self._given)
-        self._effects = effects(self._deps)
-        self._journal = CallJournal()
+        self._looks = active.attempt.number > 1 or active.scope.ahead
+        """Whether the store may have what the nodes do."""
+        self._effects = effects(self._deps, lost=int(self._looks))
+        self._journal = DynamicJournal()
         self._calls: dict[str, _Called] = {}
         self._numbers = Counter[str]()
-        self._failures: list[tuple[DynamicNodeFailError, CalledEnd]] = []
+        self._failures: list[tuple[DynamicNodeFailError, DynamicEnd]] = []
         self._sending = asyncio.Lock()
         self._totals = Totals(
             counters=Counters(model_calls=caller.model_calls, node_runs=caller.node_runs, events=0),
@@ -134,7 +147,7 @@ class NodeCalls:
                 raise AgentError(
                     f"The session store lacks what {self._step.named.path} has called before."
                 )
-            self._journal = CallJournal.from_json(body)
+            self._journal = DynamicJournal.from_json(body)
 
     # ----- calls of the code
 
@@ -248,19 +261,19 @@ class NodeCalls:
                 self._journal.open.pop(called.key, None)
             called.done.set_result(ended)
 
-    async def _ended(self, called: _Called) -> CalledEnd | None:
+    async def _ended(self, called: _Called) -> DynamicEnd | None:
         """Run a node; return None if it waits, or if the invocation fails."""
         site, path = called.site, called.site.path
         if self._looks:
             find = retrying(find_note, STORE_TIMEOUT)
             known = await find(self._active, FAILURE, site.prefix)
             if known is not None:
-                return CalledEnd.from_json(known)
+                return DynamicEnd.from_json(known)
         await self._send_messages()
         self._nodes[path] = called.node
         manifest = manifest_of_call(called.node, self._step.agent)
         self._given[site.prefix] = await self._recorded(called)
-        loop = CalledLoop(
+        loop = DynamicNodeLoop(
             Call(
                 step=self._step,
                 caller=self._caller,
@@ -270,7 +283,7 @@ class NodeCalls:
                 saved=self._journal.open.get(called.key),
             ),
             self._totals,
-            CalledRuntime(self._deps, self._effects, self._caller.limits, again=self._looks),
+            DynamicNodeRuntime(self._deps, self._effects, self._caller.limits),
         )
         run = NodeRun(run_id=0, input=site.input, branch=called.branch, event_id=site.prefix)
         try:
@@ -283,12 +296,7 @@ class NodeCalls:
         if end is None and loop.saved is not None:
             self._journal.open[called.key] = loop.saved
             return None
-        return CalledEnd(end=end)
-
-    @property
-    def _looks(self) -> bool:
-        """Whether the store may have what the nodes do."""
-        return self._active.attempt.number > 1 or self._active.scope.ahead
+        return DynamicEnd(end=end)
 
     async def _recorded(self, called: _Called) -> Any:
         """Return what a node is given: what it was given when it began, if it has begun."""
@@ -303,8 +311,8 @@ class NodeCalls:
         logger.warning("node.other_input", node_path=called.site.path)
         return _unpacked(kept)
 
-    async def _failed(self, called: _Called, error: DurableAdkError) -> CalledEnd:
-        ended = CalledEnd(error=as_detail(error), path=error.node_path or called.site.path)
+    async def _failed(self, called: _Called, error: DurableAdkError) -> DynamicEnd:
+        ended = DynamicEnd(error=as_detail(error), path=error.node_path or called.site.path)
         self._journal.ended[called.key] = ended
         self._journal.open.pop(called.key, None)
         write = retrying(write_note, STORE_TIMEOUT)
@@ -373,11 +381,13 @@ class NodeCalls:
         ended = self._journal.ended.get(self.delegate.key) if self.delegate else None
         return ended.end.output if ended and ended.end else None
 
-    def failure_of(self, error: Exception) -> CalledEnd | None:
+    def failure_of(self, error: Exception) -> DynamicEnd | None:
         """Return the end of the node whose failure an exception of the code reports, or None."""
-        return next((ended for raised, ended in self._failures if raised is error), None)
+        user = error.original if isinstance(error, DurableAdkError) else None
+        chain = (error, user, user and user.__cause__)  # google-adk's error has ours as cause
+        return next((ended for raised, ended in self._failures if raised in chain), None)
 
-    async def outcome(self, *, again: bool, failed: str | None = None) -> CalledNodes | None:
+    async def outcome(self, *, again: bool, failed: str | None = None) -> DynamicNodes | None:
         """Return what the nodes have done; None: the code has never called any.
 
         Args:
@@ -394,12 +404,12 @@ class NodeCalls:
             if failed is not None:  # another attempt repeats what has failed (GR-115)
                 ended = self._journal.ended
                 ended = {key: one for key, one in ended.items() if one.error is None}
-                self._journal = CallJournal(ended=ended)
+                self._journal = DynamicJournal(ended=ended)
             write = retrying(write_note, STORE_TIMEOUT)
             await write(self._active, JOURNAL, name, self._journal.to_json())
         counters, before, local = self._totals.counters, self._caller, self._step.local_state
         state = self._totals.local_state
-        return CalledNodes(
+        return DynamicNodes(
             journal=name,
             open_calls=waiting,
             used={key: n - before.used.get(key, 0) for key, n in self._totals.used.items()},

@@ -2,10 +2,10 @@
 
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.graph.runs import NodeParts, NodeRuns, NodeTask
-from durable_adk.wire.agent_stack import CalledPosition, NodeEnd, NodeRun, NodeSite
+from durable_adk.wire.agent_stack import DynamicNodePosition, NodeEnd, NodeRun, NodeSite
 
 
-class CalledNode(NodeRuns):
+class DynamicNodeRun(NodeRuns):
     """One run, with its attempts.
 
     Args:
@@ -17,9 +17,9 @@ class CalledNode(NodeRuns):
 
     def __init__(self, parts: NodeParts, scope: AgentScope, site: NodeSite, run: NodeRun) -> None:
         super().__init__(parts, scope, site)
-        resumed = scope.frame.resumed(CalledPosition)
+        resumed = scope.frame.resumed(DynamicNodePosition)
         self._begins = resumed is None
-        self._run = (resumed or scope.frame.hold(CalledPosition(run=run))).run
+        self._run = (resumed or scope.frame.hold(DynamicNodePosition(run=run))).run
         self.end = NodeEnd(branch=run.branch)
 
     def begin(self) -> None:

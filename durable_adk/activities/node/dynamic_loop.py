@@ -13,7 +13,7 @@ from durable_adk.activities.local_runtime import Effects, LocalRuntime, renewed_
 from durable_adk.calling.closing import closing, uninterrupted
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.event_loop import run_invocation
-from durable_adk.flows.graph.called import CalledNode
+from durable_adk.flows.graph.dynamic import DynamicNodeRun
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.state import LoopState
 from durable_adk.sessions.lease_owner import LOCAL_PREFIX
@@ -21,9 +21,9 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.agent_stack import NodeEnd, NodeRun, NodeSite, StackFrame
-from durable_adk.wire.called_nodes import NodeCaller, OpenCall, OpenNode
 from durable_adk.wire.checkpoint import Checkpoint, Counters, Cursor, PendingState
 from durable_adk.wire.effect import Effect
+from durable_adk.wire.graph.dynamic import NodeCaller, OpenCall, OpenNode
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
@@ -32,29 +32,25 @@ from durable_adk.wire.steps import AgentRun, NodeStep, Opened
 R = TypeVar("R")
 
 
-class CalledRuntime(LocalRuntime):
+class DynamicNodeRuntime(LocalRuntime):
     """Performs the effects of a called node, until it waits or is cancelled.
 
     Args:
         deps: The stores, and the app with the called nodes.
         effects: Performs single effects.
         limits: The invocation's.
-        again: Whether the store may have what the node does.
     """
 
-    def __init__(
-        self, deps: Dependencies, effects: Effects, limits: Limits, *, again: bool
-    ) -> None:
+    def __init__(self, deps: Dependencies, effects: Effects, limits: Limits) -> None:
         self._deps = deps
         super().__init__(
             effects,
             deps.registry,
             limits=limits,
             run_child=self._run_agent_tool,
-            first=2 if again else 1,
         )
-        self._made = partial(CalledRuntime, deps, effects, limits, again=again)
-        self._children: list[CalledRuntime] = []
+        self._made = partial(DynamicNodeRuntime, deps, effects, limits)
+        self._children: list[DynamicNodeRuntime] = []
         self.is_over = False
         """Whether no further step may begin."""
 
@@ -117,10 +113,10 @@ class Call:
     """Where the node waits; None: it has not begun."""
 
 
-class CalledLoop:
+class DynamicNodeLoop:
     """Runs one called node until it has ended, or waits for an answer."""
 
-    def __init__(self, call: Call, totals: Totals, runtime: CalledRuntime) -> None:
+    def __init__(self, call: Call, totals: Totals, runtime: DynamicNodeRuntime) -> None:
         self._call, self._totals, self._runtime = call, totals, runtime
         self.invocation = _invocation(call, totals, runtime)
         self.saved: OpenNode | None = None
@@ -150,7 +146,7 @@ class CalledLoop:
             await uninterrupted(self._leave(work))
         return None if work.cancelled() else work.result()
 
-    async def _commit_all(self, called: CalledNode) -> NodeEnd:
+    async def _commit_all(self, called: DynamicNodeRun) -> NodeEnd:
         async with closing(called.run()) as events:
             async for event in events:
                 await self.invocation.commit(event)
@@ -183,7 +179,7 @@ class CalledLoop:
         totals.runs += state.agent_runs.take_ended() or []
 
 
-def _invocation(call: Call, totals: Totals, runtime: CalledRuntime) -> Invocation:
+def _invocation(call: Call, totals: Totals, runtime: DynamicNodeRuntime) -> Invocation:
     step, caller, saved = call.step, call.caller, call.saved
     checkpoint = Checkpoint(
         request=InvocationRequest(

@@ -1,7 +1,7 @@
 """Nodes that the code of another node calls: what their activity and the loop tell each other.
 
-The activity of the code runs them (GR-150), and stores a `CallJournal` when it ends before the code
-has: that is what the next run of the code continues from.
+The activity of the code runs them (GR-150), and stores a `DynamicJournal` when it ends before the
+code has: that is what the next run of the code continues from.
 """
 
 from typing import Any
@@ -58,7 +58,7 @@ class NodeCaller(JsonModel):
     """Whether the loop needs the session's state afterwards, for custom agents."""
 
 
-class CalledEnd(JsonModel):
+class DynamicEnd(JsonModel):
     """How a called node has ended."""
 
     end: NodeEnd | None = None
@@ -79,8 +79,8 @@ class OpenNode(JsonModel):
     waiting: list[OpenCall]
 
 
-class CallJournal(JsonModel):
+class DynamicJournal(JsonModel):
     """The nodes that the code of a node has called, by name and run id."""
 
-    ended: dict[str, CalledEnd] = Field(default_factory=dict[str, CalledEnd])
+    ended: dict[str, DynamicEnd] = Field(default_factory=dict[str, DynamicEnd])
     open: dict[str, OpenNode] = Field(default_factory=dict[str, OpenNode])
