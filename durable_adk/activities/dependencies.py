@@ -10,7 +10,7 @@ from typing import Any
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
 from durable_adk.activities.node.inputs import Items, value_of
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.agents.llm_agent import LlmAgent, is_task
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import Services, StepScope, step_session
@@ -48,11 +48,12 @@ def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items) -> 
     """Return the events that the model of an agent that is a node sees (GR-62, GR-181)."""
     value = value_of(site.input, scope.events, scope.user_content, items)
     given = Event(author=USER, branch=scope.branch, content=as_content(value) or scope.user_content)
-    own = prompt_events(scope.events, given, site.prefix)
-    if agent.include_contents == "none":
+    own = prompt_events(scope.events, given, site, scope.invocation_id)
+    if agent.include_contents == "none" or is_task(agent):
         return own
     mine = {event.id for event in own}
-    before = [event for event in scope.events if event.id not in mine]
+    others = (event for event in scope.events if event.id not in mine)
+    before = [event for event in others if event.isolation_scope == site.scope]
     return [*before, *(own[1:] if site.input.take == "message" else own)]
 
 
@@ -67,9 +68,10 @@ async def skip_staleness_check(key: SessionKey) -> None:
     del key
 
 
-async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> None:
+async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> bool:
     """Do nothing: without a Temporal client the message waits for its turn."""
     del key, record, answer
+    return False
 
 
 async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
@@ -102,10 +104,11 @@ class Dependencies:
     """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = interrupt_nobody
     """Requests the end of an invocation's run; idempotent."""
-    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
+    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[bool]] = (
         steer_nobody
     )
-    """Notifies an invocation's run of a waiting message. Whether it is delivered shows later."""
+    """Notifies an invocation's run of a waiting message, and returns whether it could be reached.
+    Whether the message is delivered shows later."""
     max_in_place: int = 0
     """Maximum attempts that wait for their sessions in place; see `queue.InPlaceWaits`."""
     waiting_pages: int = 0

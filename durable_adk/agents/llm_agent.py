@@ -81,8 +81,9 @@ class LlmAgent(BaseAgent):
     that the provider's prefix cache stays valid (AGT-16)."""
     mode: Literal["chat", "task", "single_turn"] | None = None
     """How the agent takes part in a conversation: ``chat`` talks to the user, ``task`` does so
-    until its task is done, ``single_turn`` answers its input. None: ``chat``, and ``single_turn``
-    as node of a graph. ``task`` is refused; to delegate a task, use an `AgentTool`."""
+    until it calls `finish_task`, ``single_turn`` answers its input. None: ``chat``, and
+    ``single_turn`` as node of a graph. A sub-agent with ``task`` or ``single_turn`` is a tool of
+    its parent."""
     parallel_worker: bool | None = None
     """Whether the agent, as node of a graph, runs once for each item of its input."""
     planner: BasePlanner | None = None
@@ -149,7 +150,8 @@ class LlmAgent(BaseAgent):
     @property
     def answers_by_tool(self) -> bool:
         """Whether the model responds by calling `set_model_response` instead of text (AGT-19)."""
-        return self.output_schema is not None and bool(self.tools or self.transfer_targets)
+        several = bool(self.tools or self.transfer_targets)
+        return self.output_schema is not None and several and self.mode != "task"
 
     @property
     def canonical_model(self) -> BaseLlm:
@@ -288,12 +290,18 @@ class LlmAgent(BaseAgent):
         specs = {name: _spec(tool) for name, tool in self.static_tools().items()}
         node.tools = {name: spec for name, spec in specs.items() if spec != ToolSpec()}
         node.model = self._model_name
+        node.mode = None if self.mode == "chat" else self.mode
         executor = self.code_executor
         if executor is not None and not isinstance(executor, BuiltInCodeExecutor):
             node.runs_code, node.code_timeout = True, executor.attempt_timeout
         if self.answers_by_tool:
             node.output_key = self.output_key
         return self._describe(node)
+
+
+def is_task(agent: BaseNode | None) -> bool:
+    """Return whether an agent talks to the user until it has finished its task."""
+    return isinstance(agent, LlmAgent) and agent.mode == "task"
 
 
 def _spec(tool: BaseTool) -> ToolSpec:

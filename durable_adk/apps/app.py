@@ -102,7 +102,7 @@ class App(BaseModel):
         self._plugin_manager = PluginManager(self.plugins)
         check_nodes(self.root_agent)
         for agent in self.agents():
-            _check_mode(agent, nodes=agents_in(self.root_agent))
+            _check_mode(agent, root=self.root_agent, nodes=agents_in(self.root_agent))
         names = [agent.name for agent in self.agents()] if self.is_agent else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -234,13 +234,23 @@ class App(BaseModel):
         return node
 
 
-def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:
+def _check_mode(agent: BaseAgent, *, root: BaseNode, nodes: list[BaseAgent]) -> None:
     if not isinstance(agent, LlmAgent) or agent.mode in (None, "chat"):
         return
-    if agent.mode == "task" or agent.parent_agent is not None or agent not in nodes:
+    if agent is root and agent.mode == "single_turn":
         raise AgentDefinitionError(
-            f"Agent {agent.name!r} has mode={agent.mode!r}, which is not supported: give the agent "
-            "that hands out the task an AgentTool round this one, instead of this one as sub-agent."
+            "LlmAgent as root agent must have mode='chat' or 'task', but got mode='single_turn'."
+        )
+    if agent.parent_agent is None and agent not in nodes and agent.mode == "task":
+        raise AgentDefinitionError(
+            f"Agent {agent.name!r} has mode='task', and so cannot be used as an AgentTool, whose "
+            "conversation no client sees: make it a sub-agent of the agent that hands out the task."
+        )
+    if agent.parent_agent is not None and not isinstance(agent.parent_agent, LlmAgent):
+        raise AgentDefinitionError(
+            f"Agent {agent.name!r} has mode={agent.mode!r}, which has no meaning below "
+            f"{agent.parent_agent.name!r}, a {type(agent.parent_agent).__name__}: make it a "
+            "sub-agent of an LlmAgent, or a node of a Workflow."
         )
 
 

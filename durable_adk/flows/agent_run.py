@@ -15,6 +15,7 @@ from durable_adk.errors import AgentError, DurableAdkError
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import (
     AgentScope,
+    Branch,
     CallSite,
     CommitBy,
     NodeCall,
@@ -26,7 +27,13 @@ from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.plugin_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_parallel, run_sequential
-from durable_adk.wire.agent_stack import HandedOver, RunPosition, StackFrame
+from durable_adk.wire.agent_stack import (
+    HandedOver,
+    NodeRef,
+    NodeSite,
+    RunPosition,
+    StackFrame,
+)
 from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
@@ -61,7 +68,8 @@ class AgentLoop:
             end_invocation=state.end_invocation,
             loop=BodyLoop(self._bodies),
         )
-        site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch)
+        call = NodeCall(site=_root_site(node, state.main_branch)) if node.mode == "task" else None
+        site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch, call=call)
         return self._run_node(node, None, site)
 
     def _built_in(self, node: AgentNode, scope: AgentScope) -> AsyncGenerator[Event, None]:
@@ -272,6 +280,18 @@ class AgentLoop:
         self._invocation.take(result)
         scope.end_invocation = scope.end_invocation or result.end_invocation
         return result
+
+
+def _root_site(node: AgentNode, branch: Branch) -> NodeSite:
+    """Return the run of an agent that has the user's message as its task (GR-173)."""
+    path = f"{node.name}@1"
+    return NodeSite(
+        path=path,
+        prefix=branch.prefix,
+        input=NodeRef.user_message(),
+        output_for=[path],
+        scope=path,
+    )
 
 
 def _require_end(hops: int, node: AgentNode, target: AgentNode) -> None:

@@ -43,6 +43,8 @@ class LlmRun:
         self._node = node
         self._scope = scope
         self._position = scope.frame.resumed(LlmPosition) or scope.frame.hold(LlmPosition())
+        self._finished = False
+        """Whether the agent has no further turn, whatever it has said."""
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Yield the agent's events; the caller commits each one before it requests the next.
@@ -59,14 +61,28 @@ class LlmRun:
                 continue  # the call has further responses
             if position.error:
                 raise from_detail(position.error)
-            if scope.position.transfer or (position.final and not position.unsettled):
+            if scope.position.transfer or self._finished:
                 break
-            if position.final:
+            if position.final and self._node.mode == "task":
+                await self._hear()
+                position.final = False
+            elif position.final and not position.unsettled:
+                break
+            elif position.final:
                 await pending.wait_for(sorted(position.unsettled))
                 position.final = False
         # An agent that hands over or ends stops waiting; a late answer begins a new invocation.
         for call_id in sorted(position.unsettled):
             pending.forget(call_id)
+
+    async def _hear(self) -> None:
+        """Wait until the user has answered what a task agent has said (GR-173)."""
+        talks = self._scope.call and self._scope.call.talks
+        if talks:
+            talks(True)
+        await self._invocation.pending.message_to(self._scope, sorted(self._position.unsettled))
+        if talks:
+            talks(False)
 
     async def _turn(self) -> AsyncGenerator[Event, None]:
         """Yield a response of the model and those to its calls, or the remaining ones."""
@@ -117,6 +133,8 @@ class LlmRun:
                 yield event
             return
         position.final = turn.event.is_final_response()
+        failed = bool(turn.event.error_code) and not turn.event.content
+        self._finished = failed and self._node.mode == "task"
         if self._node.runs_code and pending_code(turn.event.content) is not None:
             yield await _run_code(self._invocation, self._node, self._scope)
             position.final = False
@@ -139,6 +157,7 @@ class LlmRun:
         if turn.requests and turn.interim:
             position.open.append(turn)
         position.turn, position.final = None, turn.final
+        self._finished = turn.finished
         if turn.answer is not None and self._scope.position.transfer is None:
             yield _final_text(self._node, self._scope, turn.answer)
             position.final = True

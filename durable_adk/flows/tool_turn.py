@@ -164,6 +164,7 @@ class ToolTurn:
             self._expect(requests, results)
             turn.responded = turn.responded or bool(ids - calls_needing_user(response))
             turn.final = bool(ids) and response.is_final_response()
+            turn.finished = turn.finished or response.output is not None
             if response.actions.set_model_response is not None:
                 turn.answer = response.actions.set_model_response
         failed = next((result.error for result in results if result.error), None)

@@ -154,6 +154,8 @@ class TurnPosition(BaseModel):
     """Whether any call has a response."""
     final: bool = False
     """Whether the last response ends the agent's run."""
+    finished: bool = False
+    """Whether a call of `finish_task` has ended the agent's task."""
     answer: Any = None
     """The model's final output, if it came by `set_model_response`."""
 
@@ -249,6 +251,8 @@ class NodeRun(BaseModel):
     """The calls that wait for an answer, in the order in which they were made."""
     answered: list[str] = Field(default_factory=list[str])
     """The calls of the run that were answered, in the order of the answers."""
+    talks: bool = False
+    """Whether its task agent waits for a message of the user."""
     again_at: float | None = None
     """When the next attempt begins, in seconds since the epoch; None: it has begun."""
 

@@ -77,6 +77,17 @@ class OpenCall(JsonModel):
     """Prefix of the branch whose agent made the call."""
 
 
+class OpenTask(JsonModel):
+    """A task agent that waits for a message of the user (GR-173)."""
+
+    name: str
+    """Stands for the message, as a call's id for its answer."""
+    scope: str | None = None
+    """The `isolation_scope` of the agent's events."""
+    branch: str
+    """Prefix of the agent's branch."""
+
+
 class PendingState(JsonModel):
     """The pending calls, and the answers that have arrived."""
 
@@ -89,6 +100,8 @@ class PendingState(JsonModel):
     delivered: set[str] = Field(default_factory=set[str])
     """Ids of all calls that were answered from outside."""
     unread: list[InvocationAnswer] = Field(default_factory=list[InvocationAnswer])
+    tasks: list[OpenTask] = Field(default_factory=list[OpenTask])
+    """The one that began to wait last is the last."""
     steered: list[str] = Field(default_factory=list[str])
     """Ids of stored messages that are to be delivered to the active invocation."""
     outcomes: dict[str, str | None] = Field(default_factory=dict[str, str | None])

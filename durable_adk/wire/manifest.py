@@ -118,6 +118,8 @@ class AgentNode(JsonModel):
     """Seconds one execution may take; None: the timeout of a tool."""
     model: str | None = None
     """Name of the agent's model."""
+    mode: Literal["task", "single_turn"] | None = None
+    """Set for an LlmAgent that does not chat; see `LlmAgent.mode`."""
     output_key: str | None = None
     """Set for an agent whose output comes from `set_model_response` through the loop (AGT-19)."""
     graph: GraphRecord | None = None

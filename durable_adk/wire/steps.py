@@ -54,8 +54,16 @@ class OpenStep(JsonModel, Effect["Opened"]):
 
         Not so a late update of a call (TOL-41): it is addressed to the agent that made the call.
         """
-        updates = any(part.function_response for part in self.message.parts or [])
-        return self.when_busy is WhenBusy.STEER and not updates
+        return self.when_busy is WhenBusy.STEER and not self._updates
+
+    @property
+    def heard(self) -> bool:
+        """Whether a task agent that waits for the user receives the message (GR-173)."""
+        return bool(self.message.parts) and self.tool_run is None and not self._updates
+
+    @property
+    def _updates(self) -> bool:
+        return any(part.function_response for part in self.message.parts or [])
 
 
 class Ending(JsonModel):
@@ -381,6 +389,8 @@ class PauseStep(JsonModel, Effect[bool | None]):
     lease_owner: str
     revision: int | None = None
     """The loop's revision; see `SessionLog.pause_invocation`."""
+    listens: bool = False
+    """Whether a task agent waits for a message of the user (GR-173)."""
 
 
 class CancellationStep(JsonModel, Effect[bool]):
@@ -403,6 +413,8 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     answer: InvocationAnswer
     named: bool | None = None
     """Whether the sender chose the answer's id."""
+    scope: str | None = None
+    """The `isolation_scope` of a steering message's event: that of the task that receives it."""
     call_name: str = ""
     """Name of the call with the id `InvocationAnswer.call_id`."""
     author: str = "user"

@@ -42,6 +42,7 @@ async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False
             invocation_id=step.invocation_id,
             epoch=step.epoch,
             revision=step.revision,
+            listens=step.listens,
         )
     except LeaseLostError:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
@@ -148,7 +149,11 @@ async def _deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     steered = step.answer.steers or ""
     await _leave_for_the_gone(deps, step, steered)
     delivered = await deps.sessions.deliver_message(
-        step.key, invocation_id=step.invocation_id, epoch=step.epoch, steered=steered
+        step.key,
+        invocation_id=step.invocation_id,
+        epoch=step.epoch,
+        steered=steered,
+        scope=step.scope,
     )
     failpoint("steer.after")
     if delivered is None:

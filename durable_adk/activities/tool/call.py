@@ -18,6 +18,7 @@ from durable_adk.activities.tool.run import (
     ToolNotStartedError,
 )
 from durable_adk.activities.tool.tool_call import CallOutcome, ToolCall
+from durable_adk.agents.llm_agent import is_task
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import StepScope, ToolContext
 from durable_adk.conversation.model_event import save_output
@@ -108,7 +109,8 @@ def _result(call: ToolCall, outcome: CallOutcome) -> StepResult:
     )
     # If the agent's output becomes its caller's, it follows the response as text.
     before = partial(text_before, scope, step)
-    save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
+    key = None if is_task(agent) else agent.output_key
+    save_output(event, output_key=key, schema=agent.output_schema, before=before)
     event.custom_metadata = request_metadata(context)
     waits = _waits(outcome, call.call, context)
     if outcome.long_running and not waits:

@@ -78,7 +78,7 @@ class _GraphRun(NodeRuns):
         self._schedule.claim_output(task.node.name)
 
     def _start_due(self) -> None:
-        while (name := self._schedule.next()) is not None:
+        while not self.talks and (name := self._schedule.next()) is not None:
             self.count()
             self._launch(name, self._schedule.start(name))
 
@@ -145,7 +145,7 @@ class _WorkerRun(NodeRuns):
         """Launch further items, but none while one waits for an answer (GR-60)."""
         position, limit = self.position, self._node.window or MAX_ITEMS_AT_ONCE
         while position.begun < (position.items or 0) and len(position.runs) < limit:
-            if any(run.asked for run in position.runs.values()):
+            if self.talks or any(run.asked for run in position.runs.values()):
                 return
             self.count()
             position.begun += 1

@@ -10,6 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 from durable_adk.calling.closing import abandoned, closing, uninterrupted
@@ -74,6 +75,7 @@ class NodeTask:
 
     def begin_again(self) -> None:
         """Begin another attempt: nothing of the last one is the agent's any more."""
+        self.run.talks = False
         self.scope.frame.clear()
         self.scope.branch.leave()
         self.scope.branch = Branch(attempt_prefix(self.run), self.scope.branch.branches)
@@ -190,6 +192,9 @@ class NodeRuns(ABC):
             decided: Whether the loop decides if an output is stored.
         """
         scope = self.scope
+        driven = self._driven(node)
+        if driven is not None and driven.mode == "task":
+            site.scope = site.path
         task = NodeTask(
             node=node,
             run=run,
@@ -206,6 +211,25 @@ class NodeRuns(ABC):
         self.tasks[key] = task
         scope.branch.branches.busy += 1
         task.task = asyncio.ensure_future(self._forward(task))
+
+    def _driven(self, node: GraphNode) -> AgentNode | None:
+        """Return the agent or graph that a node is; None for other nodes."""
+        driven = self.parts.node.children if node.kind == "agent" else []
+        return next((one for one in driven if one.name == node.name), None)
+
+    @property
+    def talks(self) -> bool:
+        """Whether a task agent waits for the user, so that no further run begins (GR-73)."""
+        return any(task.run.talks for task in self.tasks.values())
+
+    def _talk(self, task: NodeTask, talks: bool) -> None:
+        """Note that a task agent waits for the user, or does so no more."""
+        task.run.talks = talks
+        above = self.scope.call and self.scope.call.talks
+        if above:
+            above(self.talks)
+        if not talks:
+            self.waits()
 
     def _land(self, task: NodeTask) -> None:
         key = next(key for key, one in self.tasks.items() if one is task)
@@ -451,15 +475,17 @@ class NodeRuns(ABC):
     async def _agent(self, task: NodeTask) -> AsyncGenerator[Event, None]:
         """Run the node's agent, or its graph."""
         child = next(one for one in self.parts.node.children if one.name == task.node.name)
-        call = NodeCall(site=task.current_site())
+        call = NodeCall(site=task.current_site(), talks=partial(self._talk, task))
         output, failed = None, None
         async with closing(self.parts.run_agent(child, task.scope, call)) as events:
             async for event in events:
                 if not event.node_info.path:  # the loop has made it
                     mark(event, call.site)
                 yield event
-                if child.kind != "graph" and event.is_final_response() and not event.partial:
-                    output = _output_of(event, child) or output
+                if child.kind == "graph" or event.node_info.path != call.site.path:
+                    continue
+                if event.output is not None or event.is_final_response():
+                    output = _output_of(event) or output
                     failed = event if event.error_code and not event.content else None
         if failed is not None:  # what a model refused is no output (B-21)
             code = failed.error_code or ""
@@ -471,12 +497,12 @@ class NodeRuns(ABC):
         task.end = call.end or NodeEnd(output=output, branch=task.run.branch)
 
 
-def _output_of(event: Event, agent: AgentNode) -> NodeRef | None:
+def _output_of(event: Event) -> NodeRef | None:
     """Return a reference to what an agent's final event gives the next node (GR-64, GR-80)."""
     if event.output is not None:
         return NodeRef(event=event.id)
-    speaks = event.text and agent.kind == "llm"
-    return NodeRef(event=event.id, take="text") if speaks else None
+    says = event.text and event.node_info.path in (event.node_info.output_for or ())
+    return NodeRef(event=event.id, take="text") if says else None
 
 
 def _retry_delay(task: NodeTask, error: DurableAdkError) -> float | None:
