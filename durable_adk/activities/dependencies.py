@@ -10,13 +10,13 @@ from typing import Any
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
 from durable_adk.activities.node.inputs import Items, value_of
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.agents.llm_agent import LlmAgent, is_task
+from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import Services, StepScope, step_session
 from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.history import USER, recent
-from durable_adk.conversation.nodes.events import as_content, prompt_events
+from durable_adk.conversation.nodes.events import as_content, prompt_events, shows
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
 from durable_adk.graph.base_node import BaseNode
@@ -49,11 +49,11 @@ def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items) -> 
     value = value_of(site.input, scope.events, scope.user_content, items)
     given = Event(author=USER, branch=scope.branch, content=as_content(value) or scope.user_content)
     own = prompt_events(scope.events, given, site, scope.invocation_id)
-    if agent.include_contents == "none" or is_task(agent):
+    if not agent.sees_history:
         return own
     mine = {event.id for event in own}
     others = (event for event in scope.events if event.id not in mine)
-    before = [event for event in others if event.isolation_scope == site.scope]
+    before = [event for event in others if shows(event, site.path, site.scope)]
     return [*before, *(own[1:] if site.input.take == "message" else own)]
 
 

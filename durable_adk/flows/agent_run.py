@@ -83,7 +83,7 @@ class AgentLoop:
             case "graph":
                 return run_graph(self._invocation, node, scope, self._run_in_graph)
             case _:
-                return run_llm(self._invocation, node, scope)
+                return run_llm(self._invocation, node, scope, self._run_in_graph)
 
     # ----- one run of agents
 

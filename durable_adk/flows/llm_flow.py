@@ -15,6 +15,7 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope, CommitBy
 from durable_adk.flows.continue_as_new import saved
+from durable_adk.flows.graph.runs import RunAgent
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.tool_turn import ToolTurn
 from durable_adk.wire.agent_stack import LlmPosition, TurnPosition
@@ -27,10 +28,10 @@ HANDED_OVER = "Not run, because a callback handed the conversation over to anoth
 
 
 async def run_llm(
-    invocation: Invocation, node: AgentNode, scope: AgentScope
+    invocation: Invocation, node: AgentNode, scope: AgentScope, run_agent: RunAgent
 ) -> AsyncGenerator[Event, None]:
     """See `LlmRun.run`. The position is resumed when the generator begins, and not before."""
-    async with closing(LlmRun(invocation, node, scope).run()) as events:
+    async with closing(LlmRun(invocation, node, scope, run_agent).run()) as events:
         async for event in events:
             yield event
 
@@ -38,8 +39,11 @@ async def run_llm(
 class LlmRun:
     """One run of the body of an LlmAgent."""
 
-    def __init__(self, invocation: Invocation, node: AgentNode, scope: AgentScope) -> None:
+    def __init__(
+        self, invocation: Invocation, node: AgentNode, scope: AgentScope, run_agent: RunAgent
+    ) -> None:
         self._invocation = invocation
+        self._run_agent = run_agent
         self._node = node
         self._scope = scope
         self._position = scope.frame.resumed(LlmPosition) or scope.frame.hold(LlmPosition())
@@ -148,7 +152,14 @@ class LlmRun:
     async def _answer(self, turn: TurnPosition) -> AsyncGenerator[Event, None]:
         """Yield the responses to the model's calls, and a text if its answer came as a call."""
         position = self._position
-        running = ToolTurn(self._invocation, self._node, self._scope, turn)
+        running = ToolTurn(
+            self._invocation,
+            self._node,
+            self._scope,
+            turn,
+            run_agent=self._run_agent,
+            single_turns=position.single_turns,
+        )
         async with closing(running.run()) as events:
             async for event in events:
                 yield event

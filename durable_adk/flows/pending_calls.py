@@ -18,6 +18,7 @@ from google.genai import types
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, shown_request
 from durable_adk.errors import (
     AgentError,
+    AgentWaitsError,
     DurableAdkError,
     ToolTimeoutError,
     wrapped,
@@ -211,6 +212,7 @@ class PendingCalls:
         Raises:
             ToolTimeoutError: See `answer_to`.
         """
+        require_answerable(self._state)
         name = f"{scope.branch.prefix}.message"
         site = scope.call and scope.call.site
         task = OpenTask(name=name, scope=site and site.scope, branch=scope.branch.prefix)
@@ -468,3 +470,16 @@ class PendingCalls:
         self._waiting_branches.clear()
         self._pending.waiting.clear()
         self._continuing.fail(error)
+
+
+def require_answerable(state: LoopState) -> None:
+    """Refuse to wait for an answer that no user could give (TOL-21).
+
+    Raises:
+        AgentWaitsError: The invocation is that of an agent used as a tool.
+    """
+    if not state.can_wait:
+        raise AgentWaitsError(
+            "An agent that is used as a tool cannot wait for an approval, a credential or a "
+            "long-running tool: no client sees its conversation. Make it a sub-agent."
+        )

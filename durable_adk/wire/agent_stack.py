@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer, model_serializer
 
 from durable_adk.events.event import Event
-from durable_adk.events.event_actions import RouteValue
+from durable_adk.events.event_actions import EventActions, RouteValue
 from durable_adk.json_values import JsonModel
 from durable_adk.wire.effect import ErrorDetail
-from durable_adk.wire.manifest import AgentNode, HandOver, Wait
+from durable_adk.wire.manifest import AgentNode, CallMode, HandOver, Wait
 
 
 class StackPosition(BaseModel):
@@ -136,6 +136,41 @@ class ParallelPosition(StackPosition):
     children: list[ChildPosition]
 
 
+class CalledNode(BaseModel):
+    """A call that runs a node in the session of its agent (GR-175, GR-176, GR-192)."""
+
+    mode: CallMode
+    node: AgentNode
+    """As it was when the call was made."""
+    input: "NodeRef"
+    actions: EventActions = Field(default_factory=EventActions)
+    """Changes made by the callbacks before the call."""
+    changed: dict[str, Any] | None = None
+    """The arguments, if callbacks or the node's schema have changed them."""
+
+
+class CalledEnd(BaseModel):
+    """How the node of a call has ended."""
+
+    output: "NodeRef | None" = None
+    error: ErrorDetail | None = None
+    """`errors.as_detail` of the error that it failed with."""
+    actions: EventActions = Field(default_factory=EventActions)
+    """Copied from `CalledNode.actions`."""
+    changed: dict[str, Any] | None = None
+    """Copied from `CalledNode.changed`."""
+
+
+class CalledRun(BaseModel):
+    """The run of a `CalledNode`."""
+
+    called: CalledNode
+    path: str
+    run: "NodeRun"
+    begun: bool = False
+    end: CalledEnd | None = None
+
+
 class TurnPosition(BaseModel):
     """The calls of one model event, until all of them have responses."""
 
@@ -148,6 +183,8 @@ class TurnPosition(BaseModel):
     """Ids of the calls that requests to the user are about, by the ids of the requests."""
     interim: set[str] = Field(default_factory=set[str])
     """Long-running calls with an interim result but no final one."""
+    called: dict[str, CalledRun] = Field(default_factory=dict[str, CalledRun])
+    """The runs of nodes, by the ids of the calls that have no response yet for them."""
     waiting: list[str] | None = None
     """The calls and requests for which the turn waits; None: its calls have not run yet."""
     responded: bool = False
@@ -179,6 +216,8 @@ class LlmPosition(StackPosition):
     """The turn whose calls do not all have responses yet."""
     open: list[TurnPosition] = Field(default_factory=list[TurnPosition])
     """Earlier turns with requests to the user that are in `unsettled`."""
+    single_turns: dict[str, int] = Field(default_factory=dict[str, int])
+    """Number of runs of each `single_turn` sub-agent, which count them in their paths."""
     more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
     """Further responses of the last model call, whose turns have not begun."""
     error: ErrorDetail | None = None
@@ -194,8 +233,15 @@ class NodeRef(JsonModel):
 
     event: str | None = None
     """Id of the event; None: the value is None, or that of `parts`."""
-    take: Literal["output", "text", "message", "answer"] = "output"
-    """What of the event is the value. ``message``: the user's message to the invocation."""
+    take: Literal["output", "text", "message", "answer", "arguments"] = "output"
+    """What of the event is the value. ``message``: the user's message to the invocation;
+    ``arguments``: those of a call."""
+    call: str | None = None
+    """The call's id."""
+    changed: dict[str, Any] | None = None
+    """The arguments instead of the call's own, if they are others."""
+    key: str | None = None
+    """The argument that is the value; None: all of them are."""
     of: "NodeRef | None" = None
     """The list of which the value is an item."""
     item: int | None = None

@@ -101,6 +101,10 @@ NodeKind = Literal["llm", "sequential", "loop", "parallel", "graph", "custom"]
 """The kind of an agent's body; ``custom``: its own code, which runs in the loop."""
 
 
+CallMode = Literal["task", "single_turn", "graph"]
+"""How a model's call runs a node: a sub-agent of one of these modes, or a graph."""
+
+
 class AgentNode(JsonModel):
     """One agent, or graph, of the tree as it was when the invocation opened (D6)."""
 

@@ -18,7 +18,7 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
-from durable_adk.wire.agent_stack import NodeEnd, NodeSite
+from durable_adk.wire.agent_stack import CalledEnd, CalledNode, NodeEnd, NodeSite
 from durable_adk.wire.effect import Effect, ErrorDetail
 from durable_adk.wire.manifest import AgentNode, GraphNodeKind, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
@@ -255,6 +255,8 @@ class ToolStep(Step):
     """The ends of the runs before `child`, if the tool's own code requests several."""
     activity: ActivityEnd | None = None
     """The end of the activity, if an external activity backs the tool."""
+    called: CalledEnd | None = None
+    """The end of the node that the call has run."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
     spec: ToolSpec | None = None
@@ -349,6 +351,8 @@ class StepResult(JsonModel):
     """The agent to run before the call gets its response."""
     activity: ActivityCall | None = None
     """The activity to run before the call gets its response."""
+    called: CalledNode | None = None
+    """The node to run, in this session, before the call gets its response."""
     pending: bool = False
     """Whether a long-running tool has no response yet (FLW-50)."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])

@@ -126,6 +126,7 @@ async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> N
         include_contents=agent.include_contents,
         include_thoughts_from_other_agents=scope.run_config.include_thoughts_from_other_agents,
         model_input_context=scope.run_config.model_input_context,
+        path=(scope.site.path if scope.site else "") if scope.prompt is None else None,
     )
 
 

@@ -32,6 +32,7 @@ from durable_adk.errors import (
 from durable_adk.json_values import check_json
 from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.agent_stack import CalledNode
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
@@ -123,14 +124,16 @@ def _result(call: ToolCall, outcome: CallOutcome) -> StepResult:
     )
 
 
-def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
-    """Build the result of a step whose tool needs a child agent or an activity to run first.
+def _asking(asks: ChildRun | ActivityCall | CalledNode, scope: StepScope) -> StepResult:
+    """Build the result of a step whose tool needs an agent, an activity or a node to run first.
 
     Raises:
         PayloadTooLargeError: The activity call is larger than a message may be.
     """
     if isinstance(asks, ChildRun):
         return StepResult(child=asks, end_invocation=scope.end_invocation)
+    if isinstance(asks, CalledNode):
+        return StepResult(called=asks, end_invocation=scope.end_invocation)
     asks.end_invocation = scope.end_invocation
     check_size(asks.to_json(), f"The call of activity {asks.activity!r}")
     return StepResult(activity=asks)

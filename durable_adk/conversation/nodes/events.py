@@ -74,6 +74,18 @@ def as_content(value: Any) -> types.Content | None:
     return types.Content(role="user", parts=[types.Part(text=text)])
 
 
+def shows(event: Event, path: str, scope: str | None) -> bool:
+    """Return whether an agent sees an event: not what its calls have run, nor another task (GR-82).
+
+    Args:
+        event: An event of the session.
+        path: The path of the agent's run; empty for an agent outside of graphs.
+        scope: The scope of its events.
+    """
+    below = event.node_info.path.startswith(f"{path}/") if path else "/" in event.node_info.path
+    return event.isolation_scope == scope and not below
+
+
 def prompt_events(
     events: Sequence[Event], given: Event, site: NodeSite, invocation_id: str
 ) -> list[Event]:

@@ -90,7 +90,7 @@ class _GraphRun(NodeRuns):
             prefix=run.event_id,
             input=run.input,
             output_for=[path, *(self.site.output_for if ends else [])],
-            scope=self.site.scope,
+            scope=self.scope_of(schedule.node(name), path),
         )
         # The graph's one output must not be stored before the loop knows that it is the only one.
         decided = ends and len(schedule.terminals) > 1
@@ -168,6 +168,6 @@ class _WorkerRun(NodeRuns):
             prefix=run.event_id,
             input=run.input,
             output_for=[path],
-            scope=self.site.scope,
+            scope=self.scope_of(inner, path),
         )
         self.launch(key, inner, run, site, decided=False)

@@ -35,7 +35,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, NodeCall
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.tool_turn import require_answerable
+from durable_adk.flows.pending_calls import require_answerable
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode, GraphNode
@@ -132,6 +132,18 @@ class NodeRuns(ABC):
     def ended(self, key: str, task: NodeTask) -> None:
         """Record the end of a run, and launch what it lets start."""
 
+    outlives_failures = False
+    """Whether the failure of a run is not that of all."""
+
+    def failed(self, key: str, task: NodeTask, error: BaseException) -> None:
+        """Record the failure of a run, which fails all unless a subclass says otherwise.
+
+        Raises:
+            BaseException: The error.
+        """
+        del key, task
+        raise error
+
     async def run(self) -> AsyncGenerator[Event, None]:
         """Yield the events that the loop has to commit, and those of agents.
 
@@ -150,7 +162,7 @@ class NodeRuns(ABC):
                     yield item
                     task.committed.set()
                 elif item is not None:
-                    raise item
+                    self._land(task, item)
                 else:
                     self._land(task)
         finally:
@@ -192,9 +204,6 @@ class NodeRuns(ABC):
             decided: Whether the loop decides if an output is stored.
         """
         scope = self.scope
-        driven = self._driven(node)
-        if driven is not None and driven.mode == "task":
-            site.scope = site.path
         task = NodeTask(
             node=node,
             run=run,
@@ -212,10 +221,11 @@ class NodeRuns(ABC):
         scope.branch.branches.busy += 1
         task.task = asyncio.ensure_future(self._forward(task))
 
-    def _driven(self, node: GraphNode) -> AgentNode | None:
-        """Return the agent or graph that a node is; None for other nodes."""
+    def scope_of(self, node: GraphNode, path: str) -> str | None:
+        """Return the `isolation_scope` of a run: its own if a task agent is the node (GR-82)."""
         driven = self.parts.node.children if node.kind == "agent" else []
-        return next((one for one in driven if one.name == node.name), None)
+        talks = any(one.mode == "task" for one in driven if one.name == node.name)
+        return path if talks else self.site.scope
 
     @property
     def talks(self) -> bool:
@@ -231,12 +241,15 @@ class NodeRuns(ABC):
         if not talks:
             self.waits()
 
-    def _land(self, task: NodeTask) -> None:
+    def _land(self, task: NodeTask, error: BaseException | None = None) -> None:
         key = next(key for key, one in self.tasks.items() if one is task)
+        if error is not None:
+            self.failed(key, task, error)
         del self.tasks[key]
         self.scope.frame.leave(key)
         try:
-            self.ended(key, task)
+            if error is None:
+                self.ended(key, task)
             self._hold(not self.tasks)  # before the run leaves: a pause begins when none is busy
         finally:
             self._leave(task)
@@ -304,10 +317,12 @@ class NodeRuns(ABC):
                     error.node_path = task.site.path
                     await self._send(task, self._failure(task, error))
                 delay = _retry_delay(task, error)
+                for event in (
+                    self._closing(task) if delay is not None or self.outlives_failures else ()
+                ):
+                    await self._send(task, event)
                 if delay is None:
                     raise
-                for event in self._closing(task):
-                    await self._send(task, event)
                 run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
                 task.begin_again()
             else:
