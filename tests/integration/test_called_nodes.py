@@ -6,18 +6,21 @@ from typing import Any
 import pytest
 from google.genai import types
 from pydantic import BaseModel
+from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.client import workflow_id
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.request_input import RequestInput
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import Status
+from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
 from tests.conftest import MakeRunner
-from tests.integration.test_graphs import answers
+from tests.integration.test_graphs import KEY, answers
 from tests.integration.test_task_agents import DONE, Model, gist, said, status
 from tests.support.scripts import USER, call, stored
 from tests.support.waiting import PATIENCE
@@ -248,10 +251,39 @@ async def test_a_node_agent_hands_over_within_its_run(make_runner: MakeRunner) -
     assert len(own.requests) == 1
 
 
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_calls_wait_across_runs_of_the_workflow(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """D10: a turn with a task and graphs that wait continues as new, with what it has."""
+    turn = ids(
+        c1_inner={"city": "A"}, c2_inner={"city": "B", "days": 7}, c3_booker={"request": "x"}
+    )
+    model = Model(replies=[turn, "fine"])
+    own = Model(replies=["when?", "where?", call("finish_task", result="ok")])
+    booker = LlmAgent(name="booker", mode="task", model=own)
+    root = coordinator(model, booker, tools=[inner()])
+    runner = await make_runner(root, limits=Limits(max_history_events=1))
+    await said(runner, "hi", invocation_id="i1")
+    await reply(runner, qB="yes")
+    got = await reply(runner, qA="no")
+    assert [one[3] for one in got[-2:]] == [
+        [("inner", {"result": ["end", "no"]}), ("inner", {"result": ["end", "yes"]})],
+        "when?",
+    ]
+    assert (await said(runner, "today"))[-1][3] == "where?"
+    got = await said(runner, "here")
+    assert [one[3] for one in got[-3:]] == [DONE, ("booker", {"result": "ok"}), "fine"]
+    first = (await client.get_workflow_handle(workflow_id(KEY, "i1")).describe()).raw_info
+    assert first.first_run_id != first.execution.run_id
+    assert own.prompts()[-1][0] == ("user", '{"request": "x"}')
+    assert len(own.prompts()) == 3
+
+
 def test_graphs_and_agents_have_their_places() -> None:
     """GR-182, GR-194, B-47."""
     agent = LlmAgent(name="b", model=ScriptedModel())
-    with pytest.raises(AgentDefinitionError, match="use it as a tool of an LlmAgent"):
+    with pytest.raises(ValueError, match="use it as a tool of an LlmAgent"):
         LlmAgent(name="a", model=ScriptedModel(), sub_agents=[inner()])  # pyright: ignore[reportArgumentType]
     with pytest.raises(AgentDefinitionError, match="Agents should be invoked as sub-agents"):
         App(root_agent=LlmAgent(name="a", model=ScriptedModel(), tools=[agent])).manifest()
