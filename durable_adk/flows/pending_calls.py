@@ -260,7 +260,6 @@ class PendingCalls:
     async def _hear(self, name: str, scope: str | None = None) -> bool:
         """Store a message as one of this invocation; return False if it waits no more."""
         self._pending.delivered_messages.add(name)
-        await self.resume()
         news = InvocationAnswer(steers=name, answer_id=name)
         return await self._store(news, author="user", scope=scope)
 
@@ -388,6 +387,8 @@ class PendingCalls:
             return False
         taken = await self._state.runtime.perform(step)
         if taken.refused is not None:
+            if taken.epoch:  # it has taken the lease nevertheless
+                self._resumed(taken)
             if sent:
                 self._inbox.refuse(name, taken.refused)
             return False
