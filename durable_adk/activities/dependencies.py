@@ -17,7 +17,7 @@ from durable_adk.calling.copies import own_copy
 from durable_adk.context.step_scope import Services, StepScope, step_session
 from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.history import USER, recent
-from durable_adk.conversation.nodes.events import as_content, prompt_events
+from durable_adk.conversation.nodes.events import as_content, prompt_events, shows
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
 from durable_adk.graph.base_node import BaseNode
@@ -48,11 +48,12 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
 def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, value: Any) -> list[Event]:
     """Return the events that the model of an agent that is a node sees (GR-62, GR-181)."""
     given = Event(author=USER, branch=scope.branch, content=as_content(value) or scope.user_content)
-    own = prompt_events(scope.events, given, site.prefix)
-    if agent.include_contents == "none":
+    own = prompt_events(scope.events, given, site, scope.invocation_id)
+    if not agent.sees_history:
         return own
     mine = {event.id for event in own}
-    before = [event for event in scope.events if event.id not in mine]
+    others = (event for event in scope.events if event.id not in mine)
+    before = [event for event in others if shows(event, site.path, site.scope)]
     return [*before, *(own[1:] if site.input.take == "message" else own)]
 
 
@@ -67,9 +68,10 @@ async def skip_staleness_check(key: SessionKey) -> None:
     del key
 
 
-async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> None:
+async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> bool:
     """Do nothing: without a Temporal client the message waits for its turn."""
     del key, record, answer
+    return False
 
 
 async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
@@ -102,10 +104,11 @@ class Dependencies:
     """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = interrupt_nobody
     """Requests the end of an invocation's run; idempotent."""
-    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
+    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[bool]] = (
         steer_nobody
     )
-    """Notifies an invocation's run of a waiting message. Whether it is delivered shows later."""
+    """Notifies an invocation's run of a waiting message, and returns whether it could be reached.
+    Whether the message is delivered shows later."""
     max_in_place: int = 0
     """Maximum attempts that wait for their sessions in place; see `queue.InPlaceWaits`."""
     waiting_pages: int = 0

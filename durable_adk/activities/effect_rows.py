@@ -10,7 +10,7 @@ from durable_adk.activities.commit.early_commit import run_and_commit, run_and_k
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.webhook.announcement import announce
-from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.agents.llm_agent import LlmAgent, is_task
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.conversation.nodes.events import mark_agent_events
 from durable_adk.retrying import STORE_TIMEOUT
@@ -19,7 +19,14 @@ from durable_adk.settings import Limits
 from durable_adk.wire.checkpoint import ItemsStep, StepBatch
 from durable_adk.wire.effect import Attempt
 from durable_adk.wire.model_request import ReadModelRequestsStep
-from durable_adk.wire.steps import CompactStep, EarlyCommit, NodeStep, Step, StepResult
+from durable_adk.wire.steps import (
+    CallbackStep,
+    CompactStep,
+    EarlyCommit,
+    NodeStep,
+    Step,
+    StepResult,
+)
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -152,7 +159,8 @@ class StepEffect(CodeEffect[A, StepResult]):
             agent = active.agent
             schema = agent.output_schema if isinstance(agent, LlmAgent) else None
             events = [one.event for one in (result, *result.more) if one.event is not None]
-            mark_agent_events(events, step.site, schema)
+            talks = is_task(agent) and not isinstance(step, CallbackStep)
+            mark_agent_events(events, step.site, schema, talks=talks)
         return result
 
 

@@ -49,7 +49,14 @@ class BaseAgent(BaseNode):
     @field_validator("sub_agents", mode="before")
     @classmethod
     def _our_sub_agents(cls, value: Any) -> Any:
-        return all_from_google_adk(value)
+        ours = all_from_google_adk(value)
+        for one in cast("list[Any]", ours) if isinstance(ours, list) else []:
+            if isinstance(one, BaseNode) and not isinstance(one, BaseAgent):
+                raise AgentDefinitionError(
+                    f"{type(one).__name__} {one.name!r} cannot be a sub-agent: use it as a tool of "
+                    "an LlmAgent, tools=[...], or as a node of a Workflow."
+                )
+        return cast("Any", ours)
 
     def model_post_init(self, context: Any, /) -> None:
         """Set the parent of the sub-agents (AGT-2).

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from google.genai import types
@@ -17,7 +18,9 @@ from durable_adk.errors import AgentDefinitionError, GraphValidationError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.graph.base_node import START, BaseNode
+from durable_adk.graph.node_tool import NodeTool, tool_of
 from durable_adk.graph.parallel_worker import ParallelWorker
+from durable_adk.graph.workflow import Workflow
 from durable_adk.log import get_logger
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest
@@ -26,7 +29,6 @@ from durable_adk.models.registry import LLMRegistry
 from durable_adk.planners.base_planner import BasePlanner
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, load_tools
-from durable_adk.tools.function_tool import as_tool
 from durable_adk.tools.output_schema import check_output_schema
 from durable_adk.wire.manifest import AgentNode, ToolSpec
 from durable_adk.wire.tool_contract import ToolContract
@@ -81,8 +83,9 @@ class LlmAgent(BaseAgent):
     that the provider's prefix cache stays valid (AGT-16)."""
     mode: Literal["chat", "task", "single_turn"] | None = None
     """How the agent takes part in a conversation: ``chat`` talks to the user, ``task`` does so
-    until its task is done, ``single_turn`` answers its input. None: ``chat``, and ``single_turn``
-    as node of a graph. ``task`` is refused; to delegate a task, use an `AgentTool`."""
+    until it calls `finish_task`, ``single_turn`` answers its input. None: ``chat``, and
+    ``single_turn`` as node of a graph. A sub-agent with ``task`` or ``single_turn`` is a tool of
+    its parent."""
     parallel_worker: bool | None = None
     """Whether the agent, as node of a graph, runs once for each item of its input."""
     planner: BasePlanner | None = None
@@ -149,7 +152,8 @@ class LlmAgent(BaseAgent):
     @property
     def answers_by_tool(self) -> bool:
         """Whether the model responds by calling `set_model_response` instead of text (AGT-19)."""
-        return self.output_schema is not None and bool(self.tools or self.transfer_targets)
+        several = bool(self.tools or self.transfer_targets or self.sub_agent_tools)
+        return self.output_schema is not None and several and self.mode != "task"
 
     @property
     def canonical_model(self) -> BaseLlm:
@@ -198,12 +202,39 @@ class LlmAgent(BaseAgent):
         """The agents that the model may transfer to: sub-agents, parent and peers (AGT-51)."""
         targets = list(self.sub_agents)
         parent = self.parent_agent
-        if isinstance(parent, LlmAgent):
+        if isinstance(parent, LlmAgent) and not self._is_called:
             if not self.disallow_transfer_to_parent:
                 targets.append(parent)
             if not self.disallow_transfer_to_peers:
                 targets += [peer for peer in parent.sub_agents if peer is not self]
-        return targets
+        called = [one for one in targets if isinstance(one, LlmAgent) and one._is_called]  # noqa: SLF001
+        return [one for one in targets if one not in called]
+
+    @property
+    def _is_called(self) -> bool:
+        """Whether the parent runs the agent by a call, and does not hand over to it (GR-175)."""
+        return self.parent_agent is not None and self.mode in ("task", "single_turn")
+
+    @cached_property
+    def sub_agent_tools(self) -> list[NodeTool]:
+        """The sub-agents that the model runs by calls (GR-175, GR-176)."""
+        return [
+            NodeTool(one, mode=one.mode)
+            for one in self.sub_agents
+            if isinstance(one, LlmAgent) and one.mode in ("task", "single_turn")
+        ]
+
+    @property
+    def graph_tools(self) -> list[BaseNode]:
+        """The graphs among the tools (GR-192)."""
+        return [item for item in self.tools if isinstance(item, Workflow)]
+
+    @property
+    def sees_history(self) -> bool:
+        """Whether the model sees earlier events, and not only those of its run (GR-174)."""
+        chosen = "include_contents" in self.model_fields_set
+        own = self.mode == "task" or (self.mode == "single_turn" and not chosen)
+        return self.include_contents == "default" and not own
 
     def transfer_target(self, name: str) -> BaseAgent | None:
         """Return the transfer target with this name, or None (AGT-53)."""
@@ -215,7 +246,8 @@ class LlmAgent(BaseAgent):
         Among tools with the same name, the last one wins (TOL-2).
         """
         single = (item for item in self.tools if not isinstance(item, BaseToolset))
-        return {tool.name: tool for tool in map(self._wrapped, single)}
+        tools = [*map(self._wrapped, single), *self.sub_agent_tools]
+        return {tool.name: tool for tool in tools}
 
     async def canonical_tools(self, ctx: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return all tools of the agent, including those of its toolsets (AGT-24).
@@ -224,7 +256,8 @@ class LlmAgent(BaseAgent):
         queried concurrently, so that several timeouts take no longer than one.
         """
         found = await asyncio.gather(*(self._unpacked(item, ctx) for item in self.tools))
-        return list({tool.name: tool for tools in found for tool in tools}.values())
+        tools = [*(tool for tools in found for tool in tools), *self.sub_agent_tools]
+        return list({tool.name: tool for tool in tools}.values())
 
     async def _unpacked(self, item: Any, ctx: ReadonlyContext | None) -> list[BaseTool]:
         if isinstance(item, BaseToolset):
@@ -235,7 +268,7 @@ class LlmAgent(BaseAgent):
         """Convert an entry of `tools`; cached, since inspecting a signature takes milliseconds."""
         known = self._tools.get(id(item))
         if known is None or known[0] is not item:
-            known = self._tools[id(item)] = (item, as_tool(item))
+            known = self._tools[id(item)] = (item, tool_of(item))
         return known[1]
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
@@ -288,12 +321,18 @@ class LlmAgent(BaseAgent):
         specs = {name: _spec(tool) for name, tool in self.static_tools().items()}
         node.tools = {name: spec for name, spec in specs.items() if spec != ToolSpec()}
         node.model = self._model_name
+        node.mode = None if self.mode == "chat" else self.mode
         executor = self.code_executor
         if executor is not None and not isinstance(executor, BuiltInCodeExecutor):
             node.runs_code, node.code_timeout = True, executor.attempt_timeout
         if self.answers_by_tool:
             node.output_key = self.output_key
         return self._describe(node)
+
+
+def is_task(agent: BaseNode | None) -> bool:
+    """Return whether an agent talks to the user until it has finished its task."""
+    return isinstance(agent, LlmAgent) and agent.mode == "task"
 
 
 def _spec(tool: BaseTool) -> ToolSpec:

@@ -14,6 +14,7 @@ from durable_adk.apps.graph_nodes import (
     agents_in,
     called_node_at,
     check_nodes,
+    graph_tools,
     graphs_in,
     node_at_path,
     nodes_on_path,
@@ -111,13 +112,17 @@ class App(BaseModel):
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
-        check_nodes(self.root_agent)
-        nodes = agents_in(self.root_agent)
+        for graph in [self.root_agent, *self._graph_tools()]:
+            check_nodes(graph)
         for agent in self.agents():
-            _check_mode(agent, nodes=nodes)
-            if self.is_agent or agent not in nodes:
+            _check_mode(agent, root=self.root_agent, nodes=self._nodes())
+            if self.is_agent or agent not in self._nodes():
                 _check_no_node(agent)
-        names = [agent.name for agent in self.agents()] if self.is_agent else []
+        nodes = [agent for graph in self._graph_tools() for agent in agents_in(graph)]
+        _check_no_custom(nodes)
+        within = {id(agent) for node in nodes for agent in node.walk()}
+        named = [agent for agent in self.agents() if id(agent) not in within]
+        names = [agent.name for agent in named] if self.is_agent else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise AgentDefinitionError(
@@ -162,9 +167,20 @@ class App(BaseModel):
                     waiting += _agents_used_as_tools(agent)
         return list(found.values())
 
+    def _nodes(self) -> list[BaseAgent]:
+        """Return the agents that are the root, or nodes of a graph."""
+        graphs = [self.root_agent, *self._graph_tools()]
+        return [agent for graph in graphs for agent in agents_in(graph)]
+
+    def _graph_tools(self) -> list[BaseNode]:
+        """Return the graphs that agents use as tools, each once."""
+        found = [graph for agent in self.agents() for graph in graph_tools(agent)]
+        return list({id(graph): graph for graph in found}.values())
+
     def graphs(self) -> list[Workflow]:
         """Return all graphs of the app, each before those in it."""
-        return graphs_in(self.root_agent)
+        roots = [self.root_agent, *self._graph_tools()]
+        return [graph for root in roots for graph in graphs_in(root)]
 
     def manifest(self) -> AgentNode:
         """Return the agent manifest that an invocation records when it opens; cached (D6)."""
@@ -265,6 +281,9 @@ class App(BaseModel):
             AgentNotFoundError: The app does not have it, or no longer has it.
         """
         node = called_node_at(self._called, path) or node_at_path(self.root_agent, path)
+        if node is None:  # below an agent that is used as a tool
+            apart = (agent for agent in self.agents() if agent.parent_agent is None)
+            node = next((found for one in apart if (found := node_at_path(one, path))), None)
         if node is None:
             raise AgentNotFoundError(
                 f"Node {path.rpartition('/')[2].partition('@')[0]!r} ({path}) of the graph that "
@@ -273,13 +292,23 @@ class App(BaseModel):
         return node
 
 
-def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:
+def _check_mode(agent: BaseAgent, *, root: BaseNode, nodes: list[BaseAgent]) -> None:
     if not isinstance(agent, LlmAgent) or agent.mode in (None, "chat"):
         return
-    if agent.mode == "task" or agent.parent_agent is not None or agent not in nodes:
+    if agent is root and agent.mode == "single_turn":
         raise AgentDefinitionError(
-            f"Agent {agent.name!r} has mode={agent.mode!r}, which is not supported: give the agent "
-            "that hands out the task an AgentTool round this one, instead of this one as sub-agent."
+            "LlmAgent as root agent must have mode='chat' or 'task', but got mode='single_turn'."
+        )
+    if agent.parent_agent is None and agent not in nodes and agent.mode == "task":
+        raise AgentDefinitionError(
+            f"Agent {agent.name!r} has mode='task', and so cannot be used as an AgentTool, whose "
+            "conversation no client sees: make it a sub-agent of the agent that hands out the task."
+        )
+    if agent.parent_agent is not None and not isinstance(agent.parent_agent, LlmAgent):
+        raise AgentDefinitionError(
+            f"Agent {agent.name!r} has mode={agent.mode!r}, which has no meaning below "
+            f"{agent.parent_agent.name!r}, a {type(agent.parent_agent).__name__}: make it a "
+            "sub-agent of an LlmAgent, or a node of a Workflow."
         )
 
 
@@ -295,4 +324,21 @@ def _check_no_node(agent: BaseAgent) -> None:
 def _agents_used_as_tools(agent: BaseAgent) -> list[BaseAgent]:
     """Return the agents that an agent uses as tools."""
     tools: list[Any] = agent.tools if isinstance(agent, LlmAgent) else []
-    return [tool.agent for tool in tools if isinstance(tool, AgentTool)]
+    own = [tool.agent for tool in tools if isinstance(tool, AgentTool)]
+    graphs = agent.graph_tools if isinstance(agent, LlmAgent) else []
+    return [*own, *(one for graph in graphs for one in agents_in(graph))]
+
+
+def _check_no_custom(agents: list[BaseAgent]) -> None:
+    """Refuse agents with code of their own in a graph that is a tool.
+
+    Raises:
+        AgentDefinitionError: There is one: the session's state would not be there for its code.
+    """
+    for agent in agents:
+        if agent.node().any_custom():
+            raise AgentDefinitionError(
+                f"Agent {agent.name!r} has a body of its own, and is in a graph that is used as a "
+                "tool, where that does not work: make the graph the app's root, or an AgentTool of "
+                "the agent."
+            )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.function_node import FunctionNode
@@ -16,6 +17,8 @@ def node_at_path(root: BaseNode, path: str) -> BaseNode | None:
     """Return the node at the path of a run, ``wf@1/inner@2/a@1``, by its names, or None."""
     first, *names = (part.partition("@")[0] for part in path.split("/"))
     node: BaseNode | None = root if root.name == first else None
+    if node is None and isinstance(root, BaseAgent):
+        node = root.find_agent(first)
     if node is not None and not isinstance(node, BaseAgent | Workflow):
         return node  # the only node of its graph
     for name in names:
@@ -81,8 +84,18 @@ def check_nodes(node: BaseNode) -> None:
         check_nodes(child)
 
 
+def graph_tools(agent: BaseAgent) -> list[BaseNode]:
+    """Return the graphs that an agent, or one below it, uses as tools."""
+    return [graph for one in agent.walk() if isinstance(one, LlmAgent) for graph in one.graph_tools]
+
+
 def _children(node: BaseNode) -> list[BaseNode]:
-    """Return the nodes of a graph; those of a worker are its node's, which has its name."""
+    """Return the nodes of a graph; those of a worker are its node's, which has its name.
+
+    Of an agent, they are what calls run: the agents below it, and graphs.
+    """
+    if isinstance(node, BaseAgent):
+        return [*node.walk()[1:], *graph_tools(node)]
     children = node.static_children()
     return [*children, *(one for child in children for one in _items(child))]
 

@@ -473,8 +473,10 @@ class InvocationClient:
 
     async def _delivered(self, key: SessionKey, invocation_id: str, recipient: str) -> Feed:
         """Follow the invocation to which a message was delivered, from the message on."""
+        message = await self.sessions.find_event(key, f"{invocation_id}.0")
         record = await self.sessions.get_invocation(key, recipient)
-        start = self._attaching(key, recipient, record)
+        after = None if message is None else message.seq - 1
+        start = self._attaching(key, recipient, record, after=after, streams=True)
         found = False
         async with aclosing(self._follow(start)) as items:
             async for item in items:

@@ -45,11 +45,13 @@ class LeaseOwners:
 
     async def steer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
-    ) -> None:
-        """Deliver a message to the workflow of an invocation, unless it is closed."""
+    ) -> bool:
+        """Deliver a message to the workflow of an invocation; return False if it is closed."""
         del key
-        if (parsed := self._parsed(record.lease_owner)) is not None:
-            await reached(self._handle(parsed).signal("answer", answer.to_value()))
+        parsed = self._parsed(record.lease_owner)
+        if parsed is None:
+            return False
+        return await reached(self._handle(parsed).signal("answer", answer.to_value()))
 
     def _parsed(self, lease_owner: str) -> TemporalLeaseOwner | None:
         parsed = TemporalLeaseOwner.parse(lease_owner)

@@ -178,12 +178,14 @@ class LocalBackend:
 
     async def _steer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
-    ) -> None:
-        """Deliver a message to a task, which may be in another event loop."""
+    ) -> bool:
+        """Deliver a message to a task, which may be in another event loop; False: there is none."""
         name = (key, record.invocation_id)
         task = self._tasks.get(name)
-        if task is not None and record.lease_owner == self._lease_owner(record.invocation_id):
-            task.get_loop().call_soon_threadsafe(self._inboxes[name].put, answer)
+        if task is None or record.lease_owner != self._lease_owner(record.invocation_id):
+            return False
+        task.get_loop().call_soon_threadsafe(self._inboxes[name].put, answer)
+        return True
 
     def _lease_owner(self, invocation_id: str) -> str:
         return f"{LOCAL_PREFIX}{self._process}:{invocation_id}"

@@ -28,6 +28,7 @@ from pydantic import BaseModel
 from durable_adk.calling.copies import lazy_models, own_copy
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.conversation.history import USER, is_visible, visible_history
+from durable_adk.conversation.nodes.events import shows as shows_event
 from durable_adk.conversation.turns import Turn, TurnReader, shows
 from durable_adk.events.event import Event
 
@@ -43,6 +44,7 @@ def build_contents(
     include_contents: Literal["default", "none"] = "default",
     include_thoughts_from_other_agents: bool = False,
     model_input_context: Sequence[types.Content] | None = None,
+    path: str | None = None,
     kept: "KeptContents | None" = None,
 ) -> list[types.Content]:
     """Return the contents of a prompt, oldest first; they are copied when they are read.
@@ -57,9 +59,11 @@ def build_contents(
         include_thoughts_from_other_agents: Whether quotations include thoughts.
         model_input_context: Contents without an event; inserted before the latest shown message of
             the user, or first if there is none (FLW-29).
+        path: The path of the agent's run, empty outside of graphs: the runs below it are left out,
+            and tasks. None: the events are those of its run already.
         kept: What earlier calls have rendered of the session.
     """
-    view = _View(agent_name, branch, include_thoughts_from_other_agents)
+    view = _View(agent_name, branch, include_thoughts_from_other_agents, path)
     kept = KeptContents() if kept is None else kept
     shown, message = kept.shown(view, events, whole=include_contents == "default")
     contents = lazy_models(types.Content, own_copy, shown)
@@ -73,6 +77,7 @@ class _View(NamedTuple):
     agent_name: str
     branch: str | None
     foreign_thoughts: bool
+    path: str | None
 
 
 class KeptContents:
@@ -173,7 +178,10 @@ class _Rendering:
         else:
             self._summarized = any(event.actions.compaction is not None for event in new)
             shown = visible_history(new, branch=branch)
+        path = self._view.path
         for event in shown:
+            if path is not None and not shows_event(event, path, None):
+                continue
             turn = self._reader.turn(event)
             if turn is not None:
                 self._add(turn)

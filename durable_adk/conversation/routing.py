@@ -28,7 +28,8 @@ def agent_for(root: BaseAgent, events: Sequence[Event], message: types.Content) 
 def _caller(root: BaseAgent, events: Sequence[Event], ids: set[str | None]) -> BaseAgent | None:
     for event in reversed(events):
         if any(call.id in ids for call in event.get_function_calls()):
-            return root.find_agent(event.author)
+            caller = event.node_info.path.partition("@")[0]  # of all that its calls have run
+            return root.find_agent(caller or event.author)
     return None
 
 
@@ -38,6 +39,8 @@ def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
     An event without content is not a reply of its author: the error event of a failed run is by the
     agent that began it, and an agent that handed over may write one after the other agent's reply.
     """
+    if "/" in event.node_info.path:
+        return None  # a call has run it
     author = root.find_agent(event.author)
     name = event.actions.transfer_to_agent
     if name and isinstance(author, LlmAgent):

@@ -10,7 +10,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.errors import DurableAdkError, InvocationCancelledError, describe
-from durable_adk.events.event import Event
+from durable_adk.events.event import Event, NodeInfo
 from durable_adk.events.event_actions import EventActions
 from durable_adk.sessions.state_merge import Base, together
 
@@ -38,6 +38,9 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
     actions |= {"state_delta": delta, "state_read": read}
     first = events[0]
     parts = [part for event in events for part in event.parts]
+    # Of an agent's task that a call has finished.
+    ended = next((event for event in events if event.output is not None), None)
+    path = NodeInfo(path=first.node_info.path)
     return Event(
         id=event_id,
         author=first.author,
@@ -46,6 +49,9 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
         content=types.Content(role="user", parts=parts) if parts else None,
         actions=_with_model_response(EventActions.read(actions), events),
         custom_metadata=_metadata(events),
+        output=ended and ended.output,
+        node_info=ended.node_info if ended else path,
+        isolation_scope=first.isolation_scope,
     )
 
 

@@ -15,6 +15,7 @@ from durable_adk.errors import AgentError, DurableAdkError
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import (
     AgentScope,
+    Branch,
     CallSite,
     CommitBy,
     NodeCall,
@@ -29,6 +30,7 @@ from durable_adk.flows.plugin_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_parallel, run_sequential
 from durable_adk.wire.agent_stack import (
     HandedOver,
+    NodeRef,
     NodeRun,
     NodeSite,
     RunPosition,
@@ -55,7 +57,8 @@ class AgentLoop:
         manifest = checkpoint.opened.manifest
         node = manifest.find(checkpoint.opened.agent) or manifest
         ctx = self._context(node.name)
-        site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch)
+        call = NodeCall(site=_root_site(node, state.main_branch)) if node.mode == "task" else None
+        site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch, call=call)
         return self._run_node(node, None, site)
 
     def called(self, site: NodeSite, run: NodeRun, *, above: int | None) -> DynamicNodeRun:
@@ -111,7 +114,7 @@ class AgentLoop:
             case "graph":
                 return run_graph(self._invocation, node, scope, self._run_in_graph)
             case _:
-                return run_llm(self._invocation, node, scope)
+                return run_llm(self._invocation, node, scope, self._run_in_graph)
 
     # ----- one run of agents
 
@@ -308,6 +311,18 @@ class AgentLoop:
         self._invocation.take(result)
         scope.end_invocation = scope.end_invocation or result.end_invocation
         return result
+
+
+def _root_site(node: AgentNode, branch: Branch) -> NodeSite:
+    """Return the run of an agent that has the user's message as its task (GR-173)."""
+    path = f"{node.name}@1"
+    return NodeSite(
+        path=path,
+        prefix=branch.prefix,
+        input=NodeRef.user_message(),
+        output_for=[path],
+        scope=path,
+    )
 
 
 def _require_end(hops: int, node: AgentNode, target: AgentNode) -> None:

@@ -1,6 +1,6 @@
 """One run of one agent from the loop's view, and the branch on which it runs."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -95,6 +95,8 @@ class NodeCall:
     site: NodeSite
     end: NodeEnd | None = None
     """Set by a graph that has ended; for an agent, its events say it."""
+    talks: Callable[[bool], None] | None = None
+    """Called when a task agent begins to wait for a message of the user, and when it has one."""
 
     def of_part(self) -> "NodeCall":
         """Return the call of an agent that the node's agent runs: its text is no output (GR-64)."""
@@ -190,4 +192,5 @@ def commit_decision(
         above.commit_by is CommitBy.LOOP or above.node.kind == "parallel"
     )
     by = CommitBy.LOOP if passed_on or node.kind == "custom" else CommitBy.STEP
-    return by, above is None and node.kind == "llm" and not hooks_follow
+    closes = above is None and node.kind == "llm" and node.mode != "task"
+    return by, closes and not hooks_follow

@@ -14,6 +14,7 @@ from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.graph.attempt import RunAgent
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.step_batch import run_batch
 from durable_adk.flows.tool_turn import ToolTurn
@@ -25,10 +26,10 @@ HANDED_OVER = "Not run, because a callback handed the conversation over to anoth
 
 
 async def run_llm(
-    invocation: Invocation, node: AgentNode, scope: AgentScope
+    invocation: Invocation, node: AgentNode, scope: AgentScope, run_agent: RunAgent
 ) -> AsyncGenerator[Event, None]:
     """See `LlmRun.run`. The position is resumed when the generator begins, and not before."""
-    async with closing(LlmRun(invocation, node, scope).run()) as events:
+    async with closing(LlmRun(invocation, node, scope, run_agent).run()) as events:
         async for event in events:
             yield event
 
@@ -36,11 +37,16 @@ async def run_llm(
 class LlmRun:
     """One run of the body of an LlmAgent."""
 
-    def __init__(self, invocation: Invocation, node: AgentNode, scope: AgentScope) -> None:
+    def __init__(
+        self, invocation: Invocation, node: AgentNode, scope: AgentScope, run_agent: RunAgent
+    ) -> None:
         self._invocation = invocation
+        self._run_agent = run_agent
         self._node = node
         self._scope = scope
         self._position = scope.frame.resumed(LlmPosition) or scope.frame.hold(LlmPosition())
+        self._finished = False
+        """Whether the agent has no further turn, whatever it has said."""
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Yield the agent's events; the caller commits each one before it requests the next.
@@ -57,14 +63,28 @@ class LlmRun:
                 continue  # the call has further responses
             if position.error:
                 raise from_detail(position.error)
-            if scope.position.transfer or (position.final and not position.unsettled):
+            if scope.position.transfer or self._finished:
                 break
-            if position.final:
+            if position.final and self._node.mode == "task":
+                await self._hear()
+                position.final = False
+            elif position.final and not position.unsettled:
+                break
+            elif position.final:
                 await pending.wait_for(sorted(position.unsettled), scope.branch)
                 position.final = False
         # An agent that hands over or ends stops waiting; a late answer begins a new invocation.
         for call_id in sorted(position.unsettled):
             pending.forget(call_id)
+
+    async def _hear(self) -> None:
+        """Wait until the user has answered what a task agent has said (GR-173)."""
+        talks = self._scope.call and self._scope.call.talks
+        if talks:
+            talks(True)
+        await self._invocation.pending.message_to(self._scope, sorted(self._position.unsettled))
+        if talks:
+            talks(False)
 
     async def _turn(self) -> AsyncGenerator[Event, None]:
         """Yield a response of the model and those to its calls, or the remaining ones."""
@@ -115,6 +135,8 @@ class LlmRun:
                 yield event
             return
         position.final = turn.event.is_final_response()
+        failed = bool(turn.event.error_code) and not turn.event.content
+        self._finished = failed and self._node.mode == "task"
         if self._node.runs_code and pending_code(turn.event.content) is not None:
             yield await _run_code(self._invocation, self._node, self._scope)
             position.final = False
@@ -134,7 +156,14 @@ class LlmRun:
     async def _answer(self, turn: TurnPosition) -> AsyncGenerator[Event, None]:
         """Yield the responses to the model's calls, and a text if its answer came as a call."""
         position = self._position
-        running = ToolTurn(self._invocation, self._node, self._scope, turn)
+        running = ToolTurn(
+            self._invocation,
+            self._node,
+            self._scope,
+            turn,
+            run_agent=self._run_agent,
+            single_turns=position.single_turns,
+        )
         async with closing(running.run()) as events:
             async for event in events:
                 yield event
@@ -143,6 +172,7 @@ class LlmRun:
         if turn.requests and turn.interim:
             position.open.append(turn)
         position.turn, position.final = None, turn.final
+        self._finished = turn.finished
         if turn.answer is not None and self._scope.position.transfer is None:
             yield _final_text(self._node, self._scope, turn.answer)
             position.final = True

@@ -18,6 +18,7 @@ from google.genai import types
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, shown_request
 from durable_adk.errors import (
     AgentError,
+    AgentWaitsError,
     DurableAdkError,
     ToolTimeoutError,
     wrapped,
@@ -29,7 +30,7 @@ from durable_adk.flows.plugin_hooks import prepare_answer
 from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
 from durable_adk.sessions.state import without_temp
-from durable_adk.wire.checkpoint import OpenCall
+from durable_adk.wire.checkpoint import OpenCall, OpenTask
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import EXPIRED, InvocationAnswer, answer_event
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
@@ -132,16 +133,21 @@ class PendingCalls:
         # Its answer may have arrived, and its deadline may be the next one.
         self._inbox.wake()
 
-    def expect_again(self, call: OpenCall, prefix: str) -> None:
-        """Accept answers to a stored call of a node that the code of another one has called.
+    def expect_below(self, one: OpenCall | OpenTask, prefix: str) -> str:
+        """Accept answers to a node that the code of another one has called; return its name here.
 
         Args:
-            call: The call; its deadline is running already.
+            one: The stored call, whose deadline is running already, or the task agent.
             prefix: The prefix of the branch of that code.
         """
-        self._reserved.discard(call.call_id)
-        self._pending.waiting.append(call.model_copy(update={"branch": prefix}))
+        mine = one.model_copy(update={"branch": prefix})
         self._inbox.wake()
+        if isinstance(mine, OpenTask):
+            self._pending.tasks.append(mine)
+            return mine.name
+        self._reserved.discard(mine.call_id)
+        self._pending.waiting.append(mine)
+        return mine.call_id
 
     def _kept(self, args: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments of a call, or None if they would make the checkpoint large."""
@@ -151,6 +157,7 @@ class PendingCalls:
     def forget(self, call_id: str) -> None:
         """Accept no more answers to a call: it has its response."""
         self._pending.waiting = [one for one in self._pending.waiting if one.call_id != call_id]
+        self._pending.tasks = [one for one in self._pending.tasks if one.name != call_id]
 
     def forget_branch(self, prefix: str) -> list[OpenCall]:
         """Accept no more answers to the calls of a branch, and of those below it; return them."""
@@ -215,16 +222,64 @@ class PendingCalls:
         """
         self._pending.answered.insert(0, await self.answer_to(call_ids, branch))
 
+    async def message_to(self, scope: AgentScope, also: Iterable[str]) -> None:
+        """Wait until a task agent has a message of the user, or one of some calls an answer.
+
+        An answer is left to be consumed.
+
+        Raises:
+            ToolTimeoutError: See `answer_to`.
+        """
+        require_answerable(self._state)
+        name = f"{scope.branch.prefix}.message"
+        site = scope.call and scope.call.site
+        task = OpenTask(name=name, scope=site and site.scope, branch=scope.branch.prefix)
+        others = [one for one in self._pending.tasks if one.name != name]
+        self._pending.tasks = [*others, task]
+        try:
+            found = await self.answer_to([name, *also], scope.branch)
+        finally:
+            self._pending.tasks = [one for one in self._pending.tasks if one.name != name]
+        if found != name:
+            self._pending.answered.insert(0, found)
+
+    @property
+    def _task(self) -> OpenTask | None:
+        """The task that receives the next message of the user: the one that began to wait last."""
+        stopped = self._state.branches.stopped
+        waiting = [one for one in self._pending.tasks if one.branch not in stopped]
+        return waiting[-1] if waiting else None
+
     async def deliver_steered(self) -> None:
-        """Store the messages that steer this invocation, before its next model call (D7)."""
+        """Store the messages that steer this invocation, before its next model call (D7).
+
+        While a task agent waits for the user, messages are for it; see `serve`.
+        """
+        while self._task is None and (name := self._next_message()) is not None:
+            await self._hear(name)
+
+    async def _deliver_to_task(self) -> None:
+        """Store the messages that have arrived for task agents, each for the next one (GR-173)."""
+        while (task := self._task) is not None and (name := self._next_message()) is not None:
+            if await self._hear(name, task.scope):
+                self._continuing.progressed()
+                self._pending.tasks = [one for one in self._pending.tasks if one is not task]
+                self._wake(task.name)
+
+    def _next_message(self) -> str | None:
+        """Take the next message that was not delivered before, or None."""
         pending = self._pending
         while pending.steered and not (self._closed or self._state.runtime.cancelled()):
             name = pending.steered.pop(0)
             if name not in pending.delivered_messages:
-                pending.delivered_messages.add(name)
-                await self.resume()
-                news = InvocationAnswer(steers=name, answer_id=name)
-                await self._store(news, author="user")
+                return name
+        return None
+
+    async def _hear(self, name: str, scope: str | None = None) -> bool:
+        """Store a message as one of this invocation; return False if it waits no more."""
+        self._pending.delivered_messages.add(name)
+        news = InvocationAnswer(steers=name, answer_id=name)
+        return await self._store(news, author="user", scope=scope)
 
     async def resume(self) -> None:
         """Take the lease again for a branch that resumes before any answer has come.
@@ -251,6 +306,7 @@ class PendingCalls:
         try:
             while not self._closed:
                 await self._take_what_can_be_taken()
+                await self._deliver_to_task()
                 if self._continuing.is_ready:
                     if await self._continuing.save():
                         return
@@ -286,6 +342,7 @@ class PendingCalls:
             epoch=self._state.checkpoint.epoch,
             lease_owner=self._state.lease_owner,
             revision=self._state.checkpoint.revision,
+            listens=self._task is not None,
         )
         self._pending.paused = True
         await self._state.runtime.perform(step)
@@ -333,21 +390,26 @@ class PendingCalls:
             return
         await self._store(answer, author="user")
 
-    async def _store(self, answer: InvocationAnswer, *, author: str) -> None:
+    async def _store(
+        self, answer: InvocationAnswer, *, author: str, scope: str | None = None
+    ) -> bool:
+        """Have an answer or a message stored; return False if it was refused."""
         name = answer.answer_id or ""
         sent = answer.steers is None and author == "user"
         own = self._state.invocation_id
         step = self._step(answer, f"{name}.0" if answer.steers else answer_event(own, name))
-        step.author = author
+        step.author, step.scope = author, scope
         step.named = name in self._pending.digests if sent else None
         if sent and (reason := await prepare_answer(self._state, step)) is not None:
             self._inbox.refuse(name, reason)
-            return
+            return False
         taken = await self._state.runtime.perform(step)
         if taken.refused is not None:
+            if taken.epoch:  # it has taken the lease nevertheless
+                self._resumed(taken)
             if sent:
                 self._inbox.refuse(name, taken.refused)
-            return
+            return False
         if sent:
             self._inbox.take(name)
         self._resumed(taken)
@@ -360,6 +422,7 @@ class PendingCalls:
         self._state.apply_local(delta)
         for call_id in taken.call_ids:
             self._deliver(call_id)
+        return True
 
     def _step(self, answer: InvocationAnswer, event_id: str) -> AnswerStep:
         state = self._state
@@ -405,13 +468,17 @@ class PendingCalls:
     def _deliver(self, call_id: str) -> None:
         self._pending.delivered.add(call_id)
         self.forget(call_id)
-        waiting = next((one for one in self._waiting_branches if call_id in one.call_ids), None)
+        self._wake(call_id)
+
+    def _wake(self, name: str) -> None:
+        """Wake the branch that waits for an answer or a message, or keep it until one does."""
+        waiting = next((one for one in self._waiting_branches if name in one.call_ids), None)
         if waiting is None:
-            self._pending.answered.append(call_id)
+            self._pending.answered.append(name)
             return
         self._waiting_branches.remove(waiting)
         waiting.branch.count(1)  # at once: the branch runs before this task checks again
-        waiting.answered.set_result(call_id)
+        waiting.answered.set_result(name)
 
     def _fail(self, error: DurableAdkError) -> None:
         """End the invocation: raise in all branches that wait, or in the next one that would."""
@@ -422,3 +489,16 @@ class PendingCalls:
         self._waiting_branches.clear()
         self._pending.waiting.clear()
         self._continuing.fail(error)
+
+
+def require_answerable(state: LoopState) -> None:
+    """Refuse to wait for an answer that no user could give (TOL-21).
+
+    Raises:
+        AgentWaitsError: The invocation is that of an agent used as a tool.
+    """
+    if not state.can_wait:
+        raise AgentWaitsError(
+            "An agent that is used as a tool cannot wait for an approval, a credential or a "
+            "long-running tool: no client sees its conversation. Make it a sub-agent."
+        )

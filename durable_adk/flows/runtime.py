@@ -66,6 +66,7 @@ class Inbox:
             if len(steered) == MAX_STEERED:
                 return False
             steered.append(answer.steers)
+            self.wake()
         return True
 
     def _forget_refusal(self, name: str | None) -> bool:

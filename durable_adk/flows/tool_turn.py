@@ -16,7 +16,6 @@ from durable_adk.conversation.tool_responses import (
     merge_responses,
 )
 from durable_adk.errors import (
-    AgentWaitsError,
     DurableAdkError,
     PayloadLostError,
     PayloadTooLargeError,
@@ -27,12 +26,15 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope, CommitBy
+from durable_adk.flows.called_nodes import CalledNodes, begun_run, leave, next_calls
 from durable_adk.flows.delegated_call import MAX_TASK_BYTES, finished
+from durable_adk.flows.graph.attempt import RunAgent
 from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.pending_calls import require_answerable
 from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
 from durable_adk.sessions.state_merge import Base, together
-from durable_adk.wire.agent_stack import TurnPosition
+from durable_adk.wire.agent_stack import CalledRun, TurnPosition
 from durable_adk.wire.manifest import AgentNode, Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import StepResult, ToolStep
@@ -45,8 +47,17 @@ class ToolTurn:
     """Runs the calls of one event side by side, and again those that needed an approval first."""
 
     def __init__(
-        self, invocation: Invocation, node: AgentNode, scope: AgentScope, turn: TurnPosition
+        self,
+        invocation: Invocation,
+        node: AgentNode,
+        scope: AgentScope,
+        turn: TurnPosition,
+        *,
+        run_agent: RunAgent,
+        single_turns: dict[str, int],
     ) -> None:
+        self._run_agent = run_agent
+        self._single_turns = single_turns
         self._invocation = invocation
         self._state = invocation.state
         self._pending = invocation.pending
@@ -66,6 +77,9 @@ class ToolTurn:
             async with closing(self._begin()) as events:
                 async for event in events:
                     yield event
+        async with closing(self._called()) as events:
+            async for event in events:
+                yield event
         waiting = turn.waiting = turn.waiting or []
         while waiting and not self._scope.end_invocation:
             given = [await self._pending.answer_to(waiting, self._scope.branch)]
@@ -73,6 +87,9 @@ class ToolTurn:
             waiting[:] = [name for name in waiting if name not in given]
             async for event in self._approved(given, waiting):
                 yield event
+            async with closing(self._called()) as events:
+                async for event in events:
+                    yield event
             if not self._state.checkpoint.opened.resumable:
                 if waiting:  # the model is called at once, and the others are settled later
                     turn.final = False
@@ -99,6 +116,22 @@ class ToolTurn:
             waiting += self._outstanding(calls, results)
         else:
             turn.final = False
+
+    async def _called(self) -> AsyncGenerator[Event, None]:
+        """Run the nodes that the calls ask for, and yield their events and the responses."""
+        turn, scope = self._turn, self._scope
+        while turn.called and not scope.end_invocation:
+            runs = {name: turn.called[name] for name in next_calls(turn)}
+            nodes = CalledNodes(self._invocation, scope, self._run_agent, runs)
+            async with closing(nodes.run()) as events:
+                async for event in events:
+                    yield event
+            leave(scope, list(runs.values()))
+            calls = [self._calls[name] for name in runs]
+            results = await self._call_all(calls, runs=runs)
+            turn.called = {name: one for name, one in turn.called.items() if name not in runs}
+            async for event in self._responses(results):
+                yield event
 
     async def _begin(self) -> AsyncGenerator[Event, None]:
         """Run the calls, and record which of them still have no response."""
@@ -164,6 +197,7 @@ class ToolTurn:
             self._expect(requests, results)
             turn.responded = turn.responded or bool(ids - calls_needing_user(response))
             turn.final = bool(ids) and response.is_final_response()
+            turn.finished = turn.finished or response.output is not None
             if response.actions.set_model_response is not None:
                 turn.answer = response.actions.set_model_response
         failed = next((result.error for result in results if result.error), None)
@@ -211,7 +245,11 @@ class ToolTurn:
             self._pending.expect(call, wait, self._scope)
 
     async def _call_all(
-        self, calls: Sequence[types.FunctionCall], *, requests: Mapping[str, str] | None = None
+        self,
+        calls: Sequence[types.FunctionCall],
+        *,
+        requests: Mapping[str, str] | None = None,
+        runs: Mapping[str, CalledRun] | None = None,
     ) -> list[StepResult]:
         """Run calls side by side; the results are in the order of the calls.
 
@@ -222,6 +260,7 @@ class ToolTurn:
         Args:
             calls: The calls.
             requests: By call id, the answered request to the user that a call runs again for.
+            runs: By call id, the run of its node, which has ended; None: the calls begin.
         """
         state, scope = self._state, self._scope
         alone = len(calls) == 1
@@ -229,7 +268,8 @@ class ToolTurn:
         if any(map(self._is_apart, calls)):
             # Otherwise it would run only after the others have ended.
             await state.runtime.leave_batch()
-        state.budget.tool_calls(len(calls), state.runtime.now())
+        if runs is None:
+            state.budget.tool_calls(len(calls), state.runtime.now())
         # Responses of several calls are merged into one event. An interim result must not be stored
         # after an answer that arrived before it.
         early = alone and calls[0].id not in self._turn.waits
@@ -241,6 +281,7 @@ class ToolTurn:
             # One of the steps reports the agents' runs that have ended.
             mine = fields if index == 0 else fields | {"ended": None}
             mine = mine | {"request_id": (requests or {}).get(call.id or "")}
+            mine = mine | {"called": (one := (runs or {}).get(call.id or "")) and one.end}
             result = await self._call(mine, call, together=len(calls))
             if result.error:
                 for other in tasks[:index] + tasks[index + 1 :]:
@@ -249,7 +290,7 @@ class ToolTurn:
 
         tasks.extend(asyncio.ensure_future(guarded(*item)) for item in enumerate(calls))
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        state.checkpoint.counters.tool_calls += len(calls)
+        state.checkpoint.counters.tool_calls += len(calls) if runs is None else 0
         results = [
             self._settled(call, outcome, fields["event_id"])
             for call, outcome in zip(calls, outcomes, strict=True)
@@ -258,9 +299,19 @@ class ToolTurn:
             self._invocation.take(results[0])
         else:
             self._refuse_conflicts(calls, results)
+        self._begin_called(calls, results)
         ended = any(item.end_invocation for item in results)
         scope.end_invocation = scope.end_invocation or ended
         return results
+
+    def _begin_called(
+        self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
+    ) -> None:
+        """Note the nodes that the calls ask for; see `_called`."""
+        for call, result in zip(calls, results, strict=True):
+            if result.called is not None:
+                run = begun_run(result.called, call.id or "", self._scope, self._single_turns)
+                self._turn.called[call.id or ""] = run
 
     def _refuse_conflicts(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
@@ -322,7 +373,7 @@ class ToolTurn:
         if self._pending.is_answered(call.id or ""):
             # The answer came before the tool returned; the tool's changes are kept.
             outcome.event, outcome.transfer = _changes(outcome.event), None
-        elif outcome.event is None and not outcome.pending:
+        elif outcome.event is None and not (outcome.pending or outcome.called):
             author, branch = self._scope.ctx.agent_name, self._scope.ctx.branch
             outcome.event = error_response(
                 call.id or "", call.name or "", message, author=author, branch=branch
@@ -330,19 +381,6 @@ class ToolTurn:
         if outcome.event is not None:
             outcome.event.id = event_id
         return outcome
-
-
-def require_answerable(state: LoopState) -> None:
-    """Refuse to wait for an answer that no user could give (TOL-21).
-
-    Raises:
-        AgentWaitsError: The invocation is that of an agent used as a tool.
-    """
-    if not state.can_wait:
-        raise AgentWaitsError(
-            "An agent that is used as a tool cannot wait for an approval, a credential or a "
-            "long-running tool: no client sees its conversation. Make it a sub-agent."
-        )
 
 
 def _changes(event: Event | None) -> Event | None:

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
+from durable_adk.errors import SessionBusyError
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.session import Session
@@ -114,6 +115,18 @@ class InvocationRecord(JsonModel):
         responses to its pending calls, are stored once the session is free.
         """
         return self.status.closed and self.end_seq is not None
+
+
+class MessageAwaitedError(SessionBusyError):
+    """A paused invocation receives the message; see `InvocationLog.open_invocation`.
+
+    Args:
+        record: The invocation.
+    """
+
+    def __init__(self, record: InvocationRecord) -> None:
+        super().__init__(f"The invocation {record.invocation_id!r} receives this message.")
+        self.record = record
 
 
 class Note(JsonModel):

@@ -1,7 +1,7 @@
 """An agent's `output_schema`: validation, and parsing of the output (AGT-19, AGT-22)."""
 
 import re
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -47,14 +47,16 @@ def parse_output(schema: Any, text: str) -> Any:
         raise _unfit(schema, error) from None
 
 
-def output_from_args(schema: Any, args: dict[str, Any]) -> Any:
+def output_from_args(
+    schema: Any, args: dict[str, Any], *, key: str | Literal[False] | None = False
+) -> Any:
     """Return the JSON value of output that is a call's arguments; see `output_parameters`.
 
     Raises:
         OutputSchemaError: It does not match the schema.
     """
     adapter = _adapter(schema)
-    key = _key(schema)
+    key = _key(schema) if key is False else key
     try:
         if key is not None and key not in args:
             raise OutputSchemaError(f"The output lacks the argument {key!r}")
@@ -63,9 +65,15 @@ def output_from_args(schema: Any, args: dict[str, Any]) -> Any:
         raise _unfit(schema, error) from None
 
 
-def output_parameters(schema: Any) -> dict[str, Any]:
-    """Return the JSON schema of the call arguments that hold the output."""
-    key = _key(schema)
+def output_parameters(schema: Any, *, key: str | Literal[False] | None = False) -> dict[str, Any]:
+    """Return the JSON schema of the call arguments that hold the output.
+
+    Args:
+        schema: The schema of the output.
+        key: The one argument that is the output; None: the output is all arguments, an object.
+            False: as for `set_model_response`.
+    """
+    key = _key(schema) if key is False else key
     whole = json_schema_of(schema)
     if key is None:
         # As in ADK: the class's docstring is for its readers, not for the model.

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer, model_serializer
 
 from durable_adk.events.event import Event
-from durable_adk.events.event_actions import RouteValue
+from durable_adk.events.event_actions import EventActions, RouteValue
 from durable_adk.json_values import JsonModel
 from durable_adk.wire.effect import ErrorDetail
-from durable_adk.wire.manifest import AgentNode, HandOver, Wait
+from durable_adk.wire.manifest import AgentNode, CallMode, HandOver, Wait
 
 Ranges = list[tuple[int, int]]
 """Numbers in order, as (first, last) of each consecutive range: a thousand of them may take two."""
@@ -140,6 +140,41 @@ class ParallelPosition(StackPosition):
     children: list[ChildPosition]
 
 
+class CalledNode(BaseModel):
+    """A call that runs a node in the session of its agent (GR-175, GR-176, GR-192)."""
+
+    mode: CallMode
+    node: AgentNode
+    """As it was when the call was made."""
+    input: "NodeRef"
+    actions: EventActions = Field(default_factory=EventActions)
+    """Changes made by the callbacks before the call."""
+    changed: dict[str, Any] | None = None
+    """The arguments, if callbacks or the node's schema have changed them."""
+
+
+class CalledEnd(BaseModel):
+    """How the node of a call has ended."""
+
+    output: "NodeRef | None" = None
+    error: ErrorDetail | None = None
+    """`errors.as_detail` of the error that it failed with."""
+    actions: EventActions = Field(default_factory=EventActions)
+    """Copied from `CalledNode.actions`."""
+    changed: dict[str, Any] | None = None
+    """Copied from `CalledNode.changed`."""
+
+
+class CalledRun(BaseModel):
+    """The run of a `CalledNode`."""
+
+    called: CalledNode
+    path: str
+    run: "NodeRun"
+    begun: bool = False
+    end: CalledEnd | None = None
+
+
 class TurnPosition(BaseModel):
     """The calls of one model event, until all of them have responses."""
 
@@ -152,12 +187,16 @@ class TurnPosition(BaseModel):
     """Ids of the calls that requests to the user are about, by the ids of the requests."""
     interim: set[str] = Field(default_factory=set[str])
     """Long-running calls with an interim result but no final one."""
+    called: dict[str, CalledRun] = Field(default_factory=dict[str, CalledRun])
+    """The runs of nodes, by the ids of the calls that have no response yet for them."""
     waiting: list[str] | None = None
     """The calls and requests for which the turn waits; None: its calls have not run yet."""
     responded: bool = False
     """Whether any call has a response."""
     final: bool = False
     """Whether the last response ends the agent's run."""
+    finished: bool = False
+    """Whether a call of `finish_task` has ended the agent's task."""
     answer: Any = None
     """The model's final output, if it came by `set_model_response`."""
 
@@ -181,6 +220,8 @@ class LlmPosition(StackPosition):
     """The turn whose calls do not all have responses yet."""
     open: list[TurnPosition] = Field(default_factory=list[TurnPosition])
     """Earlier turns with requests to the user that are in `unsettled`."""
+    single_turns: dict[str, int] = Field(default_factory=dict[str, int])
+    """Number of runs of each `single_turn` sub-agent, which count them in their paths."""
     more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
     """Further responses of the last model call, whose turns have not begun."""
     error: ErrorDetail | None = None
@@ -196,9 +237,16 @@ class NodeRef(JsonModel):
 
     event: str | None = None
     """Id of the event; None: the value is None, or that of `parts`."""
-    take: Literal["output", "text", "message", "answer", "given"] = "output"
+    take: Literal["output", "text", "message", "answer", "given", "arguments"] = "output"
     """What of the event is the value. ``message``: the user's message to the invocation;
-    ``given``: what the code that has called the node gave it, by the prefix of its event ids."""
+    ``given``: what the code that has called the node gave it, by the prefix of its event ids;
+    ``arguments``: those of a model's call."""
+    call: str | None = None
+    """The call's id."""
+    changed: dict[str, Any] | None = None
+    """The arguments instead of the call's own, if they are others."""
+    key: str | None = None
+    """The argument that is the value; None: all of them are."""
     of: "NodeRef | None" = None
     """The list of which the value is an item."""
     item: int | None = None
@@ -288,6 +336,10 @@ class NodeRun(BaseModel):
     """See `DynamicNodes.journal`."""
     resumed: list[str] = Field(default_factory=list[str])
     """The calls that were answered since the node's code ran."""
+    below: list[str] = Field(default_factory=list[str])
+    """Those of `asked` that are not of its own code, but of nodes that this has called."""
+    talks: bool = False
+    """Whether its task agent waits for a message of the user."""
     again_at: float | None = None
     """When the next attempt begins, in seconds since the epoch; None: it has begun."""
     due: float | None = None

@@ -33,7 +33,7 @@ from durable_adk.wire.agent_stack import (
     item_event,
 )
 from durable_adk.wire.effect import Effect, ErrorDetail
-from durable_adk.wire.graph.dynamic import OpenCall
+from durable_adk.wire.graph.dynamic import OpenCall, OpenTask
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.wire.steps import (
     AgentRun,
@@ -84,6 +84,8 @@ class PendingState(JsonModel):
     delivered: set[str] = Field(default_factory=set[str])
     """Ids of all calls that were answered from outside."""
     unread: list[InvocationAnswer] = Field(default_factory=list[InvocationAnswer])
+    tasks: list[OpenTask] = Field(default_factory=list[OpenTask])
+    """The one that began to wait last is the last."""
     steered: list[str] = Field(default_factory=list[str])
     """Ids of stored messages that are to be delivered to the active invocation."""
     outcomes: dict[str, str | None] = Field(default_factory=dict[str, str | None])

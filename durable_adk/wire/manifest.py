@@ -103,6 +103,10 @@ NodeKind = Literal["llm", "sequential", "loop", "parallel", "graph", "custom"]
 """The kind of an agent's body; ``custom``: its own code, which runs in the loop."""
 
 
+CallMode = Literal["task", "single_turn", "graph"]
+"""How a model's call runs a node: a sub-agent of one of these modes, or a graph."""
+
+
 class AgentNode(JsonModel):
     """One agent, or graph, of the tree as it was when the invocation opened (D6)."""
 
@@ -120,6 +124,8 @@ class AgentNode(JsonModel):
     """Seconds one execution may take; None: the timeout of a tool."""
     model: str | None = None
     """Name of the agent's model."""
+    mode: Literal["task", "single_turn"] | None = None
+    """Set for an LlmAgent that does not chat; see `LlmAgent.mode`."""
     output_key: str | None = None
     """Set for an agent whose output comes from `set_model_response` through the loop (AGT-19)."""
     graph: GraphRecord | None = None

@@ -19,9 +19,9 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
-from durable_adk.wire.agent_stack import NodeEnd, NodeSite
+from durable_adk.wire.agent_stack import CalledEnd, CalledNode, NodeEnd, NodeSite
 from durable_adk.wire.effect import Effect, ErrorDetail
-from durable_adk.wire.graph.dynamic import NodeCaller, OpenCall
+from durable_adk.wire.graph.dynamic import NodeCaller, OpenCall, OpenTask
 from durable_adk.wire.manifest import AgentNode, GraphNodeKind, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig
@@ -56,8 +56,16 @@ class OpenStep(JsonModel, Effect["Opened"]):
 
         Not so a late update of a call (TOL-41): it is addressed to the agent that made the call.
         """
-        updates = any(part.function_response for part in self.message.parts or [])
-        return self.when_busy is WhenBusy.STEER and not updates
+        return self.when_busy is WhenBusy.STEER and not self._updates
+
+    @property
+    def heard(self) -> bool:
+        """Whether a task agent that waits for the user receives the message (GR-173)."""
+        return bool(self.message.parts) and self.tool_run is None and not self._updates
+
+    @property
+    def _updates(self) -> bool:
+        return any(part.function_response for part in self.message.parts or [])
 
 
 class Ending(JsonModel):
@@ -250,6 +258,8 @@ class ToolStep(Step):
     """The ends of the runs before `child`, if the tool's own code requests several."""
     activity: ActivityEnd | None = None
     """The end of the activity, if an external activity backs the tool."""
+    called: CalledEnd | None = None
+    """The end of the node that the call has run."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
     spec: ToolSpec | None = None
@@ -331,6 +341,8 @@ class DynamicNodes(JsonModel):
     """Name of the stored `DynamicJournal`; None: the code has ended, and is not run again."""
     open_calls: list[OpenCall] = Field(default_factory=list[OpenCall])
     """The calls that wait for an answer."""
+    open_tasks: list[OpenTask] = Field(default_factory=list[OpenTask])
+    """The task agents that wait for a message of the user."""
     used: dict[str, int] = Field(default_factory=dict[str, int])
     """What they have used of the budget."""
     events: int = 0
@@ -374,6 +386,8 @@ class StepResult(JsonModel):
     """The agent to run before the call gets its response."""
     activity: ActivityCall | None = None
     """The activity to run before the call gets its response."""
+    called: CalledNode | None = None
+    """The node to run, in this session, before the call gets its response."""
     pending: bool = False
     """Whether a long-running tool has no response yet (FLW-50)."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
@@ -383,7 +397,7 @@ class StepResult(JsonModel):
     model step, of the error that the model raised after the responses in the result."""
     node: NodeEnd | None = None
     """How the run of a node ended."""
-    called: DynamicNodes | None = None
+    dynamic: DynamicNodes | None = None
     """The nodes that the code of a node has called."""
     more: list["StepResult"] = Field(default_factory=list["StepResult"])
     """For a node: its events before the last one. For a model: the events of its further complete
@@ -416,6 +430,8 @@ class PauseStep(JsonModel, Effect[bool | None]):
     lease_owner: str
     revision: int | None = None
     """The loop's revision; see `SessionLog.pause_invocation`."""
+    listens: bool = False
+    """Whether a task agent waits for a message of the user (GR-173)."""
 
 
 class CancellationStep(JsonModel, Effect[bool]):
@@ -438,6 +454,8 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     answer: InvocationAnswer
     named: bool | None = None
     """Whether the sender chose the answer's id."""
+    scope: str | None = None
+    """The `isolation_scope` of a steering message's event: that of the task that receives it."""
     call_name: str = ""
     """Name of the call with the id `InvocationAnswer.call_id`."""
     author: str = "user"

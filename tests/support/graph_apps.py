@@ -15,6 +15,7 @@ from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from tests.support.chaos_apps import Traces
+from tests.support.scripts import call
 
 GRAPH = "graph"
 """The name of the app."""
@@ -150,6 +151,30 @@ def items_app(traces: Traces) -> App:
 
     each = node(item, parallel_worker=True, max_parallel_workers=4)
     return App(name=ITEMS, root_agent=Workflow(name="wf", edges=[("START", numbers, each)]))
+
+
+TALKING = "talking"
+"""The name of an app whose task agents talk to the user."""
+
+
+def talking_app(traces: Traces) -> App:
+    """Return an app whose graph begins with a task agent, and whose next agent hands out a task."""
+
+    def last(ctx: Any, node_input: str) -> str:
+        traces.note("last", "new")
+        return f"{node_input} Printed."
+
+    def model(name: str, *replies: Any) -> ScriptedModel:
+        return ScriptedModel(model=name, log=traces.folder / name, replies=list(replies))
+
+    asks = model("asks", "Where?", "When?", call("finish_task", result="Rome."))
+    books = model("books", "How?", call("finish_task", result="By train."))
+    hands = model("hands", call("booker", request="Book."), "Booked.")
+    asker = LlmAgent(name="asker", model=asks, mode="task")
+    booker = LlmAgent(name="booker", model=books, mode="task")
+    agent = LlmAgent(name="agent", model=hands, sub_agents=[booker], mode="single_turn")
+    edges: list[Any] = [("START", asker, agent, last)]
+    return App(name=TALKING, root_agent=Workflow(name="wf", edges=edges))
 
 
 def is_end(event: Event, path: str) -> bool:

@@ -71,7 +71,7 @@ ADK = """
     part plan planner planning plugin preload provider re readonly reflect registry request response
     resumability retry rewind route run runner running runtime save schema scheme scripted search
     sequential service session set state static step summarizer tool toolset transfer turn unsafe
-    user
+    user finish
 """
 """Words of ADK's own module and class names."""
 

@@ -135,7 +135,7 @@ async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedSt
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not active.plan.is_complete(result, event):
         return CommittedStep(await uninterrupted(_left_to_loop(active, early_commit, result)))
-    if result.called is not None:  # the event does not say what the called nodes have used
+    if result.dynamic is not None:  # the event does not say what the called nodes have used
         result = await uninterrupted(_keep(active, result))
     # Must not be interrupted: the result must tell the loop what is stored.
     return await uninterrupted(_commit(active, early_commit, result, event))

@@ -1,19 +1,22 @@
 """Opens an invocation: checks the request, admits it and stores the user's message."""
 
+from functools import partial
 from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import state_for_bodies
 from durable_adk.activities.invocation.close import close_invocation, read_ending
 from durable_adk.activities.invocation.pause import checked_answers
-from durable_adk.activities.invocation.queue import QUEUE_POSITIONS, check_turn
+from durable_adk.activities.invocation.queue import QUEUE_POSITIONS, check_turn, wait_for_turn
 from durable_adk.activities.invocation.request import check_request
 from durable_adk.activities.invocation.take_over import (
     OpenedByOtherError,
     closing_step,
+    end_abandoned,
     retry_when_freed,
 )
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import is_task
 from durable_adk.apps.app import App
 from durable_adk.apps.graph_record import manifest_of
 from durable_adk.conversation.answers import answered_call_ids, answered_invocation_ids
@@ -32,11 +35,19 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.sessions.lease_owner import ttl_of
-from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
+from durable_adk.sessions.records import (
+    GetSessionConfig,
+    InvocationRecord,
+    MessageAwaitedError,
+    QueueBounds,
+    Status,
+)
 from durable_adk.sessions.state import SHARED_PREFIXES
-from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import LOOP_RULES, Opened, OpenStep
 
+HEARING = 0.5
+"""Maximum seconds for which an attempt waits until a notified invocation has the message."""
 STEERING = 1.5
 """Seconds between checks whether a message was delivered or another invocation can receive it."""
 
@@ -51,6 +62,8 @@ async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
     """
     try:
         return await retry_when_freed(deps, step, _opened)
+    except MessageAwaitedError as awaited:
+        return await _heard(deps, step, awaited.record)
     except SessionBusyError as busy:
         if step.steers:  # another invocation may soon be able to receive it
             busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
@@ -58,7 +71,28 @@ async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
         raise
 
 
-async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
+async def _heard(deps: Dependencies, step: OpenStep, listener: InvocationRecord) -> Opened:
+    """Have a paused invocation receive the message; without its owner, open one as usual.
+
+    Every attempt notifies it, because one notification may be lost: a workflow may be reset.
+
+    Raises:
+        SessionBusyError: It has been notified, and another attempt finds the message delivered.
+    """
+    name = step.invocation_id
+    if not await deps.is_alive(listener.lease_owner):
+        await end_abandoned(deps, step, listener)
+    elif await deps.steer(step.key, listener, InvocationAnswer(steers=name, answer_id=name)):
+        failpoint("hear.notified")
+        await wait_for_turn(deps, step, HEARING)
+        try:
+            return await _opened(deps, step)
+        except MessageAwaitedError as again:
+            raise SessionBusyError(again.message, remaining=STEERING) from None
+    return await retry_when_freed(deps, step, partial(_opened, heard=False))
+
+
+async def _opened(deps: Dependencies, step: OpenStep, *, heard: bool = True) -> Opened:
     await check_turn(deps, step)
     app = deps.registry.app(step.key.app_name)
     await check_request(deps, step)
@@ -85,7 +119,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
     await _check_late_answers(deps, step)
     await deps.check_store(step.key)
     failpoint("open.before")
-    record = await _opened_or_heard(deps, step)
+    record = await _opened_or_heard(deps, step, heard=heard and step.heard)
     if isinstance(record, str):
         opened.steered = record
         return opened
@@ -99,14 +133,16 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
     return opened
 
 
-async def _opened_or_heard(deps: Dependencies, step: OpenStep) -> InvocationRecord | str:
+async def _opened_or_heard(
+    deps: Dependencies, step: OpenStep, *, heard: bool
+) -> InvocationRecord | str:
     """Return the invocation's record, or the id of the invocation that received its message.
 
     Raises:
         SessionBusyError: The session is not free.
     """
     try:
-        return await _open(deps, step)
+        return await _open(deps, step, heard=heard)
     except InvocationCancelledError as error:
         if step.when_busy is not WhenBusy.REJECT:
             raise
@@ -201,7 +237,7 @@ async def _first_agent(
 
     Rewound events do not count, nor do events that the run's agents may not see (AGT-45).
     """
-    if not isinstance(root, BaseAgent):
+    if not isinstance(root, BaseAgent) or is_task(root):
         return root.name
     config = step.run_config.get_session_config if step.run_config else None
     before = record.start_seq - 1
@@ -265,7 +301,7 @@ async def _callers_state(deps: Dependencies, step: OpenStep) -> dict[str, Any]:
     return private | step.state_delta
 
 
-async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
+async def _open(deps: Dependencies, step: OpenStep, *, heard: bool) -> InvocationRecord:
     if step.tool_run is not None:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
         if record is not None:
@@ -291,6 +327,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         ttl=ttl_of(step.lease_owner),
         position=QUEUE_POSITIONS[step.when_busy],
         steers=step.steers,
+        heard=heard,
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
         caller=step.tool_run.caller if step.tool_run else None,
     )

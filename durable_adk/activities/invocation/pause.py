@@ -42,6 +42,7 @@ async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False
             invocation_id=step.invocation_id,
             epoch=step.epoch,
             revision=step.revision,
+            listens=step.listens,
         )
     except LeaseLostError:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
@@ -143,17 +144,29 @@ async def _deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     A message is either delivered or opens an invocation, never both: the transaction that removes
     its ticket decides. The notification names the message without carrying it, so one that reaches
     the wrong workflow finds nothing to deliver.
+
+    A paused invocation, whose task agent waits for the message, takes the lease for it. The store
+    decides whether it is paused: an attempt whose worker died may not have reported that.
     """
     failpoint("steer.before")
     steered = step.answer.steers or ""
     await _leave_for_the_gone(deps, step, steered)
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status is Status.PAUSED:
+        record = await _resume(deps, step, record)
+    epoch = _epoch(step, record)
     delivered = await deps.sessions.deliver_message(
-        step.key, invocation_id=step.invocation_id, epoch=step.epoch, steered=steered
+        step.key,
+        invocation_id=step.invocation_id,
+        epoch=epoch,
+        steered=steered,
+        scope=step.scope,
     )
     failpoint("steer.after")
     if delivered is None:
-        return AnswerTaken(refused="It waits no more: it runs by itself, or was withdrawn.")
-    return AnswerTaken(epoch=step.epoch, seq=delivered.seq, delivered=delivered.event)
+        gone = "It waits no more: it runs by itself, or was withdrawn."
+        return AnswerTaken(refused=gone, epoch=epoch)
+    return AnswerTaken(epoch=epoch, seq=delivered.seq, delivered=delivered.event)
 
 
 def _check_name(step: AnswerStep) -> None:

@@ -23,7 +23,7 @@ from durable_adk.errors import (
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
-from durable_adk.sessions.records import InvocationRecord, Status, Ticket
+from durable_adk.sessions.records import InvocationRecord, MessageAwaitedError, Status, Ticket
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import CloseStep, OpenStep
@@ -59,6 +59,8 @@ async def retry_when_freed(
     """
     try:
         return await effect(deps, step)
+    except MessageAwaitedError:
+        raise  # the session is free
     except OpenedByOtherError as other:
         await _end_if_abandoned(deps, step, other.record)
     except (SessionBusyError, QueueFullError):

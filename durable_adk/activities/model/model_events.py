@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from durable_adk.activities.step import ActiveStep
+from durable_adk.agents.llm_agent import is_task
 from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import CallbackContext
 from durable_adk.context.step_scope import StepScope
@@ -53,7 +54,7 @@ class ModelEvents:
             return
         save_output(
             event,
-            output_key=self._agent.output_key,
+            output_key=None if is_task(self._agent) else self._agent.output_key,
             schema=self._agent.output_schema,
             before=lambda: text_before(self._scope, self._step) + self._text,
         )

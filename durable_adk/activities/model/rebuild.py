@@ -207,6 +207,8 @@ def _scope(
         raise NotFoundError(f"Event {event.id!r} was made of the call before it.")
     scope = deps.scope_over(call, copy.deepcopy(state), known)
     scope.services = read_only(scope.services)
+    if event.node_info.path:
+        scope.prompt = scope.events  # the run of its node is not known any more
     return scope
 
 

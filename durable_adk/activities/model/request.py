@@ -8,7 +8,7 @@ from durable_adk.activities.model.static_instruction import static_files, static
 from durable_adk.activities.tool.agent_tools import TRANSFER, tools_of
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.instructions import render
-from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
+from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent, is_task
 from durable_adk.calling import call, contained
 from durable_adk.calling.copies import own_copy
 from durable_adk.code_executors.flow import prepare
@@ -54,7 +54,7 @@ async def _basic(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None
     request.model = agent.canonical_model.model
     if agent.generate_content_config:
         request.config = agent.generate_content_config.model_copy(deep=True)
-    if agent.output_schema is not None and not agent.answers_by_tool:
+    if agent.output_schema is not None and not (agent.answers_by_tool or is_task(agent)):
         shown = isinstance(agent.output_schema, dict | types.Schema)  # and may be changed
         request.set_output_schema(own_copy(agent.output_schema) if shown else agent.output_schema)
 
@@ -127,6 +127,7 @@ async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> N
         include_contents=agent.include_contents,
         include_thoughts_from_other_agents=scope.run_config.include_thoughts_from_other_agents,
         model_input_context=scope.run_config.model_input_context,
+        path=(scope.site.path if scope.site else "") if scope.prompt is None else None,
     )
 
 

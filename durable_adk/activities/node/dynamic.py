@@ -50,7 +50,7 @@ from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.wire.agent_stack import NodeRef, NodeRun, NodeSite
 from durable_adk.wire.checkpoint import Counters
-from durable_adk.wire.graph.dynamic import DynamicEnd, DynamicJournal, NodeCaller, OpenCall
+from durable_adk.wire.graph.dynamic import DynamicEnd, DynamicJournal, NodeCaller, OpenNode
 from durable_adk.wire.steps import CommitStep, DynamicNodes, NodeStep
 
 logger = get_logger(__name__)
@@ -367,13 +367,12 @@ class NodeCalls:
             called.done.cancel()
 
     @property
-    def waiting(self) -> list[OpenCall]:
-        """The calls that nodes wait for; the code runs again once one is answered."""
+    def waiting(self) -> list[OpenNode]:
+        """The nodes that wait; the code runs again once one of them has an answer."""
         return [
-            call
+            node
             for key, node in self._journal.open.items()
             if key in self._calls or self.is_interrupted
-            for call in node.waiting
         ]
 
     def output_of_delegate(self) -> NodeRef | None:
@@ -411,7 +410,8 @@ class NodeCalls:
         state = self._totals.local_state
         return DynamicNodes(
             journal=name,
-            open_calls=waiting,
+            open_calls=[call for node in waiting for call in node.waiting],
+            open_tasks=[task for node in waiting for task in node.tasks],
             used={key: n - before.used.get(key, 0) for key, n in self._totals.used.items()},
             events=counters.events,
             model_calls=counters.model_calls - before.model_calls,
@@ -430,13 +430,12 @@ class NodeCalls:
         _, state = await self._deps.sessions.read_state(self._step.key)
         return state
 
-    async def _close_others(self, waiting: list[OpenCall]) -> None:
+    async def _close_others(self, waiting: list[OpenNode]) -> None:
         """Answer the calls of nodes that the code has ended without (B-22)."""
-        kept = {call.call_id for call in waiting}
         for key, node in list(self._journal.open.items()):
+            if any(node is one for one in waiting):
+                continue
             for call in node.waiting:
-                if call.call_id in kept:
-                    continue
                 event = error_response(
                     call.call_id, call.name, CLOSED, author=call.author, branch=self._step.branch
                 )
@@ -444,8 +443,7 @@ class NodeCalls:
                 event.invocation_id = self._step.invocation_id
                 event.custom_metadata = {FINAL_RESPONSES: True}
                 await self._commit(event)
-            if not any(call.call_id in kept for call in node.waiting):
-                del self._journal.open[key]
+            del self._journal.open[key]
 
 
 async def _gathered(*tasks: "asyncio.Task[None]") -> None:

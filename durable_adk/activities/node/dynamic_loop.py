@@ -23,7 +23,7 @@ from durable_adk.settings import Limits
 from durable_adk.wire.agent_stack import NodeEnd, NodeRun, NodeSite, StackFrame
 from durable_adk.wire.checkpoint import Checkpoint, Counters, Cursor, PendingState
 from durable_adk.wire.effect import Effect
-from durable_adk.wire.graph.dynamic import NodeCaller, OpenCall, OpenNode
+from durable_adk.wire.graph.dynamic import NodeCaller, OpenNode
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
@@ -163,6 +163,7 @@ class DynamicNodeLoop:
             stack=state.checkpoint.stack.model_dump(mode="json"),
             branches=dict(state.branches.ids),
             waiting=list(self.invocation.pending.waiting),
+            tasks=list(state.checkpoint.pending.tasks),
         )
 
     async def _leave(self, work: "asyncio.Task[NodeEnd]") -> None:
@@ -209,7 +210,7 @@ def _invocation(call: Call, totals: Totals, runtime: DynamicNodeRuntime) -> Invo
         local_state=totals.local_state,
         branches=saved.branches if saved else {},
         stack=StackFrame.model_validate(saved.stack if saved else {}),
-        pending=_pending(saved.waiting if saved else [], caller.answered),
+        pending=_pending(saved, caller.answered),
         # Numbers of their own: those of the invocation's runs of agents are not known here.
         runs_begun=crc32(step.event_id.encode()) << 10,
     )
@@ -235,8 +236,10 @@ def _record(step: NodeStep) -> InvocationRecord:
     )
 
 
-def _pending(waiting: list[OpenCall], answered: list[str]) -> PendingState:
+def _pending(saved: OpenNode | None, answered: list[str]) -> PendingState:
+    if saved is None:
+        return PendingState()
     return PendingState(
-        waiting=[call for call in waiting if call.call_id not in answered],
-        answered=[call.call_id for call in waiting if call.call_id in answered],
+        waiting=[call for call in saved.waiting if call.call_id not in answered],
+        answered=[name for name in saved.ids if name in answered],
     )

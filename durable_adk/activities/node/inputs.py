@@ -71,4 +71,24 @@ def _taken(ref: NodeRef, event: Event | None) -> Any:
         raise AgentError(
             f"Event {ref.event!r}, whose output is a node's input, is in the session no more."
         )
-    return event.text if ref.take == "text" else event.output
+    return _taken_of(event, ref)
+
+
+def _taken_of(event: Event, ref: NodeRef) -> Any:
+    """Return what of an event is the value."""
+    match ref.take:
+        case "arguments":
+            return _arguments(event, ref)
+        case "text":
+            return event.text
+        case _:
+            return event.output
+
+
+def _arguments(event: Event, ref: NodeRef) -> Any:
+    """Return what a model's call gives the node that it runs."""
+    args = ref.changed
+    if args is None:
+        calls = (call.args for call in event.get_function_calls() if call.id == ref.call)
+        args = next(calls, None) or {}
+    return args if ref.key is None else args.get(ref.key)

@@ -221,13 +221,13 @@ class _NodeRun:
                 raise calls.fatal
             self._events.clear()
             result = StepResult(error=as_detail(calls.fatal))
-            result.called = await calls.outcome(again=False, failed="")
+            result.dynamic = await calls.outcome(again=False, failed="")
             return result
         if error is not None:
             known = calls.failure_of(error)
             result = self._failed(error) if known is None else self._failed_by_call(known)
             path = self._site.path if known is None else known.path
-            result.called = await calls.outcome(again=True, failed=path)
+            result.dynamic = await calls.outcome(again=True, failed=path)
             return result
         if calls.waiting or calls.delegate is not None:
             self._drop_output()
@@ -236,7 +236,7 @@ class _NodeRun:
             result.node = None
         elif calls.delegate is not None and result.node is not None:
             result.node.output = calls.output_of_delegate()
-        result.called = await calls.outcome(again=bool(calls.waiting or result.waits))
+        result.dynamic = await calls.outcome(again=bool(calls.waiting or result.waits))
         return result
 
     def _drop_output(self) -> None:

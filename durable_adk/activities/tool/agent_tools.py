@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.agents.llm_agent import LlmAgent, is_task
 from durable_adk.context.activity import ReadonlyContext
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.errors import ToolsetUnavailableError
@@ -11,11 +11,12 @@ from durable_adk.log import get_logger
 from durable_adk.models.llm_request import SET_MODEL_RESPONSE
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import missed_toolsets
+from durable_adk.tools.finish_task_tool import FINISH_TASK, FinishTaskTool
 from durable_adk.tools.set_model_response_tool import SetModelResponseTool
 from durable_adk.tools.transfer_to_agent_tool import TransferToAgentTool
 
 TRANSFER = "transfer_to_agent"
-_BUILT_IN = (SetModelResponseTool, TransferToAgentTool)
+_BUILT_IN = (FinishTaskTool, SetModelResponseTool, TransferToAgentTool)
 _LOG = get_logger(__name__)
 
 
@@ -27,6 +28,8 @@ async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseT
     tools: dict[str, BaseTool] = {}
     if agent.answers_by_tool:
         tools[SET_MODEL_RESPONSE] = SetModelResponseTool(agent.output_schema)
+    if is_task(agent):
+        tools[FINISH_TASK] = FinishTaskTool(agent.output_schema, output_key=agent.output_key)
     targets = [target.name for target in agent.transfer_targets]
     if targets:
         tools[TRANSFER] = TransferToAgentTool(targets)

@@ -18,6 +18,7 @@ from durable_adk.activities.tool.run import (
     ToolNotStartedError,
 )
 from durable_adk.activities.tool.tool_call import CallOutcome, ToolCall
+from durable_adk.agents.llm_agent import is_task
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import ToolContext
 from durable_adk.context.step_scope import StepScope
@@ -32,6 +33,7 @@ from durable_adk.errors import (
 from durable_adk.json_values import check_json
 from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.agent_stack import CalledNode
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
@@ -109,7 +111,8 @@ def _result(call: ToolCall, outcome: CallOutcome) -> StepResult:
     )
     # If the agent's output becomes its caller's, it follows the response as text.
     before = partial(text_before, scope, step)
-    save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
+    key = None if is_task(agent) else agent.output_key
+    save_output(event, output_key=key, schema=agent.output_schema, before=before)
     event.custom_metadata = request_metadata(context)
     waits = _waits(outcome, call.call, context)
     if outcome.long_running and not waits:
@@ -122,14 +125,16 @@ def _result(call: ToolCall, outcome: CallOutcome) -> StepResult:
     )
 
 
-def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
-    """Build the result of a step whose tool needs a child agent or an activity to run first.
+def _asking(asks: ChildRun | ActivityCall | CalledNode, scope: StepScope) -> StepResult:
+    """Build the result of a step whose tool needs an agent, an activity or a node to run first.
 
     Raises:
         PayloadTooLargeError: The activity call is larger than a message may be.
     """
     if isinstance(asks, ChildRun):
         return StepResult(child=asks, end_invocation=scope.end_invocation)
+    if isinstance(asks, CalledNode):
+        return StepResult(called=asks, end_invocation=scope.end_invocation)
     asks.end_invocation = scope.end_invocation
     check_size(asks.to_json(), f"The call of activity {asks.activity!r}")
     return StepResult(activity=asks)

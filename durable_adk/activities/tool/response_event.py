@@ -15,6 +15,7 @@ from durable_adk.events.tool_confirmation import ConfirmationRequester
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.finish_task_tool import FinishTaskTool
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import StepResult, ToolStep
 
@@ -63,9 +64,19 @@ def response_event(
         branch=step.branch,
         content=types.Content(role="user", parts=[types.Part(function_response=answer), *parts]),
         actions=context.actions,
+        output=context.output if isinstance(tool, FinishTaskTool) else None,
     )
+    return _fitting(event, f"The result of tool {call.name!r}")
+
+
+def _fitting(event: Event, what: str) -> Event:
+    """Return the event if it is small enough.
+
+    Raises:
+        ToolResultError: It is too large.
+    """
     try:
-        check_event(event, f"The result of tool {call.name!r}")
+        check_event(event, what)
     except PayloadTooLargeError as error:
         raise ToolResultError(error.message) from None
     return event

@@ -294,7 +294,8 @@ class ToolAttempt:
 
     def can_repeat(self, tool: BaseTool) -> bool:
         """Return whether the result may be made again: it is recorded elsewhere, or has no cost."""
-        recorded = self.step.child is not None or self.step.activity is not None
+        step = self.step
+        recorded = (step.child or step.activity or step.called) is not None
         own_code = isinstance(tool, AgentTool) and tool.has_own_code
         return (recorded and not own_code) or self._contract(tool) is ToolContract.PURE
 

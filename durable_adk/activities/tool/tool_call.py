@@ -27,6 +27,7 @@ from durable_adk.activities.tool.run import (
     unconfirmed,
 )
 from durable_adk.activities.user_code.callbacks import answer_of
+from durable_adk.apps.graph_record import manifest_of
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.calling import contained
 from durable_adk.calling.copies import own_copy
@@ -52,6 +53,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
+from durable_adk.graph.node_tool import NodeTool
 from durable_adk.log import get_logger
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.tools.activity_tool import ActivityTool
@@ -59,6 +61,7 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.require_confirmation import NOT_AS_SHOWN, REJECTED
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
+from durable_adk.wire.agent_stack import CalledEnd, CalledNode, NodeRef
 from durable_adk.wire.steps import ChildRun, ToolStep
 
 _LOG = get_logger(__name__)
@@ -69,8 +72,8 @@ class CallOutcome:
     """The outcome of one call."""
 
     response: Any
-    asks: ChildRun | ActivityCall | None = None
-    """The agent or activity that the loop has to run first."""
+    asks: ChildRun | ActivityCall | CalledNode | None = None
+    """The agent, activity or node that the loop has to run first."""
     tool: BaseTool | None = None
     ran: bool = False
     """Whether the response comes from the tool itself and not from a callback."""
@@ -104,6 +107,12 @@ def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
     )
 
 
+def _call_event(scope: StepScope, call: types.FunctionCall) -> str:
+    """Return the id of the event with a call."""
+    events = reversed(scope.events)
+    return next(one.id for one in events if any(c is call for c in one.get_function_calls()))
+
+
 @dataclass(kw_only=True)
 class ToolCall:
     """One tool call with the hooks around it."""
@@ -113,8 +122,8 @@ class ToolCall:
     context: ToolContext
     given: types.FunctionResponse | None
     """The user's answer to the request that the call waited for."""
-    answered: AgentResult | ActivityEnd | None
-    """The result of the child agent or activity that backs the tool."""
+    answered: AgentResult | ActivityEnd | CalledEnd | None
+    """The result of the child agent, activity or node that backs the tool."""
     earlier: list[AgentResult]
     """The results of earlier agent runs, for a tool whose own code requests several."""
     received: ReceivedResult | None
@@ -127,7 +136,7 @@ class ToolCall:
         deps, step, scope = run.active.deps, run.step, run.active.scope
         call = _find_call(scope, step.call_id)
         received = await run.received()
-        before = received or step.child or step.activity
+        before = received or step.child or step.activity or step.called
         if before is not None:
             # The callbacks before the tool have run; their changes are committed with the response.
             scope.session.state.update(before.actions.state_delta)
@@ -173,7 +182,8 @@ class ToolCall:
             return CallOutcome(response=self.given.response, tool=tool)
         if not is_as_shown(self.run.active.scope.events, self.run.step.request_id, self.call):
             return CallOutcome(response={"error": NOT_AS_SHOWN}, tool=tool)
-        if tool is None and (self.run.step.activity or self.received) is not None:
+        step = self.run.step
+        if tool is None and (step.activity or step.called or self.received) is not None:
             # The tool is gone or unavailable, but its recorded result must still be reported.
             tool = BaseTool(name=self.name, description="This tool does not exist any more.")
         if tool is None:
@@ -184,10 +194,10 @@ class ToolCall:
         if self.answered is None and self.received is None:
             response = await self._hook("before_tool_callback", tool, args)
         ran = response is None
-        delegated = tool if isinstance(tool, ActivityTool) else _plain_agent(tool)
+        delegated = tool if isinstance(tool, ActivityTool | NodeTool) else _plain_agent(tool)
         if ran and self.answered is None and delegated is not None:
             asks = await self._asks(delegated, args)
-            if isinstance(asks, (ChildRun, ActivityCall)):
+            if isinstance(asks, (ChildRun, ActivityCall, CalledNode)):
                 return CallOutcome(response=None, asks=asks)
             response, ran = asks, False
         if ran:
@@ -213,17 +223,19 @@ class ToolCall:
 
     def _args(self) -> dict[str, Any]:
         before = self.received.args if self.received else None
-        ended = self.run.step.activity or self.run.step.child
+        ended = self.run.step.activity or self.run.step.child or self.run.step.called
         if ended is not None and before is None:
             before = ended.changed
         return own_copy(self.call.args or {} if before is None else before)
 
     async def _asks(
-        self, tool: AgentTool | ActivityTool, args: dict[str, Any]
-    ) -> ChildRun | ActivityCall | dict[str, Any]:
-        """Return the child run or activity call to start, or the response of a rejected call."""
+        self, tool: AgentTool | ActivityTool | NodeTool, args: dict[str, Any]
+    ) -> ChildRun | ActivityCall | CalledNode | dict[str, Any]:
+        """Return what the loop has to run, or the response of a rejected call."""
         if self._denied(tool):
             return {"error": REJECTED}
+        if isinstance(tool, NodeTool):
+            return self._called(tool, args)
         if isinstance(tool, AgentTool):
             question = await _asked_first(tool, args, self.context)
             if not isinstance(question, ChildRun):
@@ -232,6 +244,22 @@ class ToolCall:
             return question
         refused = await contained(tool.refused(args=args, tool_context=self.context))
         return refused or activity_call(tool, args, self.call.args or {}, self.context)
+
+    def _called(self, tool: NodeTool, args: dict[str, Any]) -> CalledNode | dict[str, Any]:
+        """Return the node to run, or the response of a call whose arguments do not fit."""
+        try:
+            read = tool.read(args)
+        except ValueError as error:
+            return {"error": str(error)}
+        changed = None if read == (self.call.args or {}) else read
+        given = NodeRef(
+            event=_call_event(self.run.active.scope, self.call),
+            take="arguments",
+            call=self.call.id,
+            key=None if tool.mode == "task" else tool.key,
+            changed=changed,
+        )
+        return CalledNode(mode=tool.mode, node=manifest_of(tool.node), input=given, changed=changed)
 
     async def _run_or_recover(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.received is not None:
@@ -252,7 +280,7 @@ class ToolCall:
             if recovered is not None:
                 return recovered
             misconfigured = isinstance(error, AgentDefinitionError)
-            if isinstance(self.answered, ActivityEnd) and not misconfigured:
+            if isinstance(self.answered, ActivityEnd | CalledEnd) and not misconfigured:
                 return {"error": text_of(error)}
             with reported_as(ToolError):
                 raise
@@ -276,13 +304,7 @@ class ToolCall:
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.answered is not None:
             others_have_answered(self.run.step, tool)
-            if isinstance(self.answered, ActivityEnd):
-                if self.answered.error is not None:
-                    raise from_detail(self.answered.error)
-                return self.answered.result
-            if _plain_agent(tool) is not None:
-                return self.answered.taken(tool, self.context)
-            return await self._run(tool, args, [*self.earlier, self.answered])
+            return await self._answer(tool, args, self.answered)
         if self._denied(tool):
             return {"error": REJECTED}
         if problem := await unconfirmed(tool, args, self.context):
@@ -291,6 +313,37 @@ class ToolCall:
             return await self._run(tool, args, [])
         finally:
             await self._save_tokens()
+
+    async def _answer(
+        self, tool: BaseTool, args: dict[str, Any], answered: AgentResult | ActivityEnd | CalledEnd
+    ) -> Any:
+        """Return the result of what the loop has run for the tool.
+
+        Raises:
+            DurableAdkError: It has failed.
+        """
+        match answered:
+            case CalledEnd():
+                return self._output(answered)
+            case ActivityEnd():
+                if answered.error is not None:
+                    raise from_detail(answered.error)
+                return answered.result
+            case AgentResult():
+                if _plain_agent(tool) is not None:
+                    return answered.taken(tool, self.context)
+                return await self._run(tool, args, [*self.earlier, answered])
+
+    def _output(self, end: CalledEnd) -> Any:
+        """Return the output of the node that the call has run.
+
+        Raises:
+            DurableAdkError: It has failed.
+        """
+        if end.error is not None:
+            raise from_detail(end.error)
+        active = self.run.active
+        return active.deps.node_values(self.run.step, active.scope).of(end.output or NodeRef())
 
     async def _run(self, tool: BaseTool, args: dict[str, Any], results: list[AgentResult]) -> Any:
         self.context.run_agent = runs = AgentToolRuns(results, self.context)
@@ -336,10 +389,12 @@ class ToolCall:
         return response if recovered is None else recovered
 
 
-async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | ActivityEnd | None:
+async def _answered(
+    deps: Dependencies, step: ToolStep
+) -> AgentResult | ActivityEnd | CalledEnd | None:
     if step.child is not None:
         return await read_agent_result(deps, step.child, step.invocation_id)
-    return step.activity
+    return step.activity or step.called
 
 
 async def _provided_credentials(scope: StepScope, context: Context) -> dict[str, AuthCredential]:

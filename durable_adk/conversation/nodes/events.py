@@ -33,26 +33,30 @@ def mark_output(event: Event, site: NodeSite, *, message: bool) -> None:
     )
 
 
-def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any) -> None:
+def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any, *, talks: bool) -> None:
     """Mark the events of a step of an agent that is a node (GR-80).
 
     Args:
         events: The events.
         site: The run of the node.
         schema: The agent's `output_schema`, or None.
+        talks: Whether the agent talks to the user, so that its texts are no output.
 
     Raises:
         OutputSchemaError: The agent's final text does not match the schema.
     """
     for event in events:
         mark(event, site)
-        if (
+        if event.output is not None and site.output_for:
+            mark_output(event, site, message=False)
+        elif (
             site.output_for
+            and not talks
             and event.is_final_response()
             and event.text
             and pending_code(event.content) is None
         ):
-            if schema is not None and event.output is None:
+            if schema is not None:
                 event.output = parse_output(schema, event.text)
             mark_output(event, site, message=event.output is None)
 
@@ -86,25 +90,48 @@ def as_content(value: Any) -> types.Content | None:
     return types.Content(role="user", parts=[types.Part(text=text)])
 
 
-def prompt_events(events: Sequence[Event], given: Event, prefix: str) -> list[Event]:
+def shows(event: Event, path: str, scope: str | None) -> bool:
+    """Return whether an agent sees an event: not what its calls have run, nor another task (GR-82).
+
+    Args:
+        event: An event of the session.
+        path: The path of the agent's run; empty for an agent outside of graphs.
+        scope: The scope of its events.
+    """
+    below = event.node_info.path.startswith(f"{path}/") if path else "/" in event.node_info.path
+    return event.isolation_scope == scope and not below
+
+
+def prompt_events(
+    events: Sequence[Event], given: Event, site: NodeSite, invocation_id: str
+) -> list[Event]:
     """Return the events of a run of an agent, behind one with its input (B-7).
 
     Args:
         events: The session's events.
         given: The event with the input.
-        prefix: The prefix of the ids of the run's events.
+        site: The run. A scope of its own makes the user's messages in it the agent's.
+        invocation_id: The invocation.
     """
     shown = [given]
     calls = set[str | None]()
     for event in events:
-        if event.id.startswith(f"{prefix}."):
-            calls.update(call.id for call in event.get_function_calls())
-            shown.append(event)
-        elif event.author == USER and any(
-            response.id in calls for response in event.get_function_responses()
-        ):
+        if event.author != USER:
+            below = event.node_info.path.startswith(f"{site.path}/")
+            mine = event.id.startswith(f"{site.prefix}.") and not below
+            calls.update(call.id for call in event.get_function_calls() if mine)
+        else:
+            mine = any(response.id in calls for response in event.get_function_responses())
+            mine = mine or (len(shown) > 1 and _is_reply(event, site, invocation_id))
+        if mine:
             shown.append(event)
     return shown
+
+
+def _is_reply(event: Event, site: NodeSite, invocation_id: str) -> bool:
+    """Return whether an event is a message of the user to the task of a run (GR-173)."""
+    told = event.author == USER and event.invocation_id == invocation_id
+    return told and site.scope is not None and event.isolation_scope == site.scope
 
 
 def result_text(event: Event) -> str:

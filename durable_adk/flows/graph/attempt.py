@@ -10,7 +10,7 @@ from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, NodeCall
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.tool_turn import require_answerable
+from durable_adk.flows.pending_calls import require_answerable
 from durable_adk.wire.agent_stack import NodeEnd, NodeRef
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.steps import NodeStep, StepResult
@@ -36,17 +36,24 @@ class NodeParts:
 class NodeAttempt:
     """Makes an attempt."""
 
-    def __init__(self, parts: NodeParts, task: NodeTask, waits: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        parts: NodeParts,
+        task: NodeTask,
+        waits: Callable[[], None],
+        talks: Callable[[bool], None],
+    ) -> None:
         """Create it.
 
         Args:
             parts: What it works with.
             task: The run.
             waits: Called when the run waits for an answer, to launch what may run meanwhile.
+            talks: Called when its task agent begins to wait for a message, and when it has one.
         """
         self.parts = parts
         self.task = task
-        self._waits = waits
+        self._waits, self._talks = waits, talks
         self._invocation = parts.invocation
 
     def run(self) -> AsyncGenerator[Event, None]:
@@ -80,13 +87,15 @@ class NodeAttempt:
             name = await pending.answer_to(run.asked, self.task.scope.branch)
             found = {name, *pending.consume(run.asked)}
             run.resumed += [one for one in run.asked if one in found]
-            run.answered += [one for one in run.asked if one in found]
+            own = [one for one in run.asked if one not in run.below]
+            run.answered += [one for one in own if one in found]
             run.asked = [one for one in run.asked if one not in found]
             if self.task.node.reruns:
                 break
         for name in run.asked:  # the code makes those again that it still needs (GR-134)
             pending.forget(name)
         run.asked.clear()
+        run.below.clear()
 
     async def step(
         self, *, answers: bool = False, collected: NodeRef | None = None
@@ -120,9 +129,9 @@ class NodeAttempt:
         result = await self._perform(step)
         invocation.take(result)
         task.run.resumed.clear()
-        if result.called is not None:
-            invocation.called(result.called)
-            task.run.journal = result.called.journal
+        if result.dynamic is not None:
+            invocation.called(result.dynamic)
+            task.run.journal = result.dynamic.journal
         self._check_questions(result)
         for message in result.more:
             invocation.take(message)
@@ -135,7 +144,7 @@ class NodeAttempt:
         self._expect(result)
         if result.error is not None:
             error = from_detail(result.error)
-            failed = result.called and result.called.failed
+            failed = result.dynamic and result.dynamic.failed
             error.node_path = failed or task.site.path  # the event is committed
             raise error
         task.end = result.node
@@ -153,7 +162,7 @@ class NodeAttempt:
         Raises:
             AgentError: Another run waits for an answer to the same id.
         """
-        open_calls = [] if result.called is None else result.called.open_calls
+        open_calls = [] if result.dynamic is None else result.dynamic.open_calls
         ids = [*result.waits, *(call.call_id for call in open_calls)]
         taken = self._invocation.pending.reserve(ids)
         if taken is not None:
@@ -165,13 +174,17 @@ class NodeAttempt:
     def _expect(self, result: StepResult) -> None:
         """Accept answers to the calls of committed events that wait for one (GR-131)."""
         task, pending = self.task, self._invocation.pending
-        open_calls = [] if result.called is None else result.called.open_calls
-        if not (result.waits or open_calls):
+        dynamic = result.dynamic
+        below = [] if dynamic is None else [*dynamic.open_calls, *dynamic.open_tasks]
+        if not (result.waits or below):
             return
         require_answerable(self._invocation.state)
-        for call in open_calls:
-            task.run.asked.append(call.call_id)
-            pending.expect_again(call, task.scope.branch.prefix)
+        for one in below:
+            name = pending.expect_below(one, task.scope.branch.prefix)
+            task.run.asked.append(name)
+            task.run.below.append(name)
+        if dynamic is not None and dynamic.open_tasks:
+            self._talks(True)
         events = [one.event for one in (*result.more, result) if one.event is not None]
         for call in (call for event in events for call in event.get_function_calls()):
             if call.id in result.waits and call.id not in task.run.asked:
@@ -183,15 +196,17 @@ class NodeAttempt:
         """Run the node's agent, or its graph."""
         task = self.task
         child = next(one for one in self.parts.node.children if one.name == task.node.name)
-        call = NodeCall(site=task.current_site())
+        call = NodeCall(site=task.current_site(), talks=self._talks)
         output, failed = None, None
         async with closing(self.parts.run_agent(child, task.scope, call)) as events:
             async for event in events:
                 if not event.node_info.path:  # the loop has made it
                     mark(event, call.site)
                 yield event
-                if child.kind != "graph" and event.is_final_response() and not event.partial:
-                    output = _output_of(event, child) or output
+                if child.kind == "graph" or event.node_info.path != call.site.path:
+                    continue
+                if event.output is not None or event.is_final_response():
+                    output = _output_of(event) or output
                     failed = event if event.error_code and not event.content else None
         if failed is not None:  # what a model refused is no output (B-21)
             code = failed.error_code or ""
@@ -203,9 +218,9 @@ class NodeAttempt:
         task.end = call.end or NodeEnd(output=output, branch=task.run.branch)
 
 
-def _output_of(event: Event, agent: AgentNode) -> NodeRef | None:
+def _output_of(event: Event) -> NodeRef | None:
     """Return a reference to what an agent's final event gives the next node (GR-64, GR-80)."""
     if event.output is not None:
         return NodeRef(event=event.id)
-    speaks = event.text and agent.kind == "llm"
-    return NodeRef(event=event.id, take="text") if speaks else None
+    says = event.text and event.node_info.path in (event.node_info.output_for or ())
+    return NodeRef(event=event.id, take="text") if says else None

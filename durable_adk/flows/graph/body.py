@@ -96,7 +96,7 @@ class _GraphRun(NodeRuns):
         self._schedule.claim_output(task.node.name)
 
     def _start_due(self) -> None:
-        while (name := self._schedule.next()) is not None:
+        while not self.talks and (name := self._schedule.next()) is not None:
             self.count()
             self._launch(name, self._schedule.start(name))
 
@@ -108,7 +108,7 @@ class _GraphRun(NodeRuns):
             prefix=run.event_id,
             input=run.input,
             output_for=[path, *(self.site.output_for if ends else [])],
-            scope=self.site.scope,
+            scope=self.scope_of(schedule.node(name), path),
         )
         # The graph's one output must not be stored before the loop knows that it is the only one.
         decided = ends and len(schedule.terminals) > 1

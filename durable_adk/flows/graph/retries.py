@@ -46,7 +46,12 @@ class NodeRetries:
     """Makes attempts."""
 
     def __init__(
-        self, attempt: NodeAttempt, parts: NodeParts, send: Callable[[Event], Awaitable[None]]
+        self,
+        attempt: NodeAttempt,
+        parts: NodeParts,
+        send: Callable[[Event], Awaitable[None]],
+        *,
+        closes: bool,
     ) -> None:
         """Create it.
 
@@ -54,7 +59,9 @@ class NodeRetries:
             attempt: Makes one of them.
             parts: What it works with.
             send: Has an event committed.
+            closes: Whether the calls of the last attempt are closed, too, if it fails.
         """
+        self._closes = closes
         self._attempt = attempt
         self._send = send
         self._parts = parts
@@ -82,10 +89,10 @@ class NodeRetries:
                     error.node_path = task.site.path
                     await self._send(self._failure(error))
                 delay = _retry_delay(task, error)
+                for event in self._closing() if delay is not None or self._closes else ():
+                    await self._send(event)
                 if delay is None:
                     raise
-                for event in self._closing():
-                    await self._send(event)
                 run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
                 task.begin_again()
             else:

@@ -56,6 +56,18 @@ class NodeRuns(ABC):
     def ended(self, key: str, task: NodeTask) -> None:
         """Record the end of a run, and launch what it lets start."""
 
+    outlives_failures = False
+    """Whether the failure of a run is not that of all."""
+
+    def failed(self, key: str, task: NodeTask, error: BaseException) -> None:
+        """Record the failure of a run, which fails all unless a subclass says otherwise.
+
+        Raises:
+            BaseException: The error.
+        """
+        del key, task
+        raise error
+
     async def run(self) -> AsyncGenerator[Event, None]:
         """Yield the events that the loop has to commit, and those of agents.
 
@@ -73,10 +85,8 @@ class NodeRuns(ABC):
                         self.claim(task)
                     yield item
                     task.committed.set()
-                elif item is not None:
-                    raise item
                 else:
-                    self._land(task)
+                    self._land(task, item)
         finally:
             if not abandoned(loop):
                 self._hold(True)
@@ -138,11 +148,34 @@ class NodeRuns(ABC):
         task.task = asyncio.ensure_future(self._forward(task))
         return task
 
-    def _land(self, task: NodeTask) -> None:
+    def scope_of(self, node: GraphNode, path: str) -> str | None:
+        """Return the `isolation_scope` of a run: its own if a task agent is the node (GR-82)."""
+        driven = self.parts.node.children if node.kind == "agent" else []
+        talks = any(one.mode == "task" for one in driven if one.name == node.name)
+        return path if talks else self.site.scope
+
+    @property
+    def talks(self) -> bool:
+        """Whether a task agent waits for the user, so that no further run begins (GR-73)."""
+        return any(task.run.talks for task in self.tasks.values())
+
+    def _talk(self, task: NodeTask, talks: bool) -> None:
+        """Note that a task agent waits for the user, or does so no more."""
+        task.run.talks = talks
+        above = self.scope.call and self.scope.call.talks
+        if above:
+            above(self.talks)
+        if not talks:
+            self.waits()
+
+    def _land(self, task: NodeTask, error: BaseException | None = None) -> None:
+        if error is not None:
+            self.failed(task.key, task, error)
         del self.tasks[task.key]
         self.scope.frame.leave(task.key)
         try:
-            self.ended(task.key, task)
+            if error is None:
+                self.ended(task.key, task)
             self._hold(not self.tasks)  # before the run leaves: a pause begins when none is busy
         finally:
             self._leave(task)
@@ -178,8 +211,9 @@ class NodeRuns(ABC):
 
     async def perform(self, task: NodeTask) -> None:
         """Do the work of a task."""
-        attempt = NodeAttempt(self.parts, task, self.waits)
-        await NodeRetries(attempt, self.parts, partial(self._send, task)).run()
+        attempt = NodeAttempt(self.parts, task, self.waits, partial(self._talk, task))
+        send = partial(self._send, task)
+        await NodeRetries(attempt, self.parts, send, closes=self.outlives_failures).run()
 
     async def _send(self, task: NodeTask, event: Event) -> None:
         """Have an event committed."""

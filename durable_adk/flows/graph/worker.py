@@ -94,7 +94,8 @@ class _ItemRuns(NodeRuns):
     def may_begin(self) -> bool:
         """Whether items are due, and may begin: none does while one waits for an answer (GR-60)."""
         position = self.position
-        return bool(position.due) and not any(run.asked for run in position.runs.values())
+        asked = any(run.asked for run in position.runs.values())
+        return bool(position.due) and not (asked or self.talks)
 
     def start_due(self) -> None:
         """Launch further items."""

@@ -1,5 +1,6 @@
 """A session's row: the end of its log and the lease that permits writing."""
 
+import json
 import math
 from dataclasses import dataclass, replace
 
@@ -36,12 +37,26 @@ class Head:
     """Number of cancelled steps under the current lease; see `note_cancellation`."""
     size: int = 0
     """Characters of the events, and of the session's initial state."""
+    listeners: str | None = None
+    """The paused invocations that wait for a message of the user, as a JSON list of their ids; the
+    one that paused last is the last. None: there is none, which saves a query."""
 
     def active(self, now: float) -> str | None:
         """Return the invocation that holds an unexpired lease."""
         if self.lease_expires_at is not None and self.lease_expires_at <= now:
             return None
         return self.lease_invocation_id
+
+    @property
+    def listening(self) -> list[str]:
+        """The ids in `listeners`. An invocation may have been closed since."""
+        return json.loads(self.listeners or "[]")
+
+    def heard(self, invocation_id: str, *, listens: bool = False) -> "Head":
+        """Return the head without an invocation among `listeners`, or with it as the last one."""
+        others = [name for name in self.listening if name != invocation_id]
+        ids = [*others, invocation_id] if listens else others
+        return replace(self, listeners=json.dumps(ids) if ids else None)
 
     def holds(self, invocation_id: str, epoch: int) -> bool:
         """Return whether the invocation may write.

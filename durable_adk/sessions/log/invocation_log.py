@@ -34,6 +34,7 @@ class InvocationLog(Transactions):
         ttl: float | None = None,
         position: QueuePosition | None = None,
         steers: bool = False,
+        heard: bool = False,
         bounds: QueueBounds | None = None,
         caller: SessionKey | None = None,
     ) -> InvocationRecord:
@@ -43,33 +44,32 @@ class InvocationLog(Transactions):
             key: The session.
             invocation_id: The invocation; `user_event` has the same id.
             lease_owner: The workflow or process that will run it.
-            user_event: An event with an id and a timestamp; its state delta is applied.
+            user_event: An event with an id and a timestamp, whose state delta is applied.
             create_session: Whether to create a missing session.
-            ttl: Seconds without a commit or `renew` until lease and ticket expire; None: never.
+            ttl: Seconds without a commit until lease and ticket expire; None: never.
             position: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
             steers: Whether the active invocation may receive the message; see `deliver_message`.
-            bounds: Limits of the queue; None: no limit.
+            heard: Whether a paused invocation that waits for a message receives it instead.
+            bounds: Limits of the queue.
             caller: The session without which this one, a child, is not created.
 
         Raises:
-            QueueFullError: The queue is full, and the invocation has no ticket yet.
-            SessionBusyError: Another invocation holds the lease, or others are first in the queue.
-            SessionNotFoundError: It is missing and `create_session` is False, or `caller` is
-                missing.
+            SessionBusyError: Another holds the lease or is first; QueueFullError: so do too many.
+            MessageAwaitedError: A paused invocation waits for the message, which has a ticket now.
+            SessionNotFoundError: It, or `caller`, is missing.
             EventConflictError: The invocation id is taken, or the message was delivered already.
-            InvalidRequestError: An id is invalid, or the event belongs to another invocation.
-            StateValueError: The delta is not JSON.
         """
-        key = checked_key(*key)
         return await self._change(
             invocations.open_invocation,
-            key,
+            checked_key(*key),
             entry_of(user_event, check_id(invocation_id, "invocation_id"), key=key),
             lease_owner=lease_owner,
             create_session=create_session,
             ttl=ttl,
             position=position,
-            message=user_event.to_json() if steers else None,
+            message=user_event.to_json() if steers or heard else None,
+            steers=steers,
+            heard=heard,
             bounds=bounds,
             caller=caller,
         )
@@ -125,7 +125,13 @@ class InvocationLog(Transactions):
         return row.seq
 
     async def pause_invocation(
-        self, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None = None
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        epoch: int,
+        revision: int | None = None,
+        listens: bool = False,
     ) -> InvocationRecord:
         """Pause a running invocation and release its lease, so that other invocations can run (D9).
 
@@ -137,13 +143,19 @@ class InvocationLog(Transactions):
             epoch: Its epoch.
             revision: If given, the invocation must have no event after this revision; an event
                 there means that it has continued, so the pause is too late.
+            listens: Whether it waits for a message of the user; see `open_invocation`.
 
         Raises:
             LeaseLostError: The invocation does not hold the lease at this epoch, has continued, or
                 the session was deleted.
         """
         return await self._change(
-            pause.pause, key, invocation_id=invocation_id, epoch=epoch, revision=revision
+            pause.pause,
+            key,
+            invocation_id=invocation_id,
+            epoch=epoch,
+            revision=revision,
+            listens=listens,
         )
 
     async def resume_invocation(
@@ -189,12 +201,25 @@ class InvocationLog(Transactions):
         )
 
     async def deliver_message(
-        self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        epoch: int,
+        steered: str,
+        scope: str | None = None,
     ) -> StoredEvent | None:
         """Deliver a queued message to the active invocation, as an event under its lease (D7).
 
         One transaction removes the ticket and stores the event, so the message cannot also be
         opened, withdrawn or delivered a second time. A repeat returns the same event.
+
+        Args:
+            key: The session.
+            invocation_id: The invocation that receives it.
+            epoch: Its epoch.
+            steered: The message's own invocation id.
+            scope: The event's `isolation_scope`.
 
         Returns:
             The event and its sequence number. The event has this invocation's id and is otherwise
@@ -210,6 +235,7 @@ class InvocationLog(Transactions):
             invocation_id=invocation_id,
             epoch=epoch,
             steered=steered,
+            scope=scope,
         )
 
     async def withdraw_invocation(

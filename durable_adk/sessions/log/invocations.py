@@ -30,6 +30,7 @@ from durable_adk.sessions.records import (
     RESERVED,
     WITHDRAWN,
     InvocationRecord,
+    MessageAwaitedError,
     QueueBounds,
     QueuePosition,
     Status,
@@ -94,6 +95,8 @@ def open_invocation(
     ttl: float | None,
     position: QueuePosition | None,
     message: str | None = None,
+    steers: bool = False,
+    heard: bool = False,
     bounds: QueueBounds | None = None,
     caller: SessionKey | None = None,
 ) -> InvocationRecord | SessionBusyError:
@@ -120,14 +123,34 @@ def open_invocation(
         if position is None:
             return queue.busy(tables, key, head, reason, None, now=now)
         wanted = wanted_ticket(invocation_id, lease_owner, position, ttl)
-        ticket = queue.take(tables, key, head, wanted, now=now, message=message, bounds=bounds)
+        sent = message if steers else None
+        ticket = queue.take(tables, key, head, wanted, now=now, message=sent, bounds=bounds)
         return queue.busy(tables, key, head, reason, ticket, now=now)
-    leased = sessions.appended(tables, key, head.leased(invocation_id, ttl, now), entry)
+    if heard and (listener := queue.listener(tables, key, head)) is not None:
+        _require_not_delivered(tables, key, entry)
+        wanted = wanted_ticket(invocation_id, lease_owner, position or QueuePosition.LAST, ttl)
+        queue.leave_message(tables, key, head, wanted, message, now=now, bounds=bounds)
+        return MessageAwaitedError(listener)
+    return _begin(tables, key, head, entry, lease_owner=lease_owner, ttl=ttl, now=now)
+
+
+def _begin(
+    tables: Tables,
+    key: SessionKey,
+    head: Head,
+    entry: Entry,
+    *,
+    lease_owner: str,
+    ttl: float | None,
+    now: float,
+) -> InvocationRecord:
+    """Take the lease of a free session, and append the user's event."""
+    leased = sessions.appended(tables, key, head.leased(entry.invocation_id, ttl, now), entry)
     abandon(tables, key, head)  # only after the insert has shown that the event id is free
-    queue.leave(tables, key, leased, invocation_id, now)
+    queue.leave(tables, key, leased, entry.invocation_id, now)
     failpoint("open.written")
     record = InvocationRecord(
-        invocation_id=invocation_id,
+        invocation_id=entry.invocation_id,
         status=Status.RUNNING,
         epoch=leased.lease_epoch,
         lease_owner=lease_owner,
@@ -159,7 +182,13 @@ def _require_not_delivered(tables: Tables, key: SessionKey, entry: Entry) -> Non
 
 
 def deliver_message(
-    tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+    tables: Tables,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    epoch: int,
+    steered: str,
+    scope: str | None = None,
 ) -> StoredEvent | None:
     """Store a queued message as an event; see `InvocationLog.deliver_message`.
 
@@ -180,7 +209,8 @@ def deliver_message(
     message = tables.message(key, steered) if waits else None
     if message is None:
         return None
-    event = decode_event(message).model_copy(update={"invocation_id": invocation_id})
+    changes = {"invocation_id": invocation_id, "isolation_scope": scope}
+    event = decode_event(message).model_copy(update=changes)
     head = sessions.appended(tables, key, head, Entry.of(event))
     queue.leave(tables, key, head, steered, now)
     delivered = StoredEvent(seq=head.revision, event=event)

@@ -11,7 +11,13 @@ from dataclasses import replace
 from durable_adk.errors import QueueFullError, SessionBusyError
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.transactions import Transactions
-from durable_adk.sessions.records import QueueBounds, QueuePosition, Ticket
+from durable_adk.sessions.records import (
+    InvocationRecord,
+    QueueBounds,
+    QueuePosition,
+    Status,
+    Ticket,
+)
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql.tables import Tables
 
@@ -129,6 +135,15 @@ def behind(
     )
 
 
+def listener(tables: Tables, key: SessionKey, head: Head) -> InvocationRecord | None:
+    """Return the paused invocation that receives the next message of the user, or None (GR-173)."""
+    for name in reversed(head.listening):
+        record = tables.invocation(key, name)
+        if record is not None and record.status is Status.PAUSED:
+            return record
+    return None
+
+
 def live(tables: Tables, key: SessionKey, now: float, *, limit: int | None = None) -> list[Ticket]:
     """Read the tickets that have not expired, in order."""
     return tables.tickets(key, live_at=now, limit=limit)
@@ -151,7 +166,17 @@ def turn(
     reason = held(head, now)
     if reason is None and not resumes:
         reason = behind(tables, key, head, invocation_id=invocation_id, position=position, now=now)
+    if reason is None and not resumes and head.listeners is not None:
+        reason = _awaited(tables, key, head, invocation_id)
     return None if reason is None else busy(tables, key, head, reason, ticket, now=now)
+
+
+def _awaited(tables: Tables, key: SessionKey, head: Head, invocation_id: str) -> str | None:
+    """Return why a message has no turn that a paused invocation is to receive."""
+    if tables.message(key, invocation_id) is None:
+        return None
+    record = listener(tables, key, head)
+    return record and f"The invocation {record.invocation_id!r} receives this message."
 
 
 def busy(
@@ -231,6 +256,22 @@ def take(
         ticket.number, ticket.ahead = min(ticket.number, first.number - 1), 0
     tables.put_ticket(key, ticket, message)
     return ticket
+
+
+def leave_message(
+    tables: Tables,
+    key: SessionKey,
+    head: Head,
+    wanted: Ticket,
+    message: str | None,
+    *,
+    now: float,
+    bounds: QueueBounds | None,
+) -> None:
+    """Take a ticket, or keep it, and store a message with it for a paused invocation."""
+    ticket = take(tables, key, head, wanted, now=now, bounds=bounds)
+    if tables.message(key, ticket.invocation_id) is None:
+        tables.put_ticket(key, ticket, message)
 
 
 def _check_bounds(

@@ -31,6 +31,17 @@ class OpenCall(JsonModel):
     """Prefix of the branch whose agent made the call."""
 
 
+class OpenTask(JsonModel):
+    """A task agent that waits for a message of the user (GR-173)."""
+
+    name: str
+    """Stands for the message, as a call's id for its answer."""
+    scope: str | None = None
+    """The `isolation_scope` of the agent's events."""
+    branch: str
+    """Prefix of the agent's branch."""
+
+
 class NodeCaller(JsonModel):
     """What the activity of a node needs of the loop, to run the nodes that the code calls."""
 
@@ -77,6 +88,12 @@ class OpenNode(JsonModel):
     branches: dict[str, int]
     """See `Checkpoint.branches`."""
     waiting: list[OpenCall]
+    tasks: list[OpenTask] = Field(default_factory=list[OpenTask])
+
+    @property
+    def ids(self) -> list[str]:
+        """What it waits for: ids of calls, and names of messages."""
+        return [*(call.call_id for call in self.waiting), *(task.name for task in self.tasks)]
 
 
 class DynamicJournal(JsonModel):

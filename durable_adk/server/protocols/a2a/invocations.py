@@ -16,7 +16,7 @@ from durable_adk.server.feed import FeedEntry, FeedPosition, entries_of
 from durable_adk.server.protocols.a2a.message import answer_of, content_of
 from durable_adk.server.protocols.a2a.task import TaskView
 from durable_adk.server.services import ServerServices
-from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey, checked_key
 from durable_adk.wire.messages import InvocationRequest, WhenBusy, answer_event
 from durable_adk.wire.run_config import RunConfig, StreamingMode
@@ -88,7 +88,7 @@ async def resume(
     *,
     follows: bool,
 ) -> Sent:
-    """Answer the calls of a waiting task, or steer a running one.
+    """Answer the calls of a waiting task, or what its agent has asked; or steer a running one.
 
     A repeated message follows the outcome of the first one.
 
@@ -107,7 +107,7 @@ async def resume(
         feed = services.feed.invocation(key, by, before, until_pause=True)
         return Sent(replace(view, task_id=by), feed)
     calls = await pending_calls_of(services.session_service, key, task_id)
-    if not calls and record and record.status is Status.RUNNING:
+    if not calls and record and not record.status.closed:
         await services.check_room(key.app_name, caller)
         request = _request(key, name, content_of(message), when_busy=WhenBusy.STEER)
         client = services.invocations(key.app_name, waits_for_worker=follows)
