@@ -33,7 +33,7 @@ def mark_output(event: Event, site: NodeSite, *, message: bool) -> None:
     )
 
 
-def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any) -> None:
+def mark_agent_events(events: Sequence[Event], site: NodeSite, schema: Any) -> None:
     """Mark the events of a step of an agent that is a node (GR-80).
 
     Args:
@@ -46,15 +46,24 @@ def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any) -> N
     """
     for event in events:
         mark(event, site)
-        if (
-            site.output_for
-            and event.is_final_response()
-            and event.text
-            and pending_code(event.content) is None
-        ):
-            if schema is not None and event.output is None:
-                event.output = parse_output(schema, event.text)
-            mark_output(event, site, message=event.output is None)
+    last = events[-1] if events else None
+    if last is None or not site.output_for or not is_answer_text(last):
+        return
+    if schema is not None and last.output is None:
+        last.output = parse_output(schema, last.text)
+    if site.ends and not any(event.long_running_tool_ids for event in events):
+        mark_output(last, site, message=last.output is None)
+
+
+def is_answer_text(event: Event) -> bool:
+    """Return whether an event is a final text of an agent, without code, calls and hand-over."""
+    return bool(
+        event.is_final_response()
+        and event.text
+        and not event.get_function_calls()
+        and event.actions.transfer_to_agent is None
+        and pending_code(event.content) is None
+    )
 
 
 def end_of(events: Sequence[Event]) -> NodeEnd:
