@@ -1,10 +1,12 @@
 """Runs the code of one node, as one attempt of its step (GR-43 to GR-50)."""
 
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
 from durable_adk.activities.node.inputs import value_of
+from durable_adk.activities.node.tool_hooks import call_with_hooks
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
@@ -22,8 +24,10 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
+from durable_adk.graph.tool_node import ToolNode
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.wire.agent_stack import NodeEnd
+from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
 
@@ -67,6 +71,9 @@ class _NodeRun:
         self._events: list[Event] = []
         self._output: Event | None = None
         self._items: int | None = None
+        self._plugins = active.plugins
+        self._wait: Wait | None = None
+        """How long the tool that is the node may wait for its response."""
         self.overdue = False
 
     async def perform(self) -> None:
@@ -93,6 +100,11 @@ class _NodeRun:
         """Run the node's code with its input and the answers to its questions, by call id."""
         step, context = self._step, self._context
         context.node = node = self._app.node_at(step)
+        if isinstance(node, ToolNode):
+            call = partial(call_with_hooks, self._plugins)
+            node = node.model_copy(update={"call_tool": call})
+            tool = node.tool
+            self._wait = Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)
         context.resume_inputs = answers
         if step.kind == "tool":
             context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
@@ -153,6 +165,9 @@ class _NodeRun:
             event.id = event_before(last.id, index)
         more = [StepResult(event=one) for one in before]
         waits = questions(self._events)
+        name = self._context.function_call_id
+        if name in waits and self._wait is not None:  # of the tool itself
+            waits[name] = self._wait
         return StepResult(event=last, node=end_of(self._events), more=more, waits=waits)
 
     def failed(self, error: DurableAdkError) -> StepResult:

@@ -7,7 +7,6 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.code_executors.code_execution_utils import pending_code
-from durable_adk.conversation.history import USER
 from durable_adk.events.event import Event, NodeInfo
 from durable_adk.tools.output_schema import parse_output
 from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite
@@ -109,10 +108,8 @@ def prompt_events(events: Sequence[Event], given: Event, prefix: str) -> list[Ev
         if event.id.startswith(f"{prefix}."):
             calls.update(call.id for call in event.get_function_calls())
             shown.append(event)
-        elif event.author == USER and any(
-            response.id in calls for response in event.get_function_responses()
-        ):
-            shown.append(event)
+        elif any(response.id in calls for response in event.get_function_responses()):
+            shown.append(event)  # an answer, or what a deadline has decided
     return shown
 
 
