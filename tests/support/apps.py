@@ -6,7 +6,7 @@ from durable_adk.apps import App
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.contract_apps import contract_apps
 from tests.support.graph_apps import graph_app, retrying_app
-from tests.support.matrix_apps import Deadly, asking, ending, long, saving
+from tests.support.matrix_apps import Deadly, asking, ending, long, saving, stepping
 from tests.support.storm_apps import storm_app
 
 
@@ -14,6 +14,6 @@ def all_apps(folder: Path) -> dict[str, App]:
     """Return the apps by name, with their traces in `folder`."""
     traces = Traces(folder)
     more = [saving(traces), asking(traces), ending(traces), long(), storm_app(folder)]
-    more += [graph_app(traces), retrying_app(traces)]
+    more += [graph_app(traces), retrying_app(traces), stepping(traces)]
     more.append(App(name="deadly", root_agent=Deadly(name="deadly")))
     return chaos_apps(folder) | contract_apps(folder) | {app.name: app for app in more}
