@@ -17,6 +17,7 @@ from durable_adk.errors import LeaseLostError
 from simulation.attempts import THEIRS
 from simulation.busy_session import busy, competing_message, refused, steered_into
 from simulation.child_sessions import all_calls, all_responses, child_sessions
+from simulation.graph_audit import graphs
 from simulation.simulation import Result
 from simulation.stored_events import ASK, calls, normalized, parts, responses
 from simulation.user_actions import asks, cleared, denied
@@ -25,6 +26,7 @@ Json = dict[str, Any]
 _EPOCH = re.compile(r',"epoch":\d+')
 _LAST = re.compile(r'"(text|lastEventId)":"[^"]*",')
 _STEPS = {"call_model", "call_tool", "run_callback", "execute_code", "run_function", "run_steps"}
+_STEPS |= {"run_node"}
 INTERRUPTIONS = {"cancel", "terminate"}
 
 
@@ -41,6 +43,7 @@ def audit(result: Result, control: Result) -> list[str]:
     problems += _workflows(result)
     problems += _ends(result)
     problems += child_sessions(result)
+    problems += graphs(result)
     problems += denied(result)
     if result.cleared is not None:
         problems += cleared(result, control)
@@ -153,6 +156,9 @@ def _repeats(result: Result, control: Result) -> Iterator[str]:
     more += batches * max(Counter(run.revision for run in control.ledger.runs).values(), default=0)
     if ran > len(control.ledger.runs) + more:
         yield f"I8: tools ran {ran} times, with {more} attempts more"
+    more = again["run_node"] + anew * len(control.ledger.nodes)
+    if len(result.ledger.nodes) > len(control.ledger.nodes) + more:
+        yield f"I8: nodes ran {len(result.ledger.nodes)} times, with {more} attempts more"
     more = again["call_model"] + batches + anew * len(control.ledger.asked)
     if asked > len(control.ledger.asked) + more:
         yield f"I10: the model was asked {asked} times, with {more} attempts more"
@@ -184,7 +190,7 @@ def _workflows(result: Result) -> Iterator[str]:
         closed = run.closed.WhichOneof("variant")
         if payload := run.closed.complete_workflow_execution.result.data:
             text = json.loads(payload)["text"]
-            if text and text not in {part.get("text") for part in parts(result.events)}:
+            if text and text not in _texts(result):
                 yield f"I2: {run.workflow_id} says {text!r}, which is not stored"
         if status == "cancelled" and failure.type == "InvocationCancelledError":
             continue  # found out by a later run of the same task
@@ -194,6 +200,13 @@ def _workflows(result: Result) -> Iterator[str]:
             scheduled = {c.schedule_activity.activity_type for c in task.commands}
             if scheduled & _STEPS:
                 yield f"I15: after its cancellation it scheduled {scheduled & _STEPS}"
+
+
+def _texts(result: Result) -> set[str | None]:
+    """The texts of events, and the outputs of nodes as texts."""
+    outputs = [event["output"] for event in result.events if "output" in event]
+    told = {o if isinstance(o, str) else json.dumps(o, ensure_ascii=False) for o in outputs}
+    return told | {part.get("text") for part in parts(result.events)}
 
 
 def _heard(result: Result, run: Any) -> bool:

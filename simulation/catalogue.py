@@ -27,6 +27,7 @@ from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.run_config import Budget
 from durable_adk.wire.tool_contract import ToolContract
 from simulation.attempts import THEIRS, current, gate
+from simulation.graph_scenarios import GRAPHS
 from simulation.inputs import (
     AFTER_CLEAR,
     CANCEL,
@@ -442,3 +443,4 @@ IN_BATCHES = [
 ]
 """The same with several steps in one activity; custom agents are not performed so."""
 SCENARIOS += IN_BATCHES
+SCENARIOS += GRAPHS

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from google.genai import types
 from temporalio import activity
 
-from durable_adk.context.activity import ToolContext
+from durable_adk.context.activity import Context, ToolContext
 from durable_adk.models import BaseLlm, LlmRequest
 from durable_adk.models.llm_request import NOT_BY_THE_USER
 from durable_adk.models.llm_response import LlmResponse
@@ -30,6 +30,14 @@ class Ran(NamedTuple):
     """How many events the session had when the loop asked for it."""
 
 
+class NodeRan(NamedTuple):
+    """A run of a node's code."""
+
+    key: str
+    path: str
+    attempt: int
+
+
 @dataclass
 class Ledger:
     """Of one schedule."""
@@ -37,6 +45,7 @@ class Ledger:
     asked: list[str] = field(default_factory=list[str])
     """The event each ask was for."""
     runs: list[Ran] = field(default_factory=list[Ran])
+    nodes: list[NodeRan] = field(default_factory=list[NodeRan])
     hooks: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
 
@@ -122,6 +131,17 @@ async def run_tool(context: ToolContext, ask: int, answer: Any = None) -> dict[s
     ledger().runs.append(Ran(context.idempotency_key, context.function_call_id, str(ask), revision))
     await gate("run.after")
     return {"ask": ask, "done": answer}
+
+
+async def run_node(context: Context) -> None:
+    """What the code of every node of a graph does: it writes down that it runs."""
+    await gate("run.before")
+    now = performed()
+    if now and now.in_vain:
+        ledger().problems.append(f"I8: ran again for {now.step.event_id}, which is stored")
+    key, path, attempt = context.idempotency_key, context.node_path, context.attempt_count
+    ledger().nodes.append(NodeRan(key, path, attempt))
+    await gate("run.after")
 
 
 async def run_activity(ask: int) -> dict[str, Any]:

@@ -162,7 +162,9 @@ class AgentLoop:
             if self._has(Hook.AFTER_AGENT, node):
                 finishing.append(scope)
             while target is None and finishing:
-                result = await self._after(finishing.pop())
+                last = finishing.pop()
+                last.hooks_follow = bool(finishing)
+                result = await self._after(last)
                 if result.event:
                     yield result.event
                 target = self._invocation.target(result.transfer)
@@ -220,7 +222,7 @@ class AgentLoop:
         if position.run is None:
             position.run = state.agent_runs.begin(node.name, site.run)
         site.frame.hold(position)
-        return self._new_scope(node, agent, site, position, commit_by)
+        return self._new_scope(node, agent, site, position, commit_by, hooks_follow=bool(finishing))
 
     def _more_follows(self) -> bool:
         """Return whether there is work left between the end of the agents and of the invocation."""
@@ -234,6 +236,8 @@ class AgentLoop:
         site: CallSite,
         position: RunPosition,
         commit_by: CommitBy,
+        *,
+        hooks_follow: bool,
     ) -> AgentScope:
         loop = BodyLoop(self._bodies)
         ctx = replace(site.ctx, agent=agent, agent_name=node.name, loop=loop)
@@ -246,6 +250,7 @@ class AgentLoop:
             position=position,
             commit_by=commit_by,
             call=site.call,
+            hooks_follow=hooks_follow,
         )
         return loop.scope
 
@@ -262,6 +267,7 @@ class AgentLoop:
             frame=StackFrame(),
             position=RunPosition(agent=one.agent, start=one.start, closes=False, run=site.run),
             commit_by=commit_by,
+            call=site.call,
         )
         return loop.scope
 
@@ -281,6 +287,8 @@ class AgentLoop:
                     return
                 if result.transfer and (scope.node.kind == "llm" or _is_llm(scope.agent)):
                     return  # as in ADK, any other agent hands over at the end of its body
+        if self._has(Hook.AFTER_AGENT, scope.node):
+            scope.hooks_follow = True
         if not scope.end_invocation:
             async with closing(self._body(scope)) as events:
                 async for event in events:

@@ -121,6 +121,8 @@ class AgentScope:
     """The run of a node of a graph that this run is, or is a part of."""
     journal: Journal | None = None
     """Journal of a custom agent's body; None if the invocation never continues as new."""
+    hooks_follow: bool = False
+    """Whether after callbacks are yet to run, which may replace its final text or fail."""
     answered: bool = False
     """Whether a before callback has answered, so that body and after callbacks are skipped."""
     abandoned: list[AsyncGenerator[Event, None]] = field(
@@ -132,6 +134,17 @@ class AgentScope:
         default_factory=list[tuple[Exception, DurableAdkError]]
     )
     """Exceptions raised into the body, each with the error that it reports."""
+
+    def site(self, *, interim: bool = False) -> NodeSite | None:
+        """Return the run of a node that a step belongs to.
+
+        Args:
+            interim: Whether the agent says more after its next text: a call of it is open.
+        """
+        if self.call is None:
+            return None
+        changed: dict[str, object] = {"ends": not self.hooks_follow}
+        return self.call.site.model_copy(update=changed | ({"output_for": []} if interim else {}))
 
     def given(self, error: DurableAdkError) -> Exception:
         """Return the exception to raise into the body: user code's own, if any (DUR-10)."""

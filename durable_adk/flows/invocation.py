@@ -55,7 +55,7 @@ class Invocation:
             "early_commit": self._early_commit(scope) if early else None,
             "epoch": None if early else state.checkpoint.epoch,
             "run": scope.position.run or None,
-            "site": scope.call and scope.call.site,
+            "site": scope.site(),
         }
 
     def _early_commit(self, scope: AgentScope) -> EarlyCommit:

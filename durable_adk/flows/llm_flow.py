@@ -121,7 +121,8 @@ class LlmRun:
             await self._run_batch()
             # Answers that came meanwhile are in the prompt built now.
             position.unsettled -= self._invocation.pending.consume(position.unsettled)
-            result = await _call_model(self._invocation, self._node, self._scope)
+            interim = bool(position.unsettled)
+            result = await _call_model(self._invocation, self._node, self._scope, interim=interim)
             position.more, position.error = _turns(result.more), result.error
             if result.event is None:
                 position.final = True
@@ -174,7 +175,9 @@ class LlmRun:
         position.turn, position.final = None, turn.final
         self._finished = turn.finished
         if turn.answer is not None and self._scope.position.transfer is None:
-            yield _final_text(self._node, self._scope, turn.answer)
+            yield _final_text(
+                self._node, self._scope, turn.answer, interim=bool(position.unsettled)
+            )
             position.final = True
 
 
@@ -186,7 +189,9 @@ def _turns(results: Sequence[StepResult]) -> list[TurnPosition]:
     ]
 
 
-async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope) -> StepResult:
+async def _call_model(
+    invocation: Invocation, node: AgentNode, scope: AgentScope, *, interim: bool
+) -> StepResult:
     state = invocation.state
     state.require_active(scope.branch)
     state.budget.model_call(state.runtime.now())
@@ -196,8 +201,10 @@ async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope
         # Only now, just before a model call: the invocation that receives a message has to answer
         # it (D7).
         await invocation.pending.deliver_steered()
+    fields = invocation.step_fields(scope, scope.branch.next_id())
+    fields["site"] = scope.site(interim=interim)
     step = ModelStep(
-        **invocation.step_fields(scope, scope.branch.next_id()),
+        **fields,
         attempt_timeout=state.checkpoint.opened.limits.model_timeout,
         model=node.model,
         calls_left=state.model_calls_left,
@@ -227,7 +234,7 @@ async def _run_code(invocation: Invocation, node: AgentNode, scope: AgentScope) 
     return result.event or Event()
 
 
-def _final_text(node: AgentNode, scope: AgentScope, value: Any) -> Event:
+def _final_text(node: AgentNode, scope: AgentScope, value: Any, *, interim: bool) -> Event:
     """Return the agent's final text, for an answer that came as a call of `set_model_response`.
 
     The call's response is already committed, so a repeated run of the loop makes the same text of
@@ -245,5 +252,6 @@ def _final_text(node: AgentNode, scope: AgentScope, value: Any) -> Event:
     if scope.call is not None:
         event.output = value
         mark(event, scope.call.site)
-        mark_output(event, scope.call.site, message=False)
+        if not (interim or scope.hooks_follow):
+            mark_output(event, scope.call.site, message=False)
     return event

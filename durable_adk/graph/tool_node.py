@@ -1,11 +1,12 @@
 """A tool as a node."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, cast
 
 from google.genai import types
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from durable_adk.calling.copies import own_copy
 from durable_adk.context.activity import Context
 from durable_adk.context.node_confirmation import decision, question
 from durable_adk.events.event import Event
@@ -13,13 +14,27 @@ from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.binding import Readable
 from durable_adk.graph.data import parsed, text_of
 from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.json_values import to_json_value
 from durable_adk.tools.base_tool import BaseTool
+
+CallTool = Callable[[BaseTool, dict[str, Any], Context], Awaitable[Any]]
+"""Calls a tool with arguments, and returns its result."""
+
+
+async def _call(tool: BaseTool, args: dict[str, Any], ctx: Context) -> Any:
+    return await tool.run_async(args=args, tool_context=ctx)
 
 
 class ToolNode(BaseNode):
-    """Calls a tool; its output is the tool's result (GR-54)."""
+    """Calls a tool; its output is the tool's result (GR-54).
+
+    A long-running tool has its response as output, for which the node waits as for the answer to a
+    question (B-23).
+    """
 
     tool: BaseTool
+    call_tool: CallTool = Field(default=_call, exclude=True, repr=False)
+    """Calls the tool; the runtime has plugins' callbacks run around it."""
 
     def __init__(
         self,
@@ -45,15 +60,22 @@ class ToolNode(BaseNode):
         super().__init__(retry_config=retry_config, timeout=timeout, **settings)
 
     async def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
+        if ctx.function_call_id in ctx.resume_inputs:
+            yield Event(output=ctx.resume_inputs[ctx.function_call_id])
+            return
         args = self.arguments(node_input, ctx.state)
         ctx.tool_confirmation = decision(ctx)
-        result = await self.tool.run_async(args=args, tool_context=ctx)
+        given = own_copy(args)
+        result = await self.call_tool(self.tool, args, ctx)
         asked = ctx.actions.requested_tool_confirmations
         if asked:
             confirmation = next(iter(asked.values()))
             asked.clear()
             ctx.actions.skip_summarization = None
             yield question(ctx, self.tool.name, args, confirmation)
+        elif self.tool.is_long_running and not _is_error(result):
+            for event in _open_call(self.tool, given, result, ctx.function_call_id or ""):
+                yield event
         else:
             yield Event(output=result)
 
@@ -75,6 +97,24 @@ class ToolNode(BaseNode):
             arguments = _single(value, known, required)
         missing = [name for name in required if name not in arguments and name in state]
         return {**arguments, **{name: state[name] for name in missing}}
+
+
+def _is_error(result: Any) -> bool:
+    return isinstance(result, dict) and "error" in result
+
+
+def _open_call(tool: BaseTool, args: dict[str, Any], result: Any, call_id: str) -> list[Event]:
+    """Return a call that waits for its response, and the interim one if there is any."""
+    call = types.FunctionCall(id=call_id, name=tool.name, args=to_json_value(args))
+    asked = types.Content(role="model", parts=[types.Part(function_call=call)])
+    events = [Event(content=asked, long_running_tool_ids={call_id})]
+    if result:
+        plain = to_json_value(result)
+        response = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
+        interim = types.FunctionResponse(id=call_id, name=tool.name, response=response)
+        told = types.Content(role="user", parts=[types.Part(function_response=interim)])
+        events.append(Event(content=told))
+    return events
 
 
 def _object(value: Any) -> dict[str, Any] | None:

@@ -305,6 +305,8 @@ class NodeSite(JsonModel):
     attempt: int = 1
     output_for: list[str] = Field(default_factory=list[str])
     """The paths whose output the run's output is: its own, and those of graphs that end with it."""
+    ends: bool = True
+    """Whether an agent's final text is the run's output at once: nothing follows in the run."""
     scope: str | None = None
     """The `isolation_scope` of its events."""
     answered: list[str] = Field(default_factory=list[str])

@@ -6,13 +6,17 @@ And one that ends its workers.
 import multiprocessing
 import os
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from google.genai import types
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
-from durable_adk.context.activity import ToolContext
+from durable_adk.context.activity import Context, ToolContext
 from durable_adk.events import Event
+from durable_adk.graph.node import node
+from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.tools import AgentTool, FunctionTool
 from tests.support.chaos_apps import Traces
@@ -62,6 +66,28 @@ def ending(traces: Traces) -> App:
     model = ScriptedModel(log=traces.folder / "model", replies=replies)
     tools = [FunctionTool(refund, require_confirmation=True), patient]
     return App(name="ending", root_agent=LlmAgent(name="clerk", model=model, tools=tools))
+
+
+def stepping(traces: Traces) -> App:
+    """An app whose graph has a node that fails at first, one that says more, and an agent."""
+
+    def flaky(ctx: Context) -> str:
+        traces.note("flaky", f"{ctx.idempotency_key}/{ctx.attempt_count}")
+        if ctx.attempt_count == 1:
+            raise ValueError("not yet")
+        return "Go on."
+
+    async def tells(ctx: Context, node_input: str) -> AsyncGenerator[Event, None]:
+        traces.note("tells", ctx.idempotency_key)
+        yield Event(message="Soon.")
+        yield Event(output=node_input, state={"told": True}, route="on")
+
+    writer = LlmAgent(
+        name="writer", model=ScriptedModel(log=traces.folder / "model", replies=["Written."])
+    )
+    retry = NodeRetryConfig(max_attempts=2, initial_delay=0, jitter=0)
+    edges: list[Any] = [("START", node(flaky, retry_config=retry), tells, {"on": writer})]
+    return App(name="stepping", root_agent=Workflow(name="wf", edges=edges))
 
 
 def long() -> App:

@@ -62,6 +62,7 @@ SCENES = [
     Scene(ToolContract.AT_MOST_ONCE.value),
     Scene("saving"),
     Scene("asking"),
+    Scene("stepping"),
     *(Scene("tool", rival=rival) for rival in Rival if rival is not Rival.ENDS),
     Scene("ending", rival=Rival.ENDS),
 ]
@@ -87,7 +88,7 @@ DUE = {
 
 AGAIN = {
     *("model.after_call", "tool.after_run", "commit.before", "code.after_run"),
-    *("hook.after", "compact.made", "commit.written", "close.written"),
+    *("hook.after", "compact.made", "commit.written", "close.written", "node.after_run"),
     *("save.before", "save.written", "save.after"),
 }
 """Where something has been done that nobody has written down: it is done once more (I8, I10)."""

@@ -2,10 +2,12 @@
 
 import time
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
 from durable_adk.activities.node.dynamic import MakeEffects, NodeCalls
+from durable_adk.activities.node.tool_hooks import call_with_hooks
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
@@ -25,10 +27,12 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.tool_node import ToolNode
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.sessions.state import check_state_entry
 from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.graph.dynamic import DynamicEnd
+from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
 
@@ -82,6 +86,9 @@ class _NodeRun:
         self._output: Event | None = None
         self._ended = NodeEnd(branch=active.step.branch)
         """How it ends without an event."""
+        self._plugins = active.plugins
+        self._wait: Wait | None = None
+        """How long the tool that is the node may wait for its response."""
         self.overdue = False
 
     async def perform(self) -> None:
@@ -124,6 +131,11 @@ class _NodeRun:
         step, context = self._step, self._context
         context.node = node = self._app.node_at(step)
         context.state.schema = self._app.state_schema_at(self._site.path)
+        if isinstance(node, ToolNode):
+            call = partial(call_with_hooks, self._plugins)
+            node = node.model_copy(update={"call_tool": call})
+            tool = node.tool
+            self._wait = Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)
         context.resume_inputs = answers
         if step.kind == "tool":
             context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
@@ -269,6 +281,9 @@ class _NodeRun:
             event.id = event_before(last.id, index)
         more = [StepResult(event=one) for one in before]
         waits = questions(self._events)
+        name = self._context.function_call_id
+        if name in waits and self._wait is not None:  # of the tool itself
+            waits[name] = self._wait
         end = end_of([*self._sent, *self._events])
         return StepResult(event=last, node=end, more=more, waits=waits)
 

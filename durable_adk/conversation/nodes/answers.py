@@ -10,6 +10,7 @@ from typing import Any, cast
 from jsonschema import Draft202012Validator, SchemaError, ValidationError, validate
 
 from durable_adk.conversation.history import USER
+from durable_adk.conversation.pending_calls import is_final
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 
@@ -73,9 +74,11 @@ def given_answers(
     """
     found: dict[str, Any] = {}
     for event in events:
-        given = event.author == USER and event.invocation_id == invocation_id
-        for response in event.get_function_responses() if given else ():
-            if response.id is not None and response.id in call_ids:
+        own = event.invocation_id == invocation_id
+        for response in event.get_function_responses() if own else ():
+            if response.id is None or response.id not in call_ids:
+                continue
+            if event.author == USER or is_final(event, response.id):  # else an interim one
                 found[response.id] = _stored(response.response)
     return {name: found.get(name) for name in call_ids}
 

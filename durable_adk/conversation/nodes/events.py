@@ -33,7 +33,7 @@ def mark_output(event: Event, site: NodeSite, *, message: bool) -> None:
     )
 
 
-def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any, *, talks: bool) -> None:
+def mark_agent_events(events: Sequence[Event], site: NodeSite, schema: Any, *, talks: bool) -> None:
     """Mark the events of a step of an agent that is a node (GR-80).
 
     Args:
@@ -49,16 +49,24 @@ def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any, *, t
         mark(event, site)
         if event.output is not None and site.output_for:
             mark_output(event, site, message=False)
-        elif (
-            site.output_for
-            and not talks
-            and event.is_final_response()
-            and event.text
-            and pending_code(event.content) is None
-        ):
-            if schema is not None:
-                event.output = parse_output(schema, event.text)
-            mark_output(event, site, message=event.output is None)
+    last = events[-1] if events else None
+    if last is None or talks or not site.output_for or not is_answer_text(last):
+        return
+    if schema is not None and last.output is None:
+        last.output = parse_output(schema, last.text)
+    if site.ends and not any(event.long_running_tool_ids for event in events):
+        mark_output(last, site, message=last.output is None)
+
+
+def is_answer_text(event: Event) -> bool:
+    """Return whether an event is a final text of an agent, without code, calls and hand-over."""
+    return bool(
+        event.is_final_response()
+        and event.text
+        and not event.get_function_calls()
+        and event.actions.transfer_to_agent is None
+        and pending_code(event.content) is None
+    )
 
 
 def end_of(events: Sequence[Event]) -> NodeEnd:
@@ -116,13 +124,14 @@ def prompt_events(
     shown = [given]
     calls = set[str | None]()
     for event in events:
+        answers = any(response.id in calls for response in event.get_function_responses())
         if event.author != USER:
             below = event.node_info.path.startswith(f"{site.path}/")
             mine = event.id.startswith(f"{site.prefix}.") and not below
             calls.update(call.id for call in event.get_function_calls() if mine)
+            mine = mine or answers  # what a deadline has decided
         else:
-            mine = any(response.id in calls for response in event.get_function_responses())
-            mine = mine or (len(shown) > 1 and _is_reply(event, site, invocation_id))
+            mine = answers or (len(shown) > 1 and _is_reply(event, site, invocation_id))
         if mine:
             shown.append(event)
     return shown

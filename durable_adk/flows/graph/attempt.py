@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from durable_adk.calling.closing import closing
-from durable_adk.conversation.nodes.events import is_root_output, mark
+from durable_adk.conversation.nodes.events import is_answer_text, is_root_output, mark, mark_output
 from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, NodeCall
@@ -197,7 +197,7 @@ class NodeAttempt:
         task = self.task
         child = next(one for one in self.parts.node.children if one.name == task.node.name)
         call = NodeCall(site=task.current_site(), talks=self._talks)
-        output, failed = None, None
+        told, failed = None, None
         async with closing(self.parts.run_agent(child, task.scope, call)) as events:
             async for event in events:
                 if not event.node_info.path:  # the loop has made it
@@ -206,7 +206,7 @@ class NodeAttempt:
                 if child.kind == "graph" or event.node_info.path != call.site.path:
                     continue
                 if event.output is not None or event.is_final_response():
-                    output = _output_of(event) or output
+                    told = event if _gives_output(event, child) else told
                     failed = event if event.error_code and not event.content else None
         if failed is not None:  # what a model refused is no output (B-21)
             code = failed.error_code or ""
@@ -215,12 +215,25 @@ class NodeAttempt:
             )
             error.node_path = task.site.path  # the event has told it
             raise error
-        task.end = call.end or NodeEnd(output=output, branch=task.run.branch)
+        if told is not None and task.site.path not in (told.node_info.output_for or ()):
+            told = Event(
+                id=task.scope.branch.next_id(),
+                author=told.author,
+                branch=told.branch,
+                output=told.text if told.output is None else told.output,
+            )
+            mark_output(told, call.site, message=False)
+            yield told
+        task.end = call.end or NodeEnd(
+            output=None if told is None else _reference(told), branch=task.run.branch
+        )
 
 
-def _output_of(event: Event) -> NodeRef | None:
-    """Return a reference to what an agent's final event gives the next node (GR-64, GR-80)."""
-    if event.output is not None:
-        return NodeRef(event=event.id)
-    says = event.text and event.node_info.path in (event.node_info.output_for or ())
-    return NodeRef(event=event.id, take="text") if says else None
+def _gives_output(event: Event, agent: AgentNode) -> bool:
+    """Return whether an agent's final event has what the next node is given (GR-64, GR-80)."""
+    speaks = agent.kind == "llm" and agent.mode != "task"
+    return event.output is not None or (speaks and is_answer_text(event))
+
+
+def _reference(event: Event) -> NodeRef:
+    return NodeRef(event=event.id, take="text" if event.output is None else "output")
