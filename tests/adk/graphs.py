@@ -164,6 +164,8 @@ def _items(described: Described, ctx: Any, node_input: Any) -> Iterator[Any]:
 def _asked(described: Described, ctx: Any, value: str) -> Iterator[Any]:
     """The questions that a node still has to ask; or what it makes of the answers."""
     name, does = described["name"], described["does"]
+    if described["kind"] == "worker" and not described.get("alike"):
+        name = f"{name}_{ctx.run_id}"
     if does == "ask":
         yield RequestInput(interrupt_id=f"q_{name}", message=value)
         return
