@@ -7,7 +7,7 @@ committed with the step's event (STA-16). The context of a custom agent's body i
 
 import hashlib
 import re
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -272,6 +272,10 @@ class Context(ReadonlyContext):
         attempt_count: The number of its attempt, for a test.
         save_key: Distinguishes the saves of several callbacks of one step.
     """
+
+    call_tool: Callable[[Any, dict[str, Any], Any], Awaitable[Any]] | None = None
+    """Calls a tool that is a node, with arguments and this context, between the hooks of plugins;
+    None: there are none."""
 
     def __init__(
         self,

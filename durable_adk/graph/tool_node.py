@@ -47,7 +47,10 @@ class ToolNode(BaseNode):
     async def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
         args = self.arguments(node_input, ctx.state)
         ctx.tool_confirmation = decision(ctx)
-        result = await self.tool.run_async(args=args, tool_context=ctx)
+        if ctx.call_tool is not None:
+            result = await ctx.call_tool(self.tool, args, ctx)
+        else:
+            result = await self.tool.run_async(args=args, tool_context=ctx)
         asked = ctx.actions.requested_tool_confirmations
         if asked:
             confirmation = next(iter(asked.values()))

@@ -1,10 +1,12 @@
 """Runs the code of one node, as one attempt of its step (GR-43 to GR-50)."""
 
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
 from durable_adk.activities.node.inputs import value_of
+from durable_adk.activities.node.tool import call_tool
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
@@ -64,6 +66,7 @@ class _NodeRun:
         self._step, self._scope = active.step, active.scope
         self._site = active.step.named
         self._context = Context(self._scope)
+        self._plugins = active.plugins
         self._app = active.deps.registry.app(active.step.key.app_name)
         self._events: list[Event] = []
         self._output: Event | None = None
@@ -98,6 +101,7 @@ class _NodeRun:
         context.resume_inputs = answers
         if step.kind == "tool":
             context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
+            context.call_tool = partial(call_tool, self._plugins)
         limit = None
         try:
             async with time_limit(step.attempt_timeout) as limit:
