@@ -229,8 +229,10 @@ class App(BaseModel):
         Raises:
             AgentNotFoundError: The app does not have it, or no longer has it.
         """
-        if step.site is None:
-            return self.find_agent(step.agent)
+        if step.site is None:  # a hook of the run, or of an event, has the name of its author
+            graphs = [self.root_agent, *self.graphs()]
+            named = (one for one in graphs if one.name == step.agent)
+            return next(named, None) or self.find_agent(step.agent)
         node = self._at(step.site.path)
         if not isinstance(node, BaseAgent):
             return node

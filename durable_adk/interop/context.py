@@ -241,7 +241,7 @@ def adk_invocation(ours: ReadonlyContext, *, writable: Context | None = None) ->
     services, context = scope.services, writable or Context(scope)
     return AdkInvocationContext.model_construct(
         invocation_id=scope.invocation_id,
-        agent=None if _is_node(ours) else _agent_of(ours),
+        agent=None if _is_of_graph(ours) else _agent_of(ours),
         session=adk_session(scope.session),
         branch=scope.branch,
         user_content=scope.user_content,
@@ -255,9 +255,10 @@ def adk_invocation(ours: ReadonlyContext, *, writable: Context | None = None) ->
     )
 
 
-def _is_node(ours: ReadonlyContext) -> bool:
-    """Return whether the context is that of a node which is no agent; google-adk's has none."""
-    return isinstance(ours, Context) and ours.node is not None
+def _is_of_graph(ours: ReadonlyContext) -> bool:
+    """Return whether the context is that of a node or a graph, where google-adk's has no agent."""
+    is_node = isinstance(ours, Context) and ours.node is not None
+    return is_node or getattr(ours, "agent", ours) is None
 
 
 def _agent_of(ours: ReadonlyContext) -> Any:

@@ -17,7 +17,8 @@ for name in ("a2a", "anthropic", "litellm", "mcp", "openai", "sqlalchemy"):
 
 switch()
 
-from tests.adk.generated import conversation  # noqa: E402  # the next three too
+from tests.adk.generated import conversation  # noqa: E402  # the next four too
+from tests.adk.graphs import graph_conversation  # noqa: E402
 from tests.adk.play import play  # noqa: E402  # it has to find the switched names
 from tests.adk.programs import PROGRAMS  # noqa: E402
 from tests.scenarios.catalogue import BY_NAME  # noqa: E402
@@ -31,6 +32,8 @@ async def answer(order: dict[str, Any]) -> Any:
         return packages(ADKS)
     if "described" in order:
         return await play(conversation(order["described"]))
+    if "graph" in order:
+        return await play(graph_conversation(order["graph"]))
     if "program" in order:
         return await PROGRAMS[order["program"]](Path(order["folder"]))
     return await play(BY_NAME[order["scenario"]])

@@ -17,7 +17,9 @@ from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
+from durable_adk.plugins import BasePlugin
 from durable_adk.settings import Limits
+from durable_adk.tools import FunctionTool
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import (
     answer,
@@ -269,3 +271,57 @@ async def test_an_event_that_does_not_fit_the_state_schema_fails_its_node(
     assert rows == [fails("write@1", "StateSchemaError", delta={"n": 1})]
     assert isinstance(error, StateSchemaError)
     assert await state(runner) == {"n": 1}
+
+
+class Seeing(BasePlugin):
+    """Notes its hooks in the state; answers calls of the tool `double` itself."""
+
+    async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> None:
+        invocation_context.state["seen"] = ["message"]
+
+    async def before_run_callback(self, *, invocation_context: Any) -> None:
+        invocation_context.state["seen"] = [*invocation_context.state["seen"], "run"]
+
+    async def on_event_callback(self, *, invocation_context: Any, event: Event) -> None:
+        noted = [*invocation_context.state["seen"], f"{event.author} {event.output}"]
+        invocation_context.state["seen"] = noted
+
+    async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> Any:
+        tool_args["n"] += 1
+        return 0 if tool.name == "double" else None
+
+    async def after_tool_callback(
+        self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any
+    ) -> Any:
+        call = bool(tool_context.function_call_id)
+        return [tool_context.agent_name, tool.name, tool_args["n"], result, call]
+
+    async def on_tool_error_callback(
+        self, *, tool: Any, tool_args: Any, tool_context: Any, error: Exception
+    ) -> Any:
+        return str(error)
+
+
+async def test_plugins_see_the_runs_of_graphs(make_runner: MakeRunner) -> None:
+    """GR-55, GR-89: also those of a graph in the graph, and tools that are nodes."""
+
+    def one(node_input: str) -> dict[str, int]:
+        return {"n": 1}
+
+    def double(n: int) -> int:
+        return 2 * n
+
+    def fails(n: int) -> int:
+        raise ValueError(f"not {n}")
+
+    inner = Workflow(name="inner", edges=[("START", one)])
+    tools = (FunctionTool(double), FunctionTool(fails))
+    root = graph(("START", inner, tools, JoinNode(name="both")))
+    runner = await make_runner(root, plugins=[Seeing(name="seeing")])
+    rows = await said(runner)
+    results = {"double": ["wf", "double", 2, 0, True], "fails": ["wf", "fails", 2, "not 2", True]}
+    assert rows[-1].value == results
+    seen = (await state(runner))["seen"]
+    assert seen[:2] == ["message", "run"]
+    assert "inner {'n': 1}" in seen
+    assert seen[-1] == f"wf {results}"

@@ -14,8 +14,8 @@ warnings.simplefilter("ignore")
 
 from tests.adk.alias import adks_modules  # noqa: E402
 
-GENERATED, CATALOGUE, SCRIPTED = adks_modules(
-    "tests.adk.generated", "tests.scenarios.catalogue", "tests.adk.scripted"
+GENERATED, GRAPHS, CATALOGUE, SCRIPTED = adks_modules(
+    "tests.adk.generated", "tests.adk.graphs", "tests.scenarios.catalogue", "tests.adk.scripted"
 )
 
 from tests.adk.play import play  # noqa: E402
@@ -23,7 +23,9 @@ from tests.adk.play import play  # noqa: E402
 
 async def answer(order: dict[str, Any]) -> Any:
     """What comes of an order here."""
-    if "described" in order:
+    if "graph" in order:
+        scenario = GRAPHS.graph_conversation(order["graph"])
+    elif "described" in order:
         scenario = GENERATED.conversation(order["described"])
     else:
         scenario = CATALOGUE.BY_NAME[order["scenario"]]

@@ -14,6 +14,7 @@ from tests.adk.test_generated import (
     transferring_conversations,
     waiting_conversations,
 )
+from tests.adk.test_generated_graphs import check_graph, graph_conversations
 from tests.support.examples import examples
 
 pytestmark = [pytest.mark.property, pytest.mark.sampled(4), pytest.mark.timeout(1200)]
@@ -47,3 +48,15 @@ def test_a_made_up_conversation_goes_as_by_google_adks_runner(
     described: Described = data.draw(strategy)
     ours, adks = (side.ask(described=described) for side in (interop, google_adk))
     check(described, ours, adks, left_out=left_out)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@settings(max_examples=examples(40))
+@given(data=st.data())
+def test_a_made_up_graph_goes_as_by_google_adks_runner(
+    asks: bool, data: st.DataObject, google_adk: GoogleAdk, interop: GoogleAdk
+) -> None:
+    """The same graph of google-adk, run by both, with its context, events and questions."""
+    described: Described = data.draw(graph_conversations(asks=asks))
+    ours, adks = (side.ask(graph=described) for side in (interop, google_adk))
+    check_graph(described, ours, adks)

@@ -81,6 +81,7 @@ class _NodeRun:
         self._step, self._scope = active.step, active.scope
         self._site = active.step.named
         self._context = Context(self._scope)
+        self._plugins = active.plugins
         self._app = active.deps.registry.app(active.step.key.app_name)
         self._events: list[Event] = []
         self._output: Event | None = None

@@ -34,5 +34,7 @@ async def call_with_hooks(
             response = await answer_of(plugins, "on_tool_error_callback", (), **given, error=error)
             if response is None:
                 raise
+        if context.actions.requested_tool_confirmations:
+            return response  # the tool has no result yet
     changed = await answer_of(plugins, "after_tool_callback", (), **given, tool_response=response)
     return response if changed is None else changed

@@ -200,8 +200,12 @@ _HOOKS: dict[str, Callable[[ActiveStep[HookStep]], Awaitable[StepResult]]] = {
 
 
 def _context(active: ActiveStep[Step], scope: StepScope, hook: HookName) -> RunContext:
-    """Return the context of a hook; its artifacts are separate from those of the event's step."""
-    agent: BaseAgent = active.deps.registry.agent(active.step.key.app_name, active.step.agent)
+    """Return the context of a hook; its artifacts are separate from those of the event's step.
+
+    As in ADK, it has no agent where a graph runs.
+    """
+    node = active.deps.registry.app(active.step.key.app_name).node_of(active.step)
+    agent = node if isinstance(node, BaseAgent) else None
     return RunContext(scope, agent=agent, save_key=hook)
 
 
