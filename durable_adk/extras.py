@@ -9,6 +9,7 @@ _LIBRARIES = {
     "adk": ("google.adk",),
     "agui": ("ag_ui",),
     "codec": ("starlette", "uvicorn"),
+    "drawing": ("graphlay",),
     "encryption": ("cryptography",),
     "mcp": ("mcp",),
     "objects": ("obstore",),

@@ -23,11 +23,14 @@ def from_google_adk(value: Any) -> Any:
 
     The adapter is loaded with the first such object.
     """
+    return _interop().from_google_adk(value) if is_from_google_adk(value) else value
+
+
+def is_from_google_adk(value: Any) -> bool:
+    """Return whether an object's class, or a base of it, is google-adk's."""
     if "google.adk" not in sys.modules:
-        return value
-    if not any(base.__module__.startswith("google.adk.") for base in type(value).__mro__):
-        return value
-    return _interop().from_google_adk(value)
+        return False
+    return any(base.__module__.startswith("google.adk.") for base in type(value).__mro__)
 
 
 def all_from_google_adk(values: Any) -> Any:
@@ -51,6 +54,18 @@ def callable_from_google_adk(function: Any, *, tool: bool = False, truthy: bool 
     if "google.adk" not in sys.modules or not callable(function) or not has_google_adk():
         return function
     return _interop().callable_from_google_adk(function, tool=tool, truthy=truthy)
+
+
+def node_from_google_adk(function: Any, options: dict[str, Any]) -> Any:
+    """Return the node of a function whose annotations name classes of google-adk; else None.
+
+    Args:
+        function: The function; it gets google-adk's context.
+        options: The fields of the node.
+    """
+    if "google.adk" not in sys.modules or not has_google_adk():
+        return None
+    return _interop().node_from_google_adk(function, options)
 
 
 def agent_of_config(path: str) -> Any:

@@ -25,7 +25,7 @@ from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.connect import KEEP_ALIVE
-from durable_adk.context.activity import Services
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.extras import require
 from durable_adk.google_objects import all_from_google_adk

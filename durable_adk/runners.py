@@ -26,8 +26,9 @@ from durable_adk.client.queries import read_attempts
 from durable_adk.client.rewind import Rewinding
 from durable_adk.client.streaming import events_of
 from durable_adk.client.temporal_backend import TemporalBackend
-from durable_adk.context.activity import Services, ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.context.loop import InvocationContext
+from durable_adk.context.step_scope import Services
 from durable_adk.conversation.history import is_visible
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError

@@ -32,7 +32,7 @@ from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.calling.code_scope import keep_running
 from durable_adk.client.lease_owners import LeaseOwners
-from durable_adk.context.activity import Services
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import DurableAdkError, InvalidRequestError, WorkerStuckError, storable
 from durable_adk.extras import require
 from durable_adk.google_objects import all_from_google_adk, require_own

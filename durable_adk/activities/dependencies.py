@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
-from durable_adk.activities.node.inputs import Items, value_of
+from durable_adk.activities.node.inputs import NodeValues
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.copies import own_copy
-from durable_adk.context.activity import Services, StepScope, step_session
+from durable_adk.context.step_scope import Services, StepScope, step_session
 from durable_adk.conversation.contents import build_contents
 from durable_adk.conversation.history import USER, recent
 from durable_adk.conversation.nodes.events import as_content, prompt_events
@@ -44,9 +45,8 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
     return [*recent(known.events[: known.start], config), *known.events[known.start :]]
 
 
-def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, items: Items) -> list[Event]:
+def _prompt(agent: LlmAgent, scope: StepScope, site: NodeSite, value: Any) -> list[Event]:
     """Return the events that the model of an agent that is a node sees (GR-62, GR-181)."""
-    value = value_of(site.input, scope.events, scope.user_content, items)
     given = Event(author=USER, branch=scope.branch, content=as_content(value) or scope.user_content)
     own = prompt_events(scope.events, given, site.prefix)
     if agent.include_contents == "none":
@@ -116,6 +116,8 @@ class Dependencies:
     """Endpoints of webhooks; None: only receivers of A2A's push notifications."""
     start_delivery: Callable[[DeliverStep], Awaitable[None]] = start_nothing
     """Starts the delivery of a webhook; idempotent."""
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """See `NodeValues.given`."""
     cache: SessionCache = field(init=False)
     partials: PartialChannel | None = None
     """Channel for the chunks of streamed responses; None: they are dropped."""
@@ -139,9 +141,29 @@ class Dependencies:
         scope.agent = agent if isinstance(agent, BaseAgent) else None
         scope.ahead = revision > step.revision or step.branch is not None
         if step.site is not None and isinstance(agent, LlmAgent) and agent.mode != "chat":
-            items = self.registry.app(step.key.app_name).items_at
-            scope.prompt = _prompt(agent, scope, step.site, items)
+            value = self.node_values(step, scope).of(step.site.input)
+            scope.prompt = _prompt(agent, scope, step.site, value)
         return agent, scope
+
+    def node_values(self, step: Step, scope: StepScope) -> NodeValues:
+        """Return where the values come from that the nodes of a graph are given."""
+        return NodeValues(
+            events=scope.events,
+            user_content=scope.user_content,
+            items=self.registry.app(step.key.app_name).items_at,
+            given=self.given,
+        )
+
+    def with_called(self, app: App, given: Mapping[str, Any]) -> "Dependencies":
+        """Return dependencies for nodes that the code of a node calls; the stores are the same.
+
+        Args:
+            app: The app with the called nodes.
+            given: What they are given.
+        """
+        made = copy.copy(self)
+        made.registry, made.given = self.registry.replacing(app), given
+        return made
 
     def changes_events(self, step: Step) -> bool:
         """Return whether user code may change or drop a step's event before it is stored.

@@ -136,7 +136,8 @@ class StepEffect(CodeEffect[A, StepResult]):
                     run_and_keep(active, self.function) if keeps else self.function(active)
                 )
             result, closed = await run_and_commit(active, self._marked)
-            if isinstance(step, NodeStep) and result.seq is not None and not step.returns_event:
+            only_event = result.seq is not None and not (result.waits or result.more)
+            if isinstance(step, NodeStep) and only_event and not step.returns_event:
                 result.event = None  # the history needs no output: the next node reads the store
             if closed and step.early_commit is not None:
                 # Must not be interrupted: the result must tell the loop what is stored.

@@ -178,7 +178,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "run_node",
         NodeStep,
         StepResult,
-        function=run_node,
+        function=lambda active: run_node(active, EffectPerformer),
         what=lambda step: f"Node {step.node!r}",
         summary=lambda step: step.named.path,
         span=lambda step: f"invoke_node {step.node}",
@@ -353,9 +353,21 @@ class EffectPerformer:
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
 
-    async def perform(self, step: Effect[R], attempt: Attempt | None = None) -> R:
-        """Perform one attempt. Without `attempt`, tools that request a retry are retried here."""
-        row, this = row_of(step), attempt or Attempt()
+    def row_of(self, step: Effect[R]) -> EffectRow[R]:
+        """See `row_of`."""
+        return row_of(step)
+
+    async def perform(
+        self, step: Effect[R], attempt: Attempt | None = None, *, first: int = 1
+    ) -> R:
+        """Perform one attempt. Without `attempt`, tools that request a retry are retried here.
+
+        Args:
+            step: The step.
+            attempt: The attempt.
+            first: Without `attempt`, the number of the first one.
+        """
+        row, this = row_of(step), attempt or Attempt(number=first)
         while True:
             try:
                 with CodeScope(RunError, outermost=True):

@@ -16,6 +16,7 @@ from durable_adk.errors import DurableAdkError, frames_in
 from durable_adk.log import get_logger
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.telemetry import metrics, names
 from durable_adk.telemetry.genai import agent_tool_ended
 from durable_adk.telemetry.identity import tool_span
@@ -195,7 +196,15 @@ async def closed(deps: Dependencies, step: CloseStep, ending: Ending) -> None:
         return  # it was never opened
     # Only an invocation that was found closed has its last event in the ending.
     again = ending.last_event_id is not None
-    await _ended(deps, step.key, ending.record, agent=step.author, runs=step.ended, again=again)
+    await _ended(
+        deps,
+        step.key,
+        ending.record,
+        agent=step.author,
+        runs=step.ended,
+        unfinished=step.unfinished,
+        again=again,
+    )
 
 
 async def closed_by_step(
@@ -226,6 +235,7 @@ async def _ended(
     agent: str,
     runs: Sequence[AgentRun] | None,
     again: bool,
+    unfinished: Sequence[UnfinishedBranch] = (),
 ) -> None:
     labels = _labels(key, record.status)
     if not again:
@@ -250,6 +260,8 @@ async def _ended(
             **counted,
             **({"error_type": error, "error_at": places} if error else {}),
         )
+    for one in unfinished if not again else ():
+        logger.warning("branch.unfinished", node=one.node, missing=one.missing)
     whose = identity()
     if whose is not None:
         emit(
@@ -267,6 +279,10 @@ async def _ended(
                 **counts,
             },
             error_type=error,
+            events=[
+                (names.BRANCH_UNFINISHED, {names.NODE: one.node, names.MISSING: one.missing})
+                for one in unfinished
+            ],
         )
 
 

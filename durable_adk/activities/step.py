@@ -8,7 +8,7 @@ from durable_adk.activities.commit.plan import CommitPlan
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.context.activity import StepScope
+from durable_adk.context.step_scope import StepScope
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.plugins.plugin_manager import PluginManager

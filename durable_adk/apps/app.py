@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
@@ -10,7 +10,14 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
-from durable_adk.apps.graph_nodes import agents_in, check_nodes, graphs_in, node_at_path
+from durable_adk.apps.graph_nodes import (
+    agents_in,
+    called_node_at,
+    check_nodes,
+    graphs_in,
+    node_at_path,
+    nodes_on_path,
+)
 from durable_adk.apps.graph_record import kind_of, manifest_of
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
@@ -25,6 +32,8 @@ from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.run_config import Budget
 from durable_adk.wire.steps import NodeStep, Step
 
+_OF_NODES = ("retry_config", "timeout", "parallel_worker")
+"""Fields of an agent that count where the agent is a node of a graph."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -52,6 +61,8 @@ class App(BaseModel):
     context_cache_config: ContextCacheConfig | None = None
     """Accepted for compatibility with ADK, and ignored; see `ContextCacheConfig`."""
     _manifest: AgentNode | None = PrivateAttr(default=None)
+    _called: dict[str, BaseNode] = PrivateAttr(default_factory=dict[str, BaseNode])
+    """Nodes that the code of other nodes has called, by the paths of their runs."""
     _plugin_manager: PluginManager = PrivateAttr()
 
     @model_validator(mode="before")
@@ -101,8 +112,11 @@ class App(BaseModel):
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
         check_nodes(self.root_agent)
+        nodes = agents_in(self.root_agent)
         for agent in self.agents():
-            _check_mode(agent, nodes=agents_in(self.root_agent))
+            _check_mode(agent, nodes=nodes)
+            if self.is_agent or agent not in nodes:
+                _check_no_node(agent)
         names = [agent.name for agent in self.agents()] if self.is_agent else []
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -110,6 +124,21 @@ class App(BaseModel):
                 f"Agent name {twice[0]!r} occurs twice in app {self.name!r}; names are unique, "
                 "also those of agents in AgentTools."
             )
+
+    @property
+    def called(self) -> dict[str, BaseNode]:
+        """A copy of the nodes of `with_called`."""
+        return dict(self._called)
+
+    def with_called(self, nodes: dict[str, BaseNode]) -> Self:
+        """Return the app with nodes that the code of a node calls (GR-150).
+
+        Args:
+            nodes: The nodes, by the paths of their runs; more may come later.
+        """
+        extended = self.model_copy()
+        extended._called = nodes  # noqa: SLF001 - a copy of this app
+        return extended
 
     @property
     def is_agent(self) -> bool:
@@ -125,6 +154,7 @@ class App(BaseModel):
         """Return all agents: the tree or graph, and agents used as tools with their sub-agents."""
         found: dict[int, BaseAgent] = {}
         waiting = agents_in(self.root_agent)
+        waiting += [agent for node in self._called.values() for agent in agents_in(node)]
         while waiting:
             for agent in waiting.pop(0).walk():
                 if id(agent) not in found:
@@ -219,13 +249,22 @@ class App(BaseModel):
             )
         return node.items
 
+    def state_schema_at(self, path: str) -> type[BaseModel] | None:
+        """Return the schema of the state for the node at the path of a run (GR-200).
+
+        It is the node's own, or that of the nearest node around it; None: there is none.
+        """
+        nodes = nodes_on_path(self.root_agent, path)
+        schemas = (node.state_schema for node in reversed(nodes))
+        return next((schema for schema in schemas if schema is not None), None)
+
     def _at(self, path: str) -> BaseNode:
         """Return the node at the path of a run.
 
         Raises:
             AgentNotFoundError: The app does not have it, or no longer has it.
         """
-        node = node_at_path(self.root_agent, path)
+        node = called_node_at(self._called, path) or node_at_path(self.root_agent, path)
         if node is None:
             raise AgentNotFoundError(
                 f"Node {path.rpartition('/')[2].partition('@')[0]!r} ({path}) of the graph that "
@@ -242,6 +281,15 @@ def _check_mode(agent: BaseAgent, *, nodes: list[BaseAgent]) -> None:
             f"Agent {agent.name!r} has mode={agent.mode!r}, which is not supported: give the agent "
             "that hands out the task an AgentTool round this one, instead of this one as sub-agent."
         )
+
+
+def _check_no_node(agent: BaseAgent) -> None:
+    for field in _OF_NODES:
+        if getattr(agent, field, None):
+            raise AgentDefinitionError(
+                f"Agent {agent.name!r} has {field}, which has an effect in graphs alone: make the "
+                "agent a node of a Workflow, or leave it out."
+            )
 
 
 def _agents_used_as_tools(agent: BaseAgent) -> list[BaseAgent]:

@@ -1,5 +1,7 @@
 """Finds the nodes of a graph, and refuses those that the runtime would not run as they say."""
 
+from collections.abc import Mapping
+
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.graph.base_node import BaseNode
@@ -20,6 +22,28 @@ def node_at_path(root: BaseNode, path: str) -> BaseNode | None:
         found = [] if node is None else _children(node)
         node = next((one for one in found if one.name == name), None)
     return node
+
+
+def called_node_at(called: Mapping[str, BaseNode], path: str) -> BaseNode | None:
+    """Return the node at the path of a run that is that of a called node, or is below it, or None.
+
+    Args:
+        called: The called nodes, by the paths of their runs.
+        path: The path.
+    """
+    parts = path.split("/")
+    for end in range(len(parts), 0, -1):
+        node = called.get("/".join(parts[:end]))
+        if node is not None:
+            return node_at_path(node, "/".join(parts[end - 1 :]))
+    return None
+
+
+def nodes_on_path(root: BaseNode, path: str) -> list[BaseNode]:
+    """Return the nodes along the path of a run, from the root; those that are found."""
+    parts = path.split("/")
+    paths = ("/".join(parts[: place + 1]) for place in range(len(parts)))
+    return [node for one in paths if (node := node_at_path(root, one)) is not None]
 
 
 def agents_in(node: BaseNode) -> list[BaseAgent]:

@@ -32,11 +32,27 @@ def manifest_of(node: BaseNode) -> AgentNode:
         name=node.name,
         kind="graph",
         graph=GraphRecord(
-            nodes=[_record(one) for one in nodes],
+            nodes=[record_of(one) for one in nodes],
             edges=[_edge(edge) for edge in edges],
             window=window,
         ),
         children=[manifest_of(one) for one in driven_nodes(node)],
+    )
+
+
+def manifest_of_call(node: BaseNode, caller: str) -> AgentNode:
+    """Return the manifest of a node that another one's code calls, as a graph of it alone.
+
+    Args:
+        node: The node.
+        caller: The author of the events of nodes that are no agents (GR-77).
+    """
+    driven = _driven(node)
+    return AgentNode(
+        name=caller,
+        kind="graph",
+        graph=GraphRecord(nodes=[record_of(node)]),
+        children=[] if driven is None else [manifest_of(driven)],
     )
 
 
@@ -79,17 +95,19 @@ def kind_of(node: BaseNode) -> GraphNodeKind:
             return "node"
 
 
-def _record(node: BaseNode) -> GraphNode:
+def record_of(node: BaseNode) -> GraphNode:
+    """Return the record of a node."""
     return GraphNode(
         name=node.name,
         kind=kind_of(node),
         joins=node.requires_all_predecessors,
         reruns=node.rerun_on_resume,
+        calls=node.rerun_on_resume and kind_of(node) in ("function", "node"),
         waits_for_output=node.wait_for_output,
         retry=node.retry_config and node.retry_config.model_dump(exclude_none=True),
         timeout=node.timeout,
         window=node.max_parallel_workers if isinstance(node, ParallelWorker) else None,
-        inner=_record(node.node) if isinstance(node, ParallelWorker) else None,
+        inner=record_of(node.node) if isinstance(node, ParallelWorker) else None,
     )
 
 

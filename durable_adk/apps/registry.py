@@ -20,6 +20,10 @@ class AppRegistry:
     def __init__(self, apps: Iterable[App]) -> None:
         self._apps: Mapping[str, App] = {app.name: app for app in apps}
 
+    def replacing(self, app: App) -> Self:
+        """Return a registry with this app instead of the one of its name."""
+        return type(self)([*self._apps.values(), app])
+
     @property
     def is_known(self) -> bool:
         """Whether there is any app."""

@@ -19,6 +19,8 @@ from durable_adk.client.queries import (
     find_invocations,
     find_pending_calls,
 )
+from durable_adk.conversation.client_requests import shown_request
+from durable_adk.conversation.nodes.schema_example import schema_example
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.request_input import REQUEST_INPUT
@@ -257,7 +259,14 @@ def _commands(call: PendingCall, name: str, payload: Any) -> Iterator[tuple[str,
         case "credential":
             yield "answer", ["credential", name]
         case "long_running":
-            yield "answer", ["respond", name, '{"result": "..."}']
+            yield "answer", ["respond", name, json.dumps(_answer(call), ensure_ascii=False)]
+
+
+def _answer(call: PendingCall) -> Any:
+    """Return an example of the answer."""
+    if not is_question(call) or call.args.get("response_schema") is None:
+        return {"result": "..."}
+    return schema_example(shown_request(call.name, call.args)["responseSchema"])
 
 
 def _confirmation(call: PendingCall) -> dict[str, Any]:

@@ -50,6 +50,7 @@ from durable_adk.client.queries import (
     find_pending_calls,
     pending_calls_of,
     read_attempts,
+    read_unfinished,
 )
 from durable_adk.conversation.answers import response_message
 from durable_adk.errors import DurableAdkError, InvalidRequestError
@@ -274,6 +275,8 @@ class Chat:
             note(f"Interrupted; the invocation is kept. Continue with: {shlex.join(words)}")
             raise
         self._show_calls(await pending_calls_of(runner.session_service, key, invocation))
+        for one in await read_unfinished(runner.session_service, key, invocation):
+            note(f"Warning: {one.reason}")
 
     def _show_calls(self, calls: Sequence[LocatedCall]) -> None:
         """Write the requests of pending calls, and how to answer them."""

@@ -24,6 +24,7 @@ from durable_adk.client.queries import (
     find_invocations,
     pending_calls_of,
     read_attempts,
+    read_unfinished,
     recent_sessions,
 )
 from durable_adk.errors import SessionNotFoundError, frames_in
@@ -31,6 +32,7 @@ from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 
 WAIT = 1.0
 """Seconds between two reads of ``show --follow`` without a notification of a change."""
@@ -168,6 +170,8 @@ class SessionReport:
     invocations: dict[str, InvocationRecord]
     attempts: dict[str, list[CallAttempt]]
     """The attempts without a result, by invocation."""
+    unfinished: dict[str, list[UnfinishedBranch]]
+    """The branches of graphs that ended early, by invocation."""
     events: list[StoredEvent]
     read_to: int
     """The sequence number of the session's last event."""
@@ -189,6 +193,10 @@ class SessionReport:
             invocations={one.invocation_id: one for one in records},
             attempts={
                 one.invocation_id: await read_attempts(store, key, one.invocation_id)
+                for one in records
+            },
+            unfinished={
+                one.invocation_id: await read_unfinished(store, key, one.invocation_id)
                 for one in records
             },
             events=[one for one in events if invocation in (None, one.event.invocation_id)],
@@ -224,6 +232,7 @@ class SessionReport:
             status_parts = [record.status.value, error.get("type") or error.get("class")]
             yield "status", ": ".join(filter(None, [*status_parts, error.get("message")]))
             yield from (("at", frame) for frame in frames_in(error))
+        yield from (("warning", one.reason) for one in self.unfinished.get(name, ()))
         calls, tokens = self._usage(name)
         if calls:
             yield "model", f"{counted(calls, 'response')}, {tokens:,} tokens"
@@ -264,6 +273,7 @@ class SessionReport:
                     "status": record.status.value,
                     "error": record.error,
                     "tokens": self._usage(name)[1],
+                    "unfinished": [item.to_value() for item in self.unfinished[name]],
                     "attempts": [item.to_value() for item in self.attempts[name]],
                 }
                 for name, record in self.invocations.items()

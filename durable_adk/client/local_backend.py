@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.invocation.request import require_no_tool_run
+from durable_adk.activities.local_runtime import LocalRuntime, renewed_lease
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.code_scope import keep_running
 from durable_adk.client.feed import deleted_paused
-from durable_adk.client.local_runtime import LocalRuntime
-from durable_adk.context.activity import Services
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.flows.runtime import Inbox
 from durable_adk.partials import PartialChannel
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.sessions.lease_owner import LOCAL_PREFIX, LOCAL_TTL
+from durable_adk.sessions.lease_owner import LOCAL_PREFIX
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -219,20 +219,16 @@ class LocalBackend:
         name = request.invocation_id or ""
         lease_owner = self._lease_owner(name)
         with for_invocation(key, name, trace):
-            renewing = asyncio.create_task(self._renew(key, name))
-            try:
-                outcome = await run_invocation(runtime, request, lease_owner=lease_owner)
-                while isinstance(outcome, Cursor):
-                    outcome = await run_invocation(runtime, outcome, lease_owner=lease_owner)
-            except asyncio.CancelledError:
-                await self._leave(key, name, lease_owner)
-                raise
-            else:
-                return outcome
-            finally:
-                renewing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await renewing
+            async with renewed_lease(self._sessions, key, name):
+                try:
+                    outcome = await run_invocation(runtime, request, lease_owner=lease_owner)
+                    while isinstance(outcome, Cursor):
+                        outcome = await run_invocation(runtime, outcome, lease_owner=lease_owner)
+                except asyncio.CancelledError:
+                    await self._leave(key, name, lease_owner)
+                    raise
+                else:
+                    return outcome
 
     async def _leave(self, key: SessionKey, invocation_id: str, lease_owner: str) -> None:
         """Leave the queue after a cancellation before opening, so that later messages continue."""
@@ -240,15 +236,6 @@ class LocalBackend:
             await self._sessions.leave_queue(
                 key, invocation_id=invocation_id, lease_owner=lease_owner
             )
-
-    async def _renew(self, key: SessionKey, invocation_id: str) -> None:
-        """Renew the lease during steps that take longer than its time to live."""
-        while True:
-            await asyncio.sleep(LOCAL_TTL / 3)
-            with suppress(StoreUnavailableError):  # the next renewal still comes in time
-                record = await self._sessions.get_invocation(key, invocation_id)
-                if record is not None:
-                    await self._sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)
 
 
 async def _in_loop_of(task: asyncio.Task[Any], function: Callable[..., T], *args: Any) -> T:

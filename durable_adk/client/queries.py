@@ -14,9 +14,17 @@ from durable_adk.client.feed import paged
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls, tracking_copy
 from durable_adk.sessions.call_attempt import CallAttempt
 from durable_adk.sessions.log.storage import InvocationPosition
-from durable_adk.sessions.records import ATTEMPT, OPEN, InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.records import (
+    ATTEMPT,
+    OPEN,
+    UNFINISHED,
+    InvocationRecord,
+    Status,
+    StoredEvent,
+)
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch, unfinished_in
 
 _WINDOWS = (3600.0, 86400.0, 30 * 86400.0)
 """Windows for reading recent sessions, in seconds before now."""
@@ -200,6 +208,15 @@ async def read_attempts(
     notes = await sessions.read_notes(key, invocation_id=invocation_id, kind=ATTEMPT)
     found = [CallAttempt.model_validate_json(note.body, extra="ignore") for note in notes]
     return sorted(found, key=_order)
+
+
+async def read_unfinished(
+    sessions: SessionLog, key: SessionKey, invocation_id: str
+) -> list[UnfinishedBranch]:
+    """Return the branches of graphs that ended before the last node, of an ended invocation."""
+    return unfinished_in(
+        await sessions.read_notes(key, invocation_id=invocation_id, kind=UNFINISHED)
+    )
 
 
 def _order(attempt: CallAttempt) -> tuple[list[tuple[int, str]], str, int]:

@@ -7,12 +7,11 @@ committed with the step's event (STA-16). The context of a custom agent's body i
 
 import hashlib
 import re
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from google.genai import types
 
@@ -20,16 +19,15 @@ from durable_adk.artifacts.base_artifact_service import (
     ArtifactReader,
     ArtifactVersion,
     BaseArtifactService,
-    Fence,
     fenced,
 )
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.oauth import with_consent_page, with_token, without_client_secret
 from durable_adk.auth.redaction import without_secrets
-from durable_adk.calling.copies import lazy, lazy_models, own_copy
-from durable_adk.context.loop import InvocationContext, RunningAgent, run_tool_in_memory
-from durable_adk.errors import InvalidRequestError, StateValueError
+from durable_adk.context.loop import InvocationContext, run_tool_in_memory
+from durable_adk.context.step_scope import CredentialService, StepScope
+from durable_adk.errors import AgentError, InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
@@ -37,134 +35,14 @@ from durable_adk.json_values import canonical
 from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.retrying import retrying_service
-from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session import Session
 from durable_adk.sessions.state import State
-from durable_adk.sessions.state_merge import Base
-from durable_adk.wire.agent_stack import NodeSite
 from durable_adk.wire.run_config import RunConfig
 
 _ATTEMPT = re.compile(r"~[0-9]+")
 """The part of a prefix of event ids that distinguishes a node's attempts."""
 MAX_ACTIVITY_ID = 1_000
 """Maximum bytes of a key that is also an activity id; Temporal's `limit.maxIDLength`."""
-
-
-class CredentialService(Protocol):
-    """The part of `BaseCredentialService` that a context uses; that class imports this module."""
-
-    async def load_credential(
-        self, auth_config: AuthConfig, callback_context: Any
-    ) -> AuthCredential | None:
-        """Return the stored credential of the context's user, if there is one."""
-        ...
-
-    async def save_credential(self, auth_config: AuthConfig, callback_context: Any) -> None:
-        """Store the exchanged credential of the context's user."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Services:
-    """The optional services that user code reaches through its context."""
-
-    artifacts: BaseArtifactService | None = None
-    memory: BaseMemoryService | None = None
-    credentials: CredentialService | None = None
-
-
-def step_session(
-    key: SessionKey, events: Sequence[Event], *, state: dict[str, Any], revision: int = 0
-) -> Session:
-    """Return the session for user code, with its own copies of the events that it reads."""
-    return lazy(
-        Session,
-        _with_events,
-        events,
-        id=key.session_id,
-        app_name=key.app_name,
-        user_id=key.user_id,
-        state=state,
-        last_update_time=0.0,
-        revision=revision,
-    )
-
-
-def _with_events(events: Sequence[Event]) -> Session:
-    return Session.model_construct(events=lazy_models(Event, own_copy, events))
-
-
-async def _pass() -> None:
-    """Do nothing: the fence of a context without an invocation."""
-
-
-@dataclass(kw_only=True)
-class StepScope:
-    """The step of a context."""
-
-    session: Session
-    """The session for user code, with the `temp:` state of the invocation; see `step_session`."""
-    events: Sequence[Event] = ()
-    """The session's committed events, shared by steps; user code must not get them."""
-    invocation_id: str
-    agent_name: str
-    branch: str | None
-    user_content: types.Content | None
-    event_id: str = ""
-    """Id of the event that the step produces; the same for every attempt."""
-    run_config: RunConfig = field(default_factory=RunConfig)
-    services: Services = field(default_factory=Services)
-    agent: RunningAgent | None = None
-    """The running agent, if this worker has it."""
-    artifact_owner: SessionKey | None = None
-    """The session that owns the artifacts, if it is another one: for an `AgentTool` (ART-12)."""
-    stored: Mapping[str, Base] = field(default_factory=dict[str, Base])
-    """Bases of the values that differ from the stored ones, by key; see `sessions.state_merge`."""
-    end_invocation: bool = False
-    missing_toolsets: list[str] = field(default_factory=list[str])
-    """Toolsets that could not be listed for the step's prompt, and why."""
-    ahead: bool = False
-    """Whether the store has events that the loop did not know when it scheduled the step."""
-    plugins: Callable[[], Iterable[Any]] = tuple[Any, ...]
-    """Returns the plugins that see the step."""
-    has_call: Callable[[str], bool] = frozenset[str]().__contains__
-    """Returns whether an earlier function call of the invocation has this id."""
-    build_contents: Callable[..., list[types.Content]] | None = None
-    """`conversation.contents.build_contents` with what earlier steps have rendered."""
-    created_epoch: int = 0
-    """Distinguishes the session from deleted ones of its name; see `Head.created_epoch`."""
-    prompt: Sequence[Event] | None = None
-    """The events that an agent's model sees, if the agent is a node of a graph."""
-    site: NodeSite | None = None
-    """The run of a node that the step belongs to."""
-    fence: Fence = _pass
-    """Raises LeaseLostError or SessionNotFoundError if the invocation may store nothing more."""
-
-    @property
-    def incarnation(self) -> list[int]:
-        """The part of keys that distinguishes this session from earlier ones of the same names."""
-        return [self.created_epoch] if self.created_epoch else []
-
-    @classmethod
-    def of(cls, context: InvocationContext) -> "StepScope":
-        """Build the scope of a context that user code has created, for a test.
-
-        That context may be a mock, and lack the fields that have no value in the class.
-        """
-        session: Any = context.session
-        return cls(
-            session=session,
-            invocation_id=getattr(context, "invocation_id", ""),
-            agent_name=getattr(context.agent, "name", None) or context.agent_name,
-            agent=context.agent,
-            branch=context.branch,
-            user_content=context.user_content,
-            run_config=getattr(context, "run_config", None) or RunConfig(),
-            services=Services(
-                artifacts=context.artifact_service,
-                memory=context.memory_service,
-                credentials=context.credential_service,
-            ),
-        )
 
 
 class ReadonlyContext:
@@ -295,6 +173,8 @@ class Context(ReadonlyContext):
         """Returns the result of an `AgentTool` that the tool's code runs with a message."""
         if self._made_of is not None:
             self.run_agent = partial(run_tool_in_memory, context=self)
+        self.call_node: Callable[..., Awaitable[Any]] | None = None
+        """Runs a node that the node's code calls; see `run_node`."""
         self.requested_by: ConfirmationRequester | None = None
         """The code that requested a confirmation of this call, as far as recorded (I16)."""
         self.provided_credentials: dict[str, AuthCredential] = {}
@@ -335,6 +215,67 @@ class Context(ReadonlyContext):
         """The id of the node's run: the last part of its path, behind the ``@``."""
         self.attempt_count = site.attempt if site else attempt_count
         """The number of the node's attempt, from 1."""
+
+    @property
+    def scope(self) -> StepScope:
+        """The step, for the runtime."""
+        return self._scope
+
+    async def run_node(
+        self,
+        node: Any,
+        node_input: Any = None,
+        *,
+        use_as_output: bool = False,
+        run_id: str | None = None,
+        use_sub_branch: bool = False,
+        override_branch: str | None = None,
+        override_isolation_scope: str | None = None,
+        raise_on_wait: bool = False,
+    ) -> Any:
+        """Run another node as a part of this one, and return its output (GR-150).
+
+        Once the other node has ended, it does not run again, even if this node's code does: after
+        an answer, or a lost worker. So call nodes in the same order each time.
+
+        Args:
+            node: Anything that a graph can have as a node.
+            node_input: Its input. For an agent, None is the user's message.
+            use_as_output: Whether its output is this node's as well.
+            run_id: The last part of its path; by default a number. The same id again returns the
+                first output.
+            use_sub_branch: Whether its events are on a branch of their own.
+            override_branch: That branch.
+            override_isolation_scope: The `isolation_scope` of its events.
+            raise_on_wait: Accepted as in ADK: a node that waits always ends this code.
+
+        Raises:
+            ValueError: This node lacks rerun_on_resume=True, or the run id is a number.
+            DynamicNodeFailError: The other node has failed.
+            NodeInterruptedError: It waits for an answer; this code runs again afterwards.
+            AgentError: No node's code runs here.
+        """
+        del raise_on_wait
+        if self.call_node is None:
+            if self.node is None or self.node.rerun_on_resume:
+                raise AgentError(
+                    "run_node works in the code of a function node, or of a subclass of Node; "
+                    "here is none."
+                )
+            raise ValueError(
+                "A node must have rerun_on_resume=True. Reason is that dynamically scheduled "
+                "nodes may be interrupted, and this node then runs again: use "
+                "@node(rerun_on_resume=True)."
+            )
+        return await self.call_node(
+            node,
+            node_input,
+            run_id=run_id,
+            use_as_output=use_as_output,
+            use_sub_branch=use_sub_branch,
+            branch=override_branch,
+            isolation_scope=override_isolation_scope,
+        )
 
     # ----- state and actions
 

@@ -30,7 +30,7 @@ def question(
     hint = asked.hint if asked is not None and asked.hint else None
     payload = {"tool_name": name, "args": to_json_value(args)}
     if asked is not None and asked.payload is not None:
-        payload["payload"] = to_json_value(asked.payload)
+        payload["confirmation_payload"] = to_json_value(asked.payload)
     return RequestInput(
         interrupt_id=f"{_PREFIX}{ctx.node_path}",
         message=hint or f"Please approve or reject the tool call {name}().",

@@ -160,7 +160,8 @@ def _answer_schema(asked: dict[str, Any] | None) -> dict[str, Any]:
     """Return the JSON schema of the response to a question: its answer, or a dict with it."""
     if asked is None:
         return {"type": "object"}
-    if asked.get("type") == "object":
+    # A dict with nothing but a result is read as its result.
+    if asked.get("type") == "object" and "result" not in asked.get("properties", ()):
         return asked
     moved = {key: asked[key] for key in ("$defs", "definitions") if key in asked}
     inner = {key: value for key, value in asked.items() if key not in moved}

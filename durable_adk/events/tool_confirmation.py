@@ -13,13 +13,13 @@ a callback of an agent or plugin, or the tool's own code."""
 
 
 class ToolConfirmation(JsonModel):
-    """Sent with `confirmed` False, returned with the decision (TOL-61, TOL-62)."""
+    """What a person is asked to approve, and the decision."""
 
     hint: str = ""
     """Text for the person who decides."""
     confirmed: StrictBool = False
     """Only true confirms: "yes", 1 and "true" are rejected."""
-    payload: Any = None
+    payload: Any | None = None
     """JSON: values that the tool requests from the person, and the person's values."""
 
     @classmethod

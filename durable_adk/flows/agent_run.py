@@ -21,12 +21,19 @@ from durable_adk.flows.agent_scope import (
     commit_decision,
 )
 from durable_adk.flows.custom_bodies import BodyLoop, CustomBodies
-from durable_adk.flows.graph.body import run_graph
+from durable_adk.flows.graph.body import node_parts, run_graph
+from durable_adk.flows.graph.called import CalledNode
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.plugin_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_parallel, run_sequential
-from durable_adk.wire.agent_stack import HandedOver, RunPosition, StackFrame
+from durable_adk.wire.agent_stack import (
+    HandedOver,
+    NodeRun,
+    NodeSite,
+    RunPosition,
+    StackFrame,
+)
 from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
@@ -47,13 +54,43 @@ class AgentLoop:
         state, checkpoint = self._state, self._state.checkpoint
         manifest = checkpoint.opened.manifest
         node = manifest.find(checkpoint.opened.agent) or manifest
-        ctx = InvocationContext(
+        ctx = self._context(node.name)
+        site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch)
+        return self._run_node(node, None, site)
+
+    def called(self, site: NodeSite, run: NodeRun, *, above: int | None) -> CalledNode:
+        """Return the run of a node that another one's code calls: it is the invocation's manifest.
+
+        Args:
+            site: The run for steps.
+            run: The run, if it has not begun before.
+            above: Number of the run of the agent above, for telemetry.
+        """
+        state, checkpoint = self._state, self._state.checkpoint
+        node = checkpoint.opened.manifest
+        position = RunPosition(
+            agent=node.name, start=checkpoint.revision, closes=False, run=above or None
+        )
+        scope = AgentScope(
+            ctx=self._context(node.name),
+            node=node,
+            agent=None,
+            branch=state.main_branch,
+            frame=checkpoint.stack,
+            position=position,
+            commit_by=CommitBy.STEP,
+        )
+        return CalledNode(node_parts(self._invocation, node, self._run_in_graph), scope, site, run)
+
+    def _context(self, agent: str) -> InvocationContext:
+        state = self._state
+        return InvocationContext(
             invocation_id=state.invocation_id,
             agent=None,
-            agent_name=node.name,
+            agent_name=agent,
             session=state.session,
             user_content=state.user_content,
-            run_config=checkpoint.request.run_config,
+            run_config=state.checkpoint.request.run_config,
             session_service=NoService("session_service"),
             artifact_service=NoService("artifact_service"),
             memory_service=NoService("memory_service"),
@@ -61,8 +98,6 @@ class AgentLoop:
             end_invocation=state.end_invocation,
             loop=BodyLoop(self._bodies),
         )
-        site = CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch)
-        return self._run_node(node, None, site)
 
     def _built_in(self, node: AgentNode, scope: AgentScope) -> AsyncGenerator[Event, None]:
         match node.kind:

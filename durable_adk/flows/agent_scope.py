@@ -9,6 +9,7 @@ from durable_adk.context.journal import Journal
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, as_raised, wrapped
 from durable_adk.events.event import Event
+from durable_adk.flows.graph.timer import NodeTimer
 from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite, RunPosition, StackFrame
 from durable_adk.wire.manifest import AgentNode
 
@@ -38,11 +39,13 @@ class Branch:
     Args:
         prefix: Prefix of its event ids.
         branches: The invocation's branches; a new one joins them.
+        timers: Those of the runs of nodes that it belongs to.
     """
 
-    def __init__(self, prefix: str, branches: Branches) -> None:
+    def __init__(self, prefix: str, branches: Branches, timers: tuple[NodeTimer, ...] = ()) -> None:
         self.prefix = prefix
         self.branches = branches
+        self.timers = timers
         self._ids = branches.ids
         self._ids.setdefault(prefix, 0)
 
@@ -53,7 +56,14 @@ class Branch:
 
     def fork(self, place: str, number: int) -> "list[Branch]":
         """Return branches for a ParallelAgent's children, named after an event id of this one."""
-        return [Branch(f"{place}.{index}", self.branches) for index in range(number)]
+        names = [f"{place}.{index}" for index in range(number)]
+        return [Branch(name, self.branches, self.timers) for name in names]
+
+    def count(self, branches: int) -> None:
+        """Count it, and others of the same runs of nodes, as busy, or with a minus as not."""
+        self.branches.busy += branches
+        for timer in self.timers:
+            timer.count(branches)
 
     @property
     def stopped(self) -> bool:

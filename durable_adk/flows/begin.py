@@ -77,6 +77,7 @@ def ended(runtime: Runtime, key: SessionKey, ending: Ending) -> InvocationResult
         tokens=ending.tokens,
         revision=record.end_seq or record.start_seq,
         epoch=record.epoch,
+        unfinished=ending.unfinished,
     )
 
 

@@ -53,6 +53,9 @@ class ContinueAsNew:
     def __init__(self, state: LoopState) -> None:
         self._state = state
         self._parked: list[asyncio.Future[None]] = []
+        self._sleeping = 0
+        """Number of busy branches that do nothing but wait for a time that is in their position."""
+        self._saving = False
         self._progress = 0
         """Steps since the workflow run began; negative after a checkpoint was too large."""
         self.cursor: asyncio.Future[Cursor] = asyncio.get_running_loop().create_future()
@@ -72,7 +75,8 @@ class ContinueAsNew:
         Raises:
             DurableAdkError: The checkpoint could not be written.
         """
-        if not self._is_due() or (body is not None and body.sub_runs):
+        due = self._saving or self._is_due()  # a sleeping branch may wake up meanwhile
+        if not due or (body is not None and body.sub_runs):
             return
         parked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parked.append(parked)
@@ -82,10 +86,26 @@ class ContinueAsNew:
         finally:
             self._parked.remove(parked)
 
+    async def sleep(self, seconds: float) -> None:
+        """Sleep; meanwhile the invocation may continue as new.
+
+        A safe point has to follow at once, and the position has to say when the branch goes on.
+
+        Raises:
+            CancelledError: The branch is cancelled.
+        """
+        self._sleeping += 1
+        if self._is_due():
+            self._state.runtime.inbox.wake()
+        try:
+            await asyncio.sleep(max(seconds, 0.0))
+        finally:
+            self._sleeping -= 1
+
     @property
     def is_ready(self) -> bool:
         """Whether all branches have stopped or wait."""
-        busy = self._state.branches.busy
+        busy = self._state.branches.busy - self._sleeping
         # A released branch has not run yet, so it is still in the list. Counting it would make the
         # run ready again at once, for ever.
         stopped = sum(not parked.done() for parked in self._parked)
@@ -95,11 +115,18 @@ class ContinueAsNew:
         tangled = any(journal.tangled for journal in self._state.journals.values())
         if tangled or self._progress <= 0:
             return False
-        several = self._state.branches.busy > 1
+        several = self._state.branches.busy - self._sleeping > 1
         return self._state.runtime.fullness() >= (SEVERAL if several else 1.0)
 
     async def save(self) -> bool:
         """Write checkpoints until nothing changes meanwhile; return whether the run is over now."""
+        self._saving = True
+        try:
+            return await self._saved()
+        finally:
+            self._saving = False
+
+    async def _saved(self) -> bool:
         state = self._state
         number, written, stored = state.checkpoint.number + 1, None, ""
         try:

@@ -203,6 +203,7 @@ async def _close(
         error=as_detail(error) if error else None,
         event=event,
         ended=state.agent_runs.end_all(error.error_type if error else None),
+        unfinished=state.checkpoint.unfinished,
     )
     # A cancellation comes too late here; obeying it would leave the lease behind.
     return await uninterrupted(state.runtime.perform(step))
@@ -236,4 +237,5 @@ def _result(invocation: Invocation) -> InvocationResult:
         tokens=state.budget.used["tokens"],
         revision=checkpoint.revision,
         epoch=checkpoint.epoch,
+        unfinished=checkpoint.unfinished,
     )

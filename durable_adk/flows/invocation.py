@@ -12,9 +12,11 @@ from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.plugin_hooks import on_event
 from durable_adk.flows.state import LoopState
 from durable_adk.sessions.state import without_temp
+from durable_adk.wire.agent_stack import NodeRun
+from durable_adk.wire.called_nodes import NodeCaller
 from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.messages import MAX_RESULT_TEXT
-from durable_adk.wire.steps import CommitStep, EarlyCommit, StepResult
+from durable_adk.wire.steps import CalledNodes, CommitStep, EarlyCommit, StepResult
 
 
 class Invocation:
@@ -126,6 +128,45 @@ class Invocation:
         state.advanced(seq)
         checkpoint.counters.events += 1
         checkpoint.last_event_id = event_id
+        self.continuing.progressed()
+
+    def caller(self, run: NodeRun) -> NodeCaller:
+        """Return what the activity of a node needs to run those that the node's code calls."""
+        state, checkpoint = self.state, self.state.checkpoint
+        opened = checkpoint.opened
+        return NodeCaller(
+            limits=opened.limits,
+            hooks=opened.hooks,
+            rules=opened.rules,
+            resumable=opened.resumable,
+            budget=opened.budget,
+            opened_at=checkpoint.opened_at,
+            used=dict(state.budget.used),
+            model_calls=checkpoint.counters.model_calls,
+            node_runs=checkpoint.counters.node_runs,
+            tool_run=checkpoint.request.tool_run,
+            journal=run.journal,
+            answered=list(run.resumed),
+            wants_state=state.reads_state,
+        )
+
+    def called(self, nodes: CalledNodes) -> None:
+        """Count what the nodes have done that the code of a node has called."""
+        state, checkpoint = self.state, self.state.checkpoint
+        counters = checkpoint.counters
+        counters.model_calls += nodes.model_calls
+        counters.tool_calls += nodes.tool_calls
+        counters.node_runs += nodes.node_runs
+        counters.events += nodes.events
+        for name, number in nodes.used.items():
+            state.budget.used[name] += number
+        state.advanced(nodes.revision)
+        checkpoint.last_event_id = nodes.last_event_id or checkpoint.last_event_id
+        checkpoint.final_text = nodes.text[:MAX_RESULT_TEXT] or checkpoint.final_text
+        checkpoint.runs += nodes.runs
+        if nodes.state is not None:
+            state.refresh(nodes.state)
+        state.apply_local(nodes.local_state)
         self.continuing.progressed()
 
     def _complete(self, event: Event) -> None:

@@ -60,7 +60,7 @@ class LlmRun:
             if scope.position.transfer or (position.final and not position.unsettled):
                 break
             if position.final:
-                await pending.wait_for(sorted(position.unsettled))
+                await pending.wait_for(sorted(position.unsettled), scope.branch)
                 position.final = False
         # An agent that hands over or ends stops waiting; a late answer begins a new invocation.
         for call_id in sorted(position.unsettled):

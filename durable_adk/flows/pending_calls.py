@@ -23,7 +23,7 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.events.event_actions import EventActions
-from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.agent_scope import AgentScope, Branch
 from durable_adk.flows.continue_as_new import ContinueAsNew
 from durable_adk.flows.plugin_hooks import prepare_answer
 from durable_adk.flows.state import LoopState
@@ -45,6 +45,7 @@ class _WaitingBranch:
     """A branch that waits until one of some calls is answered."""
 
     call_ids: tuple[str, ...]
+    branch: Branch
     answered: "asyncio.Future[str]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -88,18 +89,18 @@ class PendingCalls:
         """Ids of all calls that were answered from outside."""
         return self._pending.delivered
 
-    def fork(self, branches: int) -> None:
-        """Replace one branch by several; it continues when the last of them has ended."""
-        self._state.branches.busy += branches - 1
+    def fork(self, branch: Branch, branches: int) -> None:
+        """Replace a branch by several; it continues when the last of them has ended."""
+        branch.count(branches - 1)
 
-    def join(self) -> None:
-        """Count the end of one of several branches that is not the last one."""
-        self._state.branches.busy -= 1
+    def join(self, branch: Branch) -> None:
+        """Count the end of one of the branches below a branch that is not the last one."""
+        branch.count(-1)
         self._inbox.wake()
 
-    def join_all(self, branches: int) -> None:
+    def join_all(self, branch: Branch, branches: int) -> None:
         """Count the end of all remaining branches; the branch that was forked continues."""
-        self._state.branches.busy -= max(branches - 1, 0)
+        branch.count(-max(branches - 1, 0))
 
     def reserve(self, call_ids: Collection[str]) -> str | None:
         """Reserve the ids of calls that are about to be stored, all or none.
@@ -129,6 +130,17 @@ class PendingCalls:
             )
         )
         # Its answer may have arrived, and its deadline may be the next one.
+        self._inbox.wake()
+
+    def expect_again(self, call: OpenCall, prefix: str) -> None:
+        """Accept answers to a stored call of a node that the code of another one has called.
+
+        Args:
+            call: The call; its deadline is running already.
+            prefix: The prefix of the branch of that code.
+        """
+        self._reserved.discard(call.call_id)
+        self._pending.waiting.append(call.model_copy(update={"branch": prefix}))
         self._inbox.wake()
 
     def _kept(self, args: dict[str, Any]) -> dict[str, Any] | None:
@@ -172,13 +184,13 @@ class PendingCalls:
         self._pending.answered = [name for name in self._pending.answered if name not in found]
         return found
 
-    async def answer_to(self, call_ids: Iterable[str]) -> str:
-        """Wait until one of the calls is answered, and return its id.
+    async def answer_to(self, call_ids: Iterable[str], branch: Branch) -> str:
+        """Wait until one of the calls of a branch is answered, and return its id.
 
         Raises:
             ToolTimeoutError: No answer came before the deadline, and the call's policy is to fail.
         """
-        waiting = _WaitingBranch(tuple(call_ids))
+        waiting = _WaitingBranch(tuple(call_ids), branch)
         known = next((name for name in waiting.call_ids if self.is_answered(name)), None)
         if known is not None:
             self._pending.answered.remove(known)
@@ -186,22 +198,22 @@ class PendingCalls:
         if self._failure is not None:
             raise self._failure
         self._waiting_branches.append(waiting)
-        self._state.branches.busy -= 1
+        branch.count(-1)
         self._inbox.wake()
         try:
             return await waiting.answered
         finally:
             if waiting in self._waiting_branches:  # it was not answered, but cancelled
                 self._waiting_branches.remove(waiting)
-                self._state.branches.busy += 1
+                branch.count(1)
 
-    async def wait_for(self, call_ids: Iterable[str]) -> None:
+    async def wait_for(self, call_ids: Iterable[str], branch: Branch) -> None:
         """Wait until one of the calls is answered, and leave the answer to be consumed.
 
         Raises:
             ToolTimeoutError: See `answer_to`.
         """
-        self._pending.answered.insert(0, await self.answer_to(call_ids))
+        self._pending.answered.insert(0, await self.answer_to(call_ids, branch))
 
     async def deliver_steered(self) -> None:
         """Store the messages that steer this invocation, before its next model call (D7)."""
@@ -398,14 +410,14 @@ class PendingCalls:
             self._pending.answered.append(call_id)
             return
         self._waiting_branches.remove(waiting)
-        self._state.branches.busy += 1  # at once: the branch runs before this task checks again
+        waiting.branch.count(1)  # at once: the branch runs before this task checks again
         waiting.answered.set_result(call_id)
 
     def _fail(self, error: DurableAdkError) -> None:
         """End the invocation: raise in all branches that wait, or in the next one that would."""
         self._failure = error
         for waiting in self._waiting_branches:
-            self._state.branches.busy += 1
+            waiting.branch.count(1)
             waiting.answered.set_exception(error)
         self._waiting_branches.clear()
         self._pending.waiting.clear()

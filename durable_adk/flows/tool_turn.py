@@ -68,7 +68,7 @@ class ToolTurn:
                     yield event
         waiting = turn.waiting = turn.waiting or []
         while waiting and not self._scope.end_invocation:
-            given = [await self._pending.answer_to(waiting)]
+            given = [await self._pending.answer_to(waiting, self._scope.branch)]
             given += self._pending.consume(waiting)  # others may have come in the same message
             waiting[:] = [name for name in waiting if name not in given]
             async for event in self._approved(given, waiting):

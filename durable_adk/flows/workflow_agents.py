@@ -115,7 +115,7 @@ async def run_parallel(
     news: _News = asyncio.Queue()
     loop = asyncio.get_running_loop()
     children = _children(node, scope)
-    pending.fork(sum(child.position.open for child in children))
+    pending.fork(scope.branch, sum(child.position.open for child in children))
     for child in children:
         if child.position.open:
             child.task = asyncio.ensure_future(_feed(child, run, news))
@@ -126,7 +126,7 @@ async def run_parallel(
     finally:
         if not abandoned(loop):
             await uninterrupted(_stop(children))
-            pending.join_all(sum(child.position.open for child in children))
+            pending.join_all(scope.branch, sum(child.position.open for child in children))
             for child in children:
                 child.above.branch.leave()
 
@@ -163,7 +163,7 @@ async def _events(
             child.position.open = False
             if not any(other.position.open for other in children):
                 break  # with the last child this branch continues
-            pending.join()
+            pending.join(child.above.branch)
         elif isinstance(item, BaseException):
             raise item
         elif not child.position.stopped:

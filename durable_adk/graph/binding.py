@@ -20,6 +20,8 @@ from durable_adk.tools._parameters import (
 ParameterBinding: TypeAlias = Literal["state", "node_input"]
 """Where the values of most parameters come from: the state, or the input, a dict or a model."""
 INPUT = "node_input"
+_PACKAGES = ("durable_adk", "google.adk")
+"""Those whose contexts a function may take."""
 EMPTY = inspect.Parameter.empty
 _GENERATORS = (Generator, AsyncGenerator)
 
@@ -119,8 +121,8 @@ class NodeParameters:
 def read_node_parameters(func: Callable[..., Any], name: str) -> NodeParameters:
     """Return the parameters of a node's function.
 
-    The context's parameter is the first one that is annotated with a class of contexts, or else the
-    one named ``ctx``.
+    The context's parameter is the first one that is annotated with a class of contexts, this
+    package's or google-adk's, or else the one named ``ctx``.
 
     Raises:
         WorkflowConfigurationError: The function has no readable signature.
@@ -133,7 +135,10 @@ def read_node_parameters(func: Callable[..., Any], name: str) -> NodeParameters:
         ) from error
     namespace = namespace_of(func)
     parameters = list(signature.parameters.values())
-    contexts = (each.name for each in parameters if is_annotated_context(each, namespace))
+    packages = ("durable_adk", "google.adk")
+    contexts = (
+        each.name for each in parameters if is_annotated_context(each, namespace, *packages)
+    )
     context = next(contexts, "ctx")
     annotations = {each.name: each.annotation for each in parameters if each.name != context}
     annotations["return"] = signature.return_annotation

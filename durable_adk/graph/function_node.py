@@ -15,6 +15,7 @@ from durable_adk.context.node_confirmation import decision, question
 from durable_adk.errors import WorkflowConfigurationError
 from durable_adk.events.event import Event
 from durable_adk.events.request_input import RequestInput
+from durable_adk.google_objects import from_google_adk
 from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.binding import (
     INPUT,
@@ -110,8 +111,9 @@ class FunctionNode(BaseNode):
     async def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
         bound = self.bind(ctx, node_input)
         decided = decision(ctx)
-        if decided is None and await is_required(self.require_confirmation, bound.arguments):
-            shown = {name: v for name, v in bound.arguments.items() if not isinstance(v, Context)}
+        if decided is None and await self._must_confirm(ctx, bound.arguments, node_input):
+            hidden = self._parameters.context
+            shown = {name: v for name, v in bound.arguments.items() if name != hidden}
             yield question(ctx, self.name, shown)
             return
         if decided is not None and not decided.confirmed:
@@ -120,6 +122,11 @@ class FunctionNode(BaseNode):
         async with closing(self._items(*bound.args, **bound.kwargs)) as items:
             async for item in items:
                 yield event_of(item)
+
+    async def _must_confirm(self, ctx: Context, arguments: dict[str, Any], node_input: Any) -> bool:
+        """Return whether a person must approve the call with these arguments."""
+        del ctx, node_input
+        return await is_required(self.require_confirmation, arguments)
 
     async def _items(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """Yield what the function yields, or what it returns; sync code runs in a thread."""
@@ -188,7 +195,11 @@ class FunctionNode(BaseNode):
 
 
 def event_of(result: Any) -> Event | RequestInput | None:
-    """Return the event of what a node function returned or yielded; None for None (GR-48)."""
+    """Return the event of what a node function returned or yielded; None for None (GR-48).
+
+    Events and questions of google-adk are converted.
+    """
+    result = from_google_adk(result)
     if result is None or isinstance(result, Event | RequestInput):
         return result
     if isinstance(result, types.Content):
@@ -224,7 +235,12 @@ def _description_of(func: Any) -> str:
 
 
 def _is_model(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, BaseModel) and not issubclass(hint, _NO_DATA)
+    return (
+        isinstance(hint, type)
+        and issubclass(hint, BaseModel)
+        and not issubclass(hint, _NO_DATA)
+        and not hint.__module__.startswith("google.adk.")  # its events and questions
+    )
 
 
 def _input_schema(func: Callable[..., Any], parameters: NodeParameters) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.context.activity import Context
 from durable_adk.errors import AgentDefinitionError, WorkflowConfigurationError
-from durable_adk.google_objects import from_google_adk
+from durable_adk.google_objects import from_google_adk, is_from_google_adk, node_from_google_adk
 from durable_adk.graph.base_node import START, BaseNode
 from durable_adk.graph.binding import ParameterBinding
 from durable_adk.graph.function_node import FunctionNode
@@ -45,12 +45,13 @@ _OF_FUNCTIONS = ("require_confirmation", "auth_config")
 
 
 def is_node_like(item: Any) -> bool:
-    """Return whether `build_node` makes a node of it."""
+    """Return whether `build_node` makes a node of it, or says itself why it does not."""
     if isinstance(item, str):
         return item == "START"
     if inspect.isclass(item) and issubclass(item, BaseNode | ToolOrToolset):
         return False
-    return isinstance(item, BaseNode | BaseTool) or is_function(cast("object", item))
+    ours = isinstance(item, BaseNode | BaseTool) or is_function(cast("object", item))
+    return ours or is_from_google_adk(item)
 
 
 def build_node(node_like: Any, **options: Unpack[NodeOptions]) -> BaseNode:
@@ -63,7 +64,7 @@ def build_node(node_like: Any, **options: Unpack[NodeOptions]) -> BaseNode:
     if given.get("parameter_binding") == "state":
         del given["parameter_binding"]
     ours = from_google_adk(node_like)
-    if not is_node_like(ours):
+    if not is_node_like(ours) or is_from_google_adk(ours):
         raise WorkflowConfigurationError(
             f"Invalid node type: {type(ours)}. Node must be a BaseNode, a BaseAgent, a BaseTool, "
             "or a callable."
@@ -76,7 +77,7 @@ def build_node(node_like: Any, **options: Unpack[NodeOptions]) -> BaseNode:
     if not isinstance(ours, BaseNode):
         if given.get("require_confirmation") or given.get("auth_config"):
             given.setdefault("rerun_on_resume", True)
-        return FunctionNode(func=ours, **given)
+        return node_from_google_adk(ours, given) or FunctionNode(func=ours, **given)
     _check_options(ours, given)
     return ours.in_graph(**given)
 

@@ -13,6 +13,7 @@ from google.adk.apps.app import (
 from google.adk.apps.base_events_summarizer import BaseEventsSummarizer as AdkBaseEventsSummarizer
 from google.adk.code_executors.base_code_executor import BaseCodeExecutor as AdkBaseCodeExecutor
 from google.adk.events.event import Event as AdkEvent
+from google.adk.events.request_input import RequestInput as AdkRequestInput
 from google.adk.models.base_llm import BaseLlm as AdkBaseLlm
 from google.adk.models.llm_response import LlmResponse as AdkLlmResponse
 from google.adk.planners.base_planner import BasePlanner as AdkBasePlanner
@@ -22,8 +23,10 @@ from google.adk.tools.base_toolset import BaseToolset as AdkBaseToolset
 from google.adk.tools.function_tool import FunctionTool as AdkFunctionTool
 from google.adk.workflow import BaseNode as AdkBaseNode
 
-from durable_adk.interop.agents import our_agent, our_app, our_model
+from durable_adk.interop.agents import our_agent, our_model
+from durable_adk.interop.apps import our_app
 from durable_adk.interop.callbacks import CallbackAdapter, takes_google_adks
+from durable_adk.interop.nodes import function_node, our_node, our_request_input
 from durable_adk.interop.options import (
     AdkSummarizer,
     our_code_executor,
@@ -41,7 +44,7 @@ __all__ = ["from_google_adk", "our_model"]
 
 _OURS: list[tuple[Any, Any]] = [
     (AdkApp, our_app),
-    (AdkBaseNode, our_agent),
+    (AdkBaseNode, our_node),
     ((AdkBaseTool, AdkBaseToolset), partial(our_tool, agent_of=our_agent)),
     (AdkBaseLlm, our_model),
     (AdkBasePlugin, AdkPlugin),
@@ -53,6 +56,7 @@ _OURS: list[tuple[Any, Any]] = [
     (AdkRunConfig, our_run_config),
     (AdkEvent, our_event),
     (AdkLlmResponse, our_response),
+    (AdkRequestInput, our_request_input),
 ]
 
 
@@ -68,6 +72,11 @@ def callable_from_google_adk(function: Any, *, tool: bool, truthy: bool) -> Any:
     if tool:
         return our_tool(AdkFunctionTool(func=function), our_agent)
     return CallbackAdapter(function, truthy=truthy)
+
+
+def node_from_google_adk(function: Any, options: dict[str, Any]) -> Any:
+    """See `durable_adk.google_objects.node_from_google_adk`."""
+    return function_node(function, **options) if takes_google_adks(function) else None
 
 
 def from_google_adk(value: Any) -> Any:

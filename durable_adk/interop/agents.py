@@ -1,4 +1,4 @@
-"""Conversion of google-adk's agents and apps to this package's."""
+"""Conversion of google-adk's agents to this package's."""
 
 # pyright: reportPrivateUsage=false, reportDeprecated=false
 # google-adk deprecates these agents for graph workflows, which do not support LlmAgents with
@@ -12,7 +12,6 @@ from google.adk.agents.llm_agent import LlmAgent as AdkLlmAgent
 from google.adk.agents.loop_agent import LoopAgent as AdkLoopAgent
 from google.adk.agents.parallel_agent import ParallelAgent as AdkParallelAgent
 from google.adk.agents.sequential_agent import SequentialAgent as AdkSequentialAgent
-from google.adk.apps.app import App as AdkApp
 from google.adk.models.base_llm import BaseLlm as AdkBaseLlm
 from google.adk.models.google_llm import Gemini as AdkGemini
 from google.adk.models.registry import LLMRegistry as AdkRegistry
@@ -29,25 +28,18 @@ from google.adk.workflow import BaseNode as AdkBaseNode
 from pydantic import BaseModel
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.agents.loop_agent import LoopAgent
 from durable_adk.agents.parallel_agent import ParallelAgent
 from durable_adk.agents.sequential_agent import SequentialAgent
-from durable_adk.apps.app import App
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.interop.callbacks import CallbackAdapter, provider
 from durable_adk.interop.loop import FromAdk, Remote, WithBody
 from durable_adk.interop.model import AdkModel
-from durable_adk.interop.options import (
-    our_code_executor,
-    our_compaction,
-    our_planner,
-    our_resumability,
-)
-from durable_adk.interop.plugin import AdkPlugin
+from durable_adk.interop.options import node_fields, our_code_executor, our_planner
 from durable_adk.interop.proxies import AgentProxy
-from durable_adk.interop.tools import our_tool
+from durable_adk.interop.tools import node_as_tool, our_tool
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.registry import LLMRegistry
 from durable_adk.tools.base_tool import BaseTool
@@ -59,8 +51,6 @@ _REFUSED = {
     "AntigravityAgent": "it runs its own loop; call it in a tool",
     "AgentRouter": "it chooses agents by a model of its own; use transfer between sub_agents",
 }
-_OF_NODES = ("retry_config", "timeout", "parallel_worker")
-"""Fields that only graph workflows use."""
 _TRUTHY = ("before_model_callback", "after_model_callback")
 _OTHERS = (
     "on_model_error_callback",
@@ -69,13 +59,12 @@ _OTHERS = (
     "on_tool_error_callback",
 )
 _SAME = (
+    "mode",
+    "parallel_worker",
     "static_instruction",
     "generate_content_config",
     "disallow_transfer_to_parent",
     "disallow_transfer_to_peers",
-    "include_contents",
-    "input_schema",
-    "output_schema",
     "output_key",
 )
 """Fields of an LlmAgent that have the same meaning in both packages."""
@@ -130,33 +119,12 @@ _KINDS: list[tuple[type[Any], type[FromAdk], type[WithBody]]] = [
 ]
 
 
-def our_app(app: AdkApp) -> App:
-    """Convert an app of google-adk.
-
-    Raises:
-        AgentDefinitionError: A part of it cannot run durably; the message names it.
-    """
-    options: dict[str, Any] = {}
-    if app.events_compaction_config is not None:
-        options["events_compaction_config"] = our_compaction(app.events_compaction_config)
-    if app.resumability_config is not None:
-        options["resumability_config"] = our_resumability(app.resumability_config)
-    if app.context_cache_config is not None:
-        options["context_cache_config"] = ContextCacheConfig()
-    return App(
-        name=app.name,
-        root_agent=our_agent(app.root_agent),
-        plugins=[AdkPlugin(plugin) for plugin in app.plugins],
-        **options,
-    )
-
-
-def our_agent(agent: Any, made: dict[int, BaseAgent] | None = None) -> BaseAgent:
+def our_agent(agent: Any, made: dict[int, BaseNode] | None = None) -> BaseAgent:
     """Convert an agent of google-adk, and all agents below it.
 
     Args:
         agent: The agent, or google-adk's proxy of one of this package's agents.
-        made: The agents converted so far, by the ids of google-adk's agents.
+        made: The nodes converted so far, by the ids of google-adk's.
 
     Raises:
         AgentDefinitionError: An agent cannot run durably; the message names it.
@@ -168,14 +136,12 @@ def our_agent(agent: Any, made: dict[int, BaseAgent] | None = None) -> BaseAgent
         return agent  # google-adk's AgentTool checks no class
     if id(agent) not in made:
         made[id(agent)] = _made(agent, made)
-    return made[id(agent)]
+    return cast("BaseAgent", made[id(agent)])
 
 
-def _made(agent: Any, made: dict[int, BaseAgent]) -> BaseAgent:
+def _made(agent: Any, made: dict[int, BaseNode]) -> BaseAgent:
     _check(agent)
-    fields: dict[str, Any] = {
-        "name": agent.name,
-        "description": agent.description,
+    fields: dict[str, Any] = node_fields(agent) | {
         "sub_agents": [
             our_agent(child, made) for child in (*agent.sub_agents, *_agents_in_fields(agent))
         ],
@@ -209,23 +175,11 @@ def _check(agent: Any) -> None:
     what = f"{type(agent).__name__} {getattr(agent, 'name', '')!r}"
     if not isinstance(agent, AdkBaseAgent):
         raise AgentDefinitionError(
-            f"{what} is a node of google-adk's graph workflows, which durable_adk does not run "
-            "yet; use SequentialAgent, ParallelAgent, LoopAgent or a custom agent."
+            f"{what} is a node of a graph and no agent; use it in the edges of a Workflow."
         )
     for base in type(agent).__mro__:
         if base.__module__.startswith("google.adk.") and base.__name__ in _REFUSED:
             raise AgentDefinitionError(f"{what} cannot run durably: {_REFUSED[base.__name__]}.")
-    mode: Any = getattr(agent, "mode", None)
-    if mode in {"task", "single_turn"}:
-        raise AgentDefinitionError(
-            f"{what} has mode={str(mode)!r}, which is not supported: give the agent that "
-            "hands out the task an AgentTool round this one, instead of this one as sub-agent."
-        )
-    for name in _OF_NODES:
-        if getattr(agent, name, None) is not None:
-            raise AgentDefinitionError(
-                f"{what} has {name}, which is for google-adk's graph workflows; leave it out."
-            )
 
 
 def _agents_in_fields(agent: Any) -> Iterator[Any]:
@@ -255,8 +209,10 @@ def _callbacks(callbacks: Any, *, truthy: bool) -> list[CallbackAdapter] | None:
     return [CallbackAdapter(one, truthy=truthy) for one in listed]
 
 
-def _llm_fields(agent: Any, made: dict[int, BaseAgent]) -> dict[str, Any]:
+def _llm_fields(agent: Any, made: dict[int, BaseNode]) -> dict[str, Any]:
     fields = {name: getattr(agent, name) for name in _SAME}
+    if "include_contents" in agent.model_fields_set:  # else it depends on the mode
+        fields["include_contents"] = agent.include_contents
     fields |= {name: _callbacks(getattr(agent, name), truthy=True) for name in _TRUTHY}
     fields |= {name: _callbacks(getattr(agent, name), truthy=False) for name in _OTHERS}
     return fields | {
@@ -280,10 +236,12 @@ def _with_multi_tool_workaround(tool: Any, agent: Any) -> Any:
     return tool
 
 
-def _tool(tool: Any, made: dict[int, BaseAgent]) -> Any:
-    if isinstance(tool, AdkBaseNode):
+def _tool(tool: Any, made: dict[int, BaseNode]) -> Any:
+    if isinstance(tool, AdkBaseAgent):
         _check(tool)
         raise AgentDefinitionError(f"The agent {tool.name!r} is no tool; use AgentTool(agent).")
+    if isinstance(tool, AdkBaseNode):
+        raise node_as_tool(tool.name)
     if isinstance(tool, BaseTool | BaseToolset):
         return tool
     if isinstance(tool, AdkBaseTool | AdkBaseToolset):

@@ -22,7 +22,9 @@ from google.adk.sessions.base_session_service import GetSessionConfig as AdkGetS
 from google.adk.sessions.state import State as AdkState
 
 from durable_adk.context.activity import Context, ReadonlyContext
-from durable_adk.errors import StateValueError
+from durable_adk.errors import AgentDefinitionError, StateValueError
+from durable_adk.events.event import Event
+from durable_adk.events.request_input import RequestInput
 from durable_adk.interop.proxies import AgentProxy
 from durable_adk.interop.services import NoSessions, StepArtifacts, StepCredentials, StepMemory
 from durable_adk.interop.values import (
@@ -104,9 +106,17 @@ class SharedContext(AdkContext):
             event_actions=adk_actions(ours._actions),
             function_call_id=ours.function_call_id,
             tool_confirmation=adk_confirmation(ours.tool_confirmation),
+            node=getattr(ours.node, "adk", None),
+            node_path=ours.node_path,
+            run_id=ours.run_id,
+            resume_inputs=ours.resume_inputs,
+            attempt_count=ours.attempt_count,
         )
         self._ours = ours
-        self._state = SharedState(ours.state, self._state._schema)
+        self._state = SharedState(ours.state, ours.state.schema)
+        site = ours._scope.site
+        self._isolation_scope = site and site.scope
+        self._event_author = ours._scope.agent_name if ours.node is not None else ""
 
     @property
     def idempotency_key(self) -> str:
@@ -142,6 +152,38 @@ class SharedContext(AdkContext):
         adopt_actions(self._ours._actions, self._event_actions)
         if self._invocation_context.end_invocation:
             self._ours._scope.end_invocation = True
+        if not self._output_emitted:
+            self._ours.output = self._output_value
+        if not self._route_emitted:
+            self._ours.route = self._route_value
+
+    def note(self, item: Event | RequestInput) -> None:
+        """Show what the node has yielded, as google-adk does.
+
+        Raises:
+            ValueError: The node has an output already.
+        """
+        self.adopt_changes()
+        if isinstance(item, RequestInput):
+            self._interrupt_ids.add(item.interrupt_id)
+            return
+        if item.output is not None:
+            self.output, self._output_emitted = item.output, True
+        if item.actions.route is not None:
+            self.route, self._route_emitted = item.actions.route, True
+        self._interrupt_ids.update(item.long_running_tool_ids or ())
+
+    async def run_node(self, node: Any, node_input: Any = None, **options: Any) -> Any:
+        """Run a node as a child of this one.
+
+        Raises:
+            AgentDefinitionError: Nodes do not run others yet.
+        """
+        del node, node_input, options
+        raise AgentDefinitionError(
+            f"Node {self._ours.node_path!r} calls ctx.run_node, which durable_adk does not support "
+            "yet; connect the nodes by edges."
+        )
 
 
 _KEPT = "adk_context"
@@ -186,7 +228,7 @@ def adk_invocation(ours: ReadonlyContext, *, writable: Context | None = None) ->
     services, context = scope.services, writable or Context(scope)
     return AdkInvocationContext.model_construct(
         invocation_id=scope.invocation_id,
-        agent=adk_agent(getattr(ours, "agent", None) or scope.agent, scope.agent_name),
+        agent=None if _is_node(ours) else _agent_of(ours),
         session=adk_session(scope.session),
         branch=scope.branch,
         user_content=scope.user_content,
@@ -198,6 +240,16 @@ def adk_invocation(ours: ReadonlyContext, *, writable: Context | None = None) ->
         plugin_manager=_adk_plugins(scope.plugins()),
         end_invocation=False,
     )
+
+
+def _is_node(ours: ReadonlyContext) -> bool:
+    """Return whether the context is that of a node which is no agent; google-adk's has none."""
+    return isinstance(ours, Context) and ours.node is not None
+
+
+def _agent_of(ours: ReadonlyContext) -> Any:
+    scope = ours._scope
+    return adk_agent(getattr(ours, "agent", None) or scope.agent, scope.agent_name)
 
 
 def _adk_plugins(plugins: Iterable[Any]) -> AdkPluginManager:

@@ -26,8 +26,9 @@ from durable_adk.agents import determinism
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.step_function import reads_session
 from durable_adk.calling.closing import closing
-from durable_adk.context.activity import ReadonlyContext, StepScope
+from durable_adk.context.activity import ReadonlyContext
 from durable_adk.context.loop import InvocationContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.interop.context import adk_invocation, adk_run_config
@@ -103,6 +104,12 @@ class FromAdk(BaseAgent):
     def adk(self) -> Any:
         """google-adk's agent."""
         return self._adk
+
+    def clone(self, update: dict[str, Any] | None = None) -> Self:
+        """See base class; the copy is google-adk's agent, too."""
+        copied = super().clone(update)
+        copied._adk, copied._fields = self._adk, self._fields
+        return copied
 
     def converted_from(self, adk: AdkBaseAgent) -> Self:
         """Record google-adk's agent and the current values of its fields."""

@@ -1,4 +1,4 @@
-"""Conversion of planners, code executors and configs of google-adk's agents and apps."""
+"""Conversion of planners, code executors and configs of google-adk's agents, nodes and apps."""
 
 # pyright: reportPrivateUsage=false
 # google-adk's own tools, and its users, read some of its private attributes.
@@ -22,6 +22,7 @@ from google.adk.code_executors.code_execution_utils import (
 )
 from google.adk.planners.base_planner import BasePlanner as AdkBasePlanner
 from google.adk.planners.built_in_planner import BuiltInPlanner as AdkBuiltInPlanner
+from google.adk.workflow import BaseNode as AdkBaseNode
 from google.genai import types
 from pydantic import PrivateAttr
 
@@ -39,6 +40,7 @@ from durable_adk.code_executors.code_execution_utils import (
 from durable_adk.context.activity import CallbackContext, ReadonlyContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
+from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.interop.callbacks import adopt_request, shown_request
 from durable_adk.interop.context import adk_readonly, shared_context
 from durable_adk.interop.values import adk_event, our_event
@@ -52,6 +54,7 @@ from durable_adk.wire.run_config import RunConfig, StreamingMode, ToolThreadPool
 _EXECUTOR = BaseCodeExecutor.model_fields.keys() & AdkBaseCodeExecutor.model_fields.keys()
 _NESTED = {"streaming_mode", "get_session_config", "tool_thread_pool_config"}
 _OF_RUN = (RunConfig.model_fields.keys() & AdkRunConfig.model_fields.keys()) - _NESTED
+_OF_NODE = AdkBaseNode.model_fields.keys() - {"retry_config"}
 _REFUSED = ("service_tier", "support_cfc", "telemetry")
 """Unsupported options that affect google-adk's `run_async`; the others are for live runs only."""
 logger = get_logger(__name__)
@@ -180,3 +183,11 @@ def our_run_config(config: AdkRunConfig) -> RunConfig:
         workers = config.tool_thread_pool_config.max_workers
         options["tool_thread_pool_config"] = ToolThreadPoolConfig(max_workers=workers)
     return RunConfig(**options, streaming_mode=StreamingMode(config.streaming_mode.value))
+
+
+def node_fields(node: AdkBaseNode) -> dict[str, Any]:
+    """Return the fields that all nodes of google-adk have, agents too, as this package's."""
+    retry = node.retry_config
+    return {name: getattr(node, name) for name in _OF_NODE} | {
+        "retry_config": retry and NodeRetryConfig(**retry.model_dump())
+    }

@@ -31,6 +31,14 @@ logger = get_logger(__name__)
 _HINT = "store it with the credential service, or give the toolset one; only tools ask the user"
 
 
+def node_as_tool(name: str) -> AgentDefinitionError:
+    """Return the error for a node of a graph, or a graph, among the tools of an agent."""
+    return AgentDefinitionError(
+        f"Tool {name!r} is a node of a graph, which durable_adk does not run as a tool yet; use a "
+        "function, an AgentTool round an agent, or the node in the edges of a Workflow."
+    )
+
+
 class AdkTool(BaseTool):
     """A tool of google-adk: its own code, run as a step, with google-adk's context.
 
@@ -38,17 +46,14 @@ class AdkTool(BaseTool):
         adk: The tool.
 
     Raises:
-        AgentDefinitionError: It runs a node of google-adk's graph workflows.
+        AgentDefinitionError: It runs a node of a graph.
     """
 
     confirms_itself = True
 
     def __init__(self, adk: AdkBaseTool) -> None:
         if isinstance(adk, NodeTool):
-            raise AgentDefinitionError(
-                f"Tool {adk.name!r} is a node of google-adk's graph workflows, which durable_adk "
-                "does not run yet; use a function, or an AgentTool round an agent."
-            )
+            raise node_as_tool(adk.name)
         super().__init__(
             name=adk.name,
             description=adk.description or "",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from google.adk.auth.auth_credential import AuthCredential as AdkAuthCredential
 from google.adk.auth.auth_tool import AuthConfig as AdkAuthConfig
-from google.adk.events.event import Event as AdkEvent
+from google.adk.events.event import Event as AdkEvent, NodeInfo as AdkNodeInfo
 from google.adk.events.event_actions import (
     EventActions as AdkEventActions,
     EventCompaction as AdkEventCompaction,
@@ -22,7 +22,7 @@ from pydantic import BaseModel, PrivateAttr
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.calling.copies import lazy, lazy_models
-from durable_adk.events.event import Event
+from durable_adk.events.event import Event, NodeInfo
 from durable_adk.events.event_actions import EventActions, EventCompaction
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.models.llm_request import LlmRequest
@@ -30,7 +30,7 @@ from durable_adk.models.llm_response import LlmResponse
 
 M = TypeVar("M", bound=BaseModel)
 _RESPONSE = LlmResponse.model_fields.keys() & AdkLlmResponse.model_fields.keys()
-_EVENT = (Event.model_fields.keys() & AdkEvent.model_fields.keys()) - {"actions", "id"}
+_EVENT = (Event.model_fields.keys() & AdkEvent.model_fields.keys()) - {"actions", "id", "node_info"}
 _PLAIN = (
     "skip_summarization",
     "transfer_to_agent",
@@ -38,6 +38,7 @@ _PLAIN = (
     "end_of_agent",
     "agent_state",
     "rewind_before_invocation_id",
+    "route",
     "set_model_response",
 )
 """The actions that are the same in both packages."""
@@ -180,7 +181,10 @@ class SharedEvent(AdkEvent):
 def adk_event(event: Event) -> "SharedEvent":
     """Convert an event to google-adk's class; the content is shared."""
     made = SharedEvent.model_construct(
-        id=event.id or "-", actions=adk_actions(event.actions), **_fields(event, _EVENT)
+        id=event.id or "-",
+        actions=adk_actions(event.actions),
+        node_info=AdkNodeInfo.model_validate(event.node_info.model_dump()),
+        **_fields(event, _EVENT),
     )
     made.id = event.id
     made._ours = event
@@ -196,13 +200,15 @@ def our_event(event: AdkEvent) -> Event:
     ours = event.ours if isinstance(event, SharedEvent) else None
     if ours is None:
         fields = _fields(event, _EVENT - {"timestamp"})
-        if "actions" in event.model_fields_set:  # else: the replaced event's (PLG-6)
+        # Else those of the event that a plugin replaces count (PLG-6).
+        if "actions" in event.model_fields_set or event.actions != AdkEventActions():
             fields["actions"] = our_actions(event.actions)
-        return Event(**fields)
+        return Event(**fields, node_info=NodeInfo.model_validate(event.node_info))
     for name in _EVENT:
         value = getattr(event, name)
         if value is not getattr(ours, name):
             setattr(ours, name, value)
+    ours.node_info = NodeInfo.model_validate(event.node_info)
     adopt_actions(ours.actions, event.actions)
     return ours
 

@@ -1,7 +1,8 @@
 """The context of the plugin hooks around a run and its events."""
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.events.event_actions import EventActions
 
 

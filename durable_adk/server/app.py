@@ -29,6 +29,7 @@ from durable_adk.server.page import add_page
 from durable_adk.server.routes import (
     caller,
     changes,
+    graph,
     health,
     invocations,
     listing,
@@ -52,6 +53,7 @@ _ROUTERS = (
     sessions.router,
     artifacts.router,
     agents.router,
+    graph.router,
     traces.router,
     model_requests.router,
     pending.router,

@@ -13,7 +13,9 @@ ATTEMPT: Final = "attempt"
 """Kind of notes that record attempts at model and tool calls."""
 PUSH: Final = "push"
 """Kind of notes with a push configuration; the name is a `PushConfig`'s id."""
-KEPT = frozenset({ATTEMPT, PUSH})
+UNFINISHED: Final = "unfinished"
+"""Kind of the note with an invocation's `UnfinishedBranch`es, if it has any."""
+KEPT = frozenset({ATTEMPT, PUSH, UNFINISHED})
 """Kinds of notes that are kept when their invocation is closed; others are deleted (I24)."""
 DELIVERED: Final = "delivered"
 """Kind of notes that record steering messages; the name is the message's own invocation id."""

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from durable_adk.errors import StateValueError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from durable_adk.errors import StateSchemaError, StateValueError
 from durable_adk.json_values import canonical, check_json, check_state_key
 from durable_adk.sessions.state_merge import MISSING, Base, base_of, together
 
@@ -19,6 +21,37 @@ SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 def is_temp(key: str) -> bool:
     """Return whether the key lasts for one invocation only (STA-4)."""
     return key.startswith(TEMP_PREFIX)
+
+
+def check_state_entry(schema: type[BaseModel] | None, key: str, value: Any) -> None:
+    """Check a change of the state by the schema of the node that makes it (GR-200).
+
+    Values are not converted. Keys with a prefix, as ``user:``, may have any value.
+
+    Args:
+        schema: The schema; None: every key may have any value.
+        key: The key.
+        value: Its new value.
+
+    Raises:
+        StateSchemaError: The schema has no such field, or one of another type.
+    """
+    if schema is None or ":" in key:
+        return
+    field = schema.model_fields.get(key)
+    if field is None:
+        raise StateSchemaError(
+            f"Key '{key}' is not declared in state schema '{schema.__name__}'. Declared fields: "
+            f"{sorted(schema.model_fields)}"
+        )
+    kind = field.rebuild_annotation()
+    try:
+        TypeAdapter[Any](kind).validate_python(value)
+    except ValidationError as error:
+        raise StateSchemaError(
+            f"Value for '{key}' does not satisfy field '{key}' ({kind}) in '{schema.__name__}': "
+            f"{error}"
+        ) from error
 
 
 def without_temp(delta: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,6 +93,8 @@ class State:
         read: dict[str, Base] | None = None,
         stored: Mapping[str, Base] | None = None,
     ) -> None:
+        self.schema: type[BaseModel] | None = None
+        """The keys that may be set, with their types; see `check_state_entry`. None: all."""
         self._value = value
         self._delta = delta
         self._read = {} if read is None else read
@@ -87,6 +122,7 @@ class State:
             raise StateValueError(f"The state key {key!r} is not a string.")
         check_state_key(key)
         check_json(value, f"state[{key!r}]")
+        check_state_entry(self.schema, key, value)
         self._value[key] = value
         self._record(key, value)
 
@@ -117,9 +153,10 @@ class State:
         return self[key]
 
     def update(self, delta: Mapping[str, Any]) -> None:
-        """Set several keys; if any value is not JSON, set none."""
+        """Set several keys; if any value is not JSON or does not fit the schema, set none."""
         for key, value in delta.items():
             check_json(value, f"state[{key!r}]")
+            check_state_entry(self.schema, key, value)
         for key, value in delta.items():
             self[key] = value
 
@@ -149,6 +186,18 @@ class State:
         for key, value in self.collect_delta().items():
             self._stored.pop(key, None)
             self._seen[key] = canonical(value)
+
+    def refresh(self, stored: Mapping[str, Any]) -> None:
+        """Read the values that other code has stored meanwhile; this code's own changes stay."""
+        mine = self.collect_delta()
+        for key in [key for key in {*self._value, *stored} if key not in mine]:
+            for known in (self._shared, self._seen, self._copies):
+                known.pop(key, None)
+            self._written.discard(key)
+            if key in stored:
+                self._value[key] = stored[key]
+            else:
+                del self._value[key]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as later code of the step sees it.

@@ -41,6 +41,10 @@ MODEL_CALLS = "durable_adk.model_calls"
 TOOL_CALLS = "durable_adk.tool_calls"
 TOKENS = "durable_adk.tokens"
 PAUSES = "durable_adk.pauses"
+BRANCH_UNFINISHED = "durable_adk.branch.unfinished"
+"""The span event of a graph's branch that ended before the last node."""
+NODE = "durable_adk.node.path"
+MISSING = "durable_adk.node.missing"
 
 CHAT, EXECUTE_TOOL, INVOKE_AGENT = "chat", "execute_tool", "invoke_agent"
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
@@ -169,6 +169,7 @@ def emit(
     ended: float,
     attributes: Attributes,
     error_type: str | None = None,
+    events: Sequence[tuple[str, Attributes]] = (),
 ) -> None:
     """Export a span at its end, under an id that other processes already use as a parent.
 
@@ -181,6 +182,7 @@ def emit(
         ended: End in seconds since the epoch.
         attributes: Its attributes.
         error_type: Name of the error it ended with.
+        events: Its span events, at its end: names and attributes.
     """
     if (ours := tracer()) is None or not _emitted.is_new(trace_of.trace_id, span_id):
         return
@@ -195,7 +197,10 @@ def emit(
         _ids.reset(token)
     if error_type is not None:
         _mark(span, error_type)
-    span.end(_nanoseconds(max(started, ended)))
+    end = _nanoseconds(max(started, ended))
+    for event, about in events:
+        span.add_event(event, about, timestamp=end)
+    span.end(end)
 
 
 class RunningSpan:

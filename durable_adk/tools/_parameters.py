@@ -126,23 +126,27 @@ def _is_context(parameter: inspect.Parameter, namespace: dict[str, Any]) -> bool
     return parameter.name == "tool_context" or is_annotated_context(parameter, namespace)
 
 
-def is_annotated_context(parameter: inspect.Parameter, namespace: dict[str, Any]) -> bool:
+def is_annotated_context(
+    parameter: inspect.Parameter, namespace: dict[str, Any], *packages: str
+) -> bool:
     """Whether the parameter's annotation is a class of contexts.
 
     The classes are matched by name, because ADK has several names for them. If the annotation can
-    be resolved, the class must also come from this package: an application may have a model called
-    `Context`. If it cannot (its import is under TYPE_CHECKING), the name is enough.
+    be resolved, the class must also come from one of the packages, by default this one: an
+    application may have a model called `Context`. If it cannot (its import is under
+    TYPE_CHECKING), the name is enough.
     """
     try:
         annotation = resolve_annotation(parameter.annotation, namespace)
     except NameError:
         return not _CONTEXT_CLASSES.isdisjoint(re.findall(r"\w+", str(parameter.annotation)))
-    return any(_is_context_class(part) for part in _alternatives(annotation))
+    prefixes = tuple(f"{package}." for package in packages or ("durable_adk",))
+    return any(_is_context_class(part, prefixes) for part in _alternatives(annotation))
 
 
-def _is_context_class(item: Any) -> bool:
+def _is_context_class(item: Any, prefixes: tuple[str, ...]) -> bool:
     return isinstance(item, type) and any(
-        base.__name__ in _CONTEXT_CLASSES and base.__module__.startswith("durable_adk.")
+        base.__name__ in _CONTEXT_CLASSES and base.__module__.startswith(prefixes)
         for base in item.__mro__
     )
 

@@ -196,8 +196,9 @@ class NodeRef(JsonModel):
 
     event: str | None = None
     """Id of the event; None: the value is None, or that of `parts`."""
-    take: Literal["output", "text", "message", "answer"] = "output"
-    """What of the event is the value. ``message``: the user's message to the invocation."""
+    take: Literal["output", "text", "message", "answer", "given"] = "output"
+    """What of the event is the value. ``message``: the user's message to the invocation;
+    ``given``: what the code that has called the node gave it, by the prefix of its event ids."""
     of: "NodeRef | None" = None
     """The list of which the value is an item."""
     item: int | None = None
@@ -283,8 +284,22 @@ class NodeRun(BaseModel):
     """The calls that wait for an answer, in the order in which they were made."""
     answered: list[str] = Field(default_factory=list[str])
     """The calls of the run that were answered, in the order of the answers."""
+    journal: str | None = None
+    """See `CalledNodes.journal`."""
+    resumed: list[str] = Field(default_factory=list[str])
+    """The calls that were answered since the node's code ran."""
     again_at: float | None = None
     """When the next attempt begins, in seconds since the epoch; None: it has begun."""
+    due: float | None = None
+    """When the attempt's time is up, in seconds since the epoch; None: never, or it waits."""
+    left: float | None = None
+    """Seconds that the attempt has left, while it waits for answers."""
+
+
+class CalledPosition(StackPosition):
+    """The run of a node that the code of another one has called."""
+
+    run: NodeRun
 
 
 class Arrival(BaseModel):

@@ -23,6 +23,7 @@ from durable_adk.errors import NewerReleaseError
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import NamesSession, SessionKey
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.wire.agent_stack import (
     NodeRef,
     NodeRun,
@@ -31,6 +32,7 @@ from durable_adk.wire.agent_stack import (
     StackFrame,
     item_event,
 )
+from durable_adk.wire.called_nodes import OpenCall
 from durable_adk.wire.effect import Effect, ErrorDetail
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.wire.steps import (
@@ -68,21 +70,6 @@ class Cursor(NamesSession):
     def parse(cls, raw: Any) -> Self:
         """Read a cursor, or raise InvalidRequestError naming each bad field."""
         return parsed(cls, raw, "cursor", extra="ignore")
-
-
-class OpenCall(JsonModel):
-    """A call that waits for an answer from outside the invocation."""
-
-    call_id: str
-    name: str
-    author: str
-    on_deadline: str
-    due: float | None = None
-    """Deadline in seconds since the epoch."""
-    args: dict[str, Any] | None = None
-    """Arguments of the call, for people who answer it; None: they are too large to be kept here."""
-    branch: str
-    """Prefix of the branch whose agent made the call."""
 
 
 class PendingState(JsonModel):
@@ -160,6 +147,8 @@ class Checkpoint(JsonModel):
     pending: PendingState = Field(default_factory=PendingState)
     runs_begun: int = 0
     """Number of agent runs that have started."""
+    unfinished: list[UnfinishedBranch] = Field(default_factory=list[UnfinishedBranch])
+    """The branches of graphs that ended before the last node, at most `MAX_UNFINISHED` (B-30)."""
     runs: list[AgentRun] = Field(default_factory=list[AgentRun])
     """Agent runs that no step has reported as ended: first the open ones, then the ended."""
 

@@ -75,6 +75,8 @@ class GraphNode(JsonModel):
     """Whether it runs once all its predecessors have ended since its last run (GR-57)."""
     reruns: bool = False
     """Whether its code runs again after an answer, and not the answer is its output."""
+    calls: bool = False
+    """Whether its code may call other nodes (GR-150)."""
     waits_for_output: bool = False
     """Whether it has not completed without an output or a route (GR-72)."""
     retry: dict[str, Any] | None = None

@@ -22,6 +22,7 @@ from durable_adk.json_values import (
 )
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.wire.run_config import RunConfig
 
 W = TypeVar("W", bound=JsonModel)
@@ -386,3 +387,5 @@ class InvocationResult(JsonModel):
     """The session's revision at the end: the cursor after the last event."""
     epoch: int = 0
     """The last epoch of its lease; 0: it had none."""
+    unfinished: list[UnfinishedBranch] = Field(default_factory=list[UnfinishedBranch])
+    """The branches of graphs that ended before the last node, at most 20."""

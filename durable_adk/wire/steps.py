@@ -16,9 +16,11 @@ from durable_adk.events import Event, EventActions
 from durable_adk.json_values import JsonModel
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.unfinished_branch import UnfinishedBranch
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.agent_stack import NodeEnd, NodeSite
+from durable_adk.wire.called_nodes import NodeCaller, OpenCall
 from durable_adk.wire.effect import Effect, ErrorDetail
 from durable_adk.wire.manifest import AgentNode, GraphNodeKind, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
@@ -71,6 +73,7 @@ class Ending(JsonModel):
     tokens: int = 0
     delivered_to: str | None = None
     """The invocation to which the message was delivered before it could be withdrawn."""
+    unfinished: list[UnfinishedBranch] = Field(default_factory=list[UnfinishedBranch])
 
 
 LOOP_RULES = 1
@@ -271,6 +274,8 @@ class NodeStep(Step):
     returns_event: bool = False
     """Whether the loop needs the event: custom agents read the session's state there, and the
     app's output is the invocation's text."""
+    caller: NodeCaller | None = None
+    """Set if the code may call other nodes."""
 
     @property
     def named(self) -> NodeSite:
@@ -319,6 +324,34 @@ class HookStep(Step):
     """`errors.as_detail` of the error that the notification is about."""
 
 
+class CalledNodes(JsonModel):
+    """What the nodes that the code of a node has called have done, for the loop to count."""
+
+    journal: str | None = None
+    """Name of the stored `CallJournal`; None: the code has ended, and is not run again."""
+    open_calls: list[OpenCall] = Field(default_factory=list[OpenCall])
+    """The calls that wait for an answer."""
+    used: dict[str, int] = Field(default_factory=dict[str, int])
+    """What they have used of the budget."""
+    events: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    node_runs: int = 0
+    revision: int
+    """Sequence number of the last event."""
+    last_event_id: str | None = None
+    text: str = ""
+    """The app's output, if one of them gave it."""
+    failed: str | None = None
+    """The path of the one whose error the code has raised."""
+    runs: list[AgentRun] = Field(default_factory=list[AgentRun])
+    """The runs of agents that have ended."""
+    local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The `temp:` keys that they have changed."""
+    state: dict[str, Any] | None = None
+    """The session's state, if the loop needs it."""
+
+
 class StepResult(JsonModel):
     """The outcome of a step."""
 
@@ -350,6 +383,8 @@ class StepResult(JsonModel):
     model step, of the error that the model raised after the responses in the result."""
     node: NodeEnd | None = None
     """How the run of a node ended."""
+    called: CalledNodes | None = None
+    """The nodes that the code of a node has called."""
     more: list["StepResult"] = Field(default_factory=list["StepResult"])
     """For a node: its events before the last one. For a model: the events of its further complete
     responses; the loop assigns their ids."""
@@ -472,3 +507,5 @@ class CloseStep(JsonModel, Effect[Ending]):
     """See `CommitStep.revision`."""
     ended: list[AgentRun] | None = None
     """See `Step.ended`."""
+    unfinished: list[UnfinishedBranch] = Field(default_factory=list[UnfinishedBranch])
+    """See `Checkpoint.unfinished`."""

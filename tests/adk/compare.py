@@ -52,6 +52,8 @@ def differences(
         rules: What is declared for every conversation.
         by_agent: Whether agents ran side by side: then only the order of each one's is compared.
     """
+    of_graph = '"output_for"' in json.dumps(ours)
+    rules = [rule for rule in rules if not (rule.of_agents and of_graph)]
     told = [_by_agent(each) if by_agent else each for each in (ours, adks)]
     one, other = (_left("", _numbered(_plain(each)), rules) for each in told)
     if by_agent:
@@ -115,7 +117,7 @@ def _by_agent(told: Told) -> Told:
     """The telling with what each agent does together."""
 
     def sorted_events(each: Mapping[str, Any] | None) -> Any:
-        return each and {**each, "events": sorted(each["events"], key=lambda one: one["author"])}
+        return each and {**each, "events": sorted(each["events"], key=_agent_of)}
 
     return told | {
         "turns": [sorted_events(turn) for turn in told["turns"]],
@@ -123,6 +125,11 @@ def _by_agent(told: Told) -> Told:
         "hooks": sorted(told["hooks"], key=lambda hook: hook.split()[1:2] or ["", hook]),
         "requests": sorted(told["requests"], key=lambda one: one["agent"]),
     }
+
+
+def _agent_of(event: Mapping[str, Any]) -> tuple[str, str]:
+    """The agent that an event is of; all nodes of a graph have one author, and their branches."""
+    return event["author"], event.get("branch") or ""
 
 
 def _with_sorted_prompts(told: Told) -> Told:

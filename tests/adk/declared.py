@@ -22,6 +22,8 @@ class Rule:
     """Pattern of what is left out of the text there; None: all that is there."""
     only: Any = None
     """None, or the one value that is left out."""
+    of_agents: bool = False
+    """Whether it is left out of conversations without a graph only."""
 
     def of(self, where: str, value: Any) -> Any:
         """The value at a place, or what is left of it; None: nothing."""
@@ -41,6 +43,7 @@ EVERYWHERE = (
         row="Graph workflows, task mode",
         shown="the_capital_of_france",
         where=rf"{_EVENT}\.node_info",
+        of_agents=True,
     ),
     Rule(
         row="Chunks",

@@ -17,6 +17,7 @@ from tests.support.chaos_apps import Traces
 from tests.support.graph_apps import (
     AGAIN,
     AHEAD,
+    CALLER,
     GRAPH,
     ITEMS,
     NUMBERS,
@@ -173,6 +174,59 @@ async def test_attempts_are_counted_across_workers(history: int, make_place: Mak
         (None, {"try": 3}, "ok"),
     ]
     assert len(await place.log(RETRYING)) == len(rows) + 1
+
+
+CALLED: dict[str, dict[str, int]] = {
+    "commit.after:kill@1": {},
+    "commit.after:kill@2,3": {},
+    "commit.after:kill@4,5,6": {},
+    "commit.after:kill@7,8,9": {},
+    "commit.before:kill@2": {"work 1": 2},
+    "commit.before:kill@3": {"writer": 2},
+    "node.halfway:kill@1": {"work 1": 2},
+    "result.noted:kill@1,2": {},
+    "result.noted:kill@3,4": {},
+    "pause.after:kill@1;answer.after:kill@1": {},
+}
+"""Where workers die; which called nodes run a second time for it."""
+OUTPUT = [10, None, "Draft.", "Dynamic node fails failed", "Go on.", 20, 30]
+"""What the code gives that has called them."""
+
+
+@pytest.mark.parametrize("at", CALLED)
+async def test_called_nodes_survive_the_worker(at: str, make_place: MakePlace) -> None:
+    """AC-8, B-5, B-6: what a called node has done is not done again, whoever runs its caller."""
+    place = make_place()
+    async with place.restarted_worker(at):
+        await asyncio.wait_for(place.all_of(CALLER), PATIENCE)
+        assert await status(place, CALLER) is Status.PAUSED
+        async with place.runner(CALLER) as runner:
+            await asyncio.wait_for(replied(runner, place.queue), PATIENCE)
+        result = await place.workflow(CALLER).result()
+    assert place.deaths >= 1
+    log = await place.log(CALLER)
+    outputs = {e.node_info.path: e.output for e in log if e.output is not None}
+    assert outputs.pop("wf@1/parent@1") == outputs.pop("wf@1/last@1") == OUTPUT
+    assert outputs == {
+        "wf@1/parent@1/work@1": 10,
+        "wf@1/parent@1/ask@1": "Go on.",
+        "wf@1/parent@1/work@2": 20,
+        "wf@1/parent@1/work@3": 30,
+    }
+    assert len({event.id for event in log}) == len(log)
+    assert [e.error_code for e in log if e.error_code] == ["ValueError"]
+    assert result["status"] == Status.COMPLETED
+    runs = Counter(line["tool"] for line in place.traces.runs())
+    parents = runs.pop("parent")
+    again = CALLED[at]
+    assert [line for line in place.traces.runs() if line["key"] == AGAIN] == []
+    assert runs == {
+        name: again.get(name, 1)
+        for name in ("work 1", "work 2", "work 3", "silent", "fails", "ask")
+    }
+    assert place.traces.asked == {0: again.get("writer", 1)}
+    assert 2 <= parents <= 2 + place.deaths
+    assert result["modelCalls"] >= 1
 
 
 KILLS = {

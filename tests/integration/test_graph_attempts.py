@@ -4,9 +4,12 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from durable_adk.agents import LlmAgent, SequentialAgent
-from durable_adk.errors import AgentError, BudgetExceededError
+from durable_adk.context.activity import Context
+from durable_adk.errors import AgentError, BudgetExceededError, StateSchemaError
+from durable_adk.events import Event
 from durable_adk.events.request_input import RequestInput
 from durable_adk.graph.join_node import JoinNode
 from durable_adk.graph.node import node
@@ -213,3 +216,56 @@ async def test_agents_that_run_others_give_no_output(make_runner: MakeRunner) ->
     ]
     assert given == [None]
     assert await log(runner) == rows
+
+
+class Counted(BaseModel):
+    """What the nodes of a graph may write."""
+
+    n: int = 0
+
+
+@pytest.mark.parametrize("inner", [None, BaseModel])
+async def test_a_state_schema_is_that_of_all_nodes_in_it(
+    make_runner: MakeRunner, inner: type[BaseModel] | None
+) -> None:
+    """GR-200: unless one has its own; keys with a prefix are free, and values are not converted."""
+
+    def write(ctx: Context) -> list[str]:
+        refused: list[str] = []
+        for key, value in (("n", 1), ("m", 1), ("n", "x"), ("user:m", 1)):
+            try:
+                ctx.state[key] = value
+            except StateSchemaError as error:
+                refused.append(str(error).partition(" (")[0])
+        with pytest.raises(StateSchemaError):
+            ctx.state.update({"n": 2, "m": 1})
+        return refused
+
+    within = Workflow(name="within", edges=[("START", write)], state_schema=inner)
+    runner = await make_runner(graph(("START", within), state_schema=Counted))
+    (row,) = await said(runner)
+    schema, fields = ("BaseModel", []) if inner else ("Counted", ["n"])
+    missing = f"is not declared in state schema '{schema}'. Declared fields: {fields}"
+    wrong = "Value for 'n' does not satisfy field 'n'"
+    if inner:
+        assert row.value == [f"Key '{key}' {missing}" for key in ("n", "m", "n")]
+        assert row.delta == {"user:m": 1}
+    else:
+        assert row.value == [f"Key 'm' {missing}", wrong]
+        assert row.delta == {"n": 1, "user:m": 1}
+
+
+async def test_an_event_that_does_not_fit_the_state_schema_fails_its_node(
+    make_runner: MakeRunner,
+) -> None:
+    """GR-200: and changes nothing."""
+
+    def write(ctx: Context) -> Event:
+        ctx.state["n"] = 1
+        return Event(output=1, state={"m": 1})
+
+    runner = await make_runner(graph(("START", write), state_schema=Counted))
+    rows, error = await fail(runner)
+    assert rows == [fails("write@1", "StateSchemaError", delta={"n": 1})]
+    assert isinstance(error, StateSchemaError)
+    assert await state(runner) == {"n": 1}

@@ -18,6 +18,7 @@ from temporalio.worker import Worker
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
 from durable_adk.events import Event, EventActions
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
@@ -62,7 +63,7 @@ def _reply(request: LlmRequest) -> Any:
 
 
 def serving(
-    client: Client, task_queue: str, agent: BaseAgent, store: SqliteSessionService
+    client: Client, task_queue: str, agent: BaseNode, store: SqliteSessionService
 ) -> AbstractAsyncContextManager[Worker]:
     """A worker of the agent."""
     options = WorkerOptions(task_queue=task_queue)

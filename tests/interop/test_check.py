@@ -55,6 +55,45 @@ from google.adk.agents import LlmAgent
 
 root_agent = LlmAgent(name="a", sub_agents=[LlmAgent(name="b", mode="task")])
 """
+GRAPH = """
+from google.adk.tools import FunctionTool
+from google.adk.workflow import BaseNode, RetryConfig, Workflow, node
+
+
+class Own(BaseNode):
+    async def _run_impl(self, *, ctx, node_input):
+        yield node_input
+
+
+@node(retry_config=RetryConfig(max_attempts=2))
+def first(node_input):
+    return [node_input]
+
+
+@node(parallel_worker=True, max_parallel_workers=3)
+def each(node_input):
+    return {"item": node_input}
+
+
+def order(item: str) -> str:
+    return item
+
+
+root_agent = Workflow(
+    name="graph", edges=[("START", first, Own(name="own"), each, FunctionTool(order))]
+)
+"""
+OWN_LOOP = """
+from google.adk.workflow import Workflow
+
+
+class Mine(Workflow):
+    async def _run_impl(self, *, ctx, node_input):
+        yield node_input
+
+
+root_agent = Mine(name="mine")
+"""
 OURS = "from durable_adk import Agent\nroot_agent = Agent(name='clerk', model='offline')\n"
 
 
@@ -84,16 +123,21 @@ def test_each_part_of_a_google_adk_project_is_named(tmp_path: Path) -> None:
     assert code == 1
 
 
-@pytest.mark.parametrize(
-    ("theirs", "says"),
-    [
-        (
-            "from google.adk.workflow import Workflow\nroot_agent = Workflow(name='graph')\n",
-            "graph",
-        ),
-        (TASK, "AgentTool"),
-    ],
-)
+def test_each_node_of_a_google_adk_graph_is_named(tmp_path: Path) -> None:
+    """With where it runs, as the nodes of ours."""
+    code, parts, _ = check(interpreter("adk"), tmp_path / "shop", GRAPH)
+    told = {(part["agent"], part["kind"], part["name"]): part["runsIn"] for part in parts}
+    assert told == {
+        ("graph", "workflow", "Workflow"): "workflow code",
+        ("graph", "function node", "first"): "activity run_node, up to 2 attempts",
+        ("graph", "node", "own"): "activity run_node",
+        ("graph", "worker node", "each"): "activity run_node for each item, 3 items at once",
+        ("graph", "tool node", "order"): "activity run_node",
+    }
+    assert code == 0
+
+
+@pytest.mark.parametrize(("theirs", "says"), [(OWN_LOOP, "_run_impl"), (TASK, "AgentTool")])
 def test_what_cannot_be_durable_is_refused_by_name(tmp_path: Path, theirs: str, says: str) -> None:
     """With the reason and the way out, in one line."""
     code, parts, errors = check(interpreter("adk"), tmp_path / "shop", theirs)

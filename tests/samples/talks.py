@@ -77,6 +77,12 @@ CUSTOMER = {
 }
 """What google-adk wants as the answer to a request for a credential."""
 
+
+def _typed(value: Any) -> Answer:
+    """What answers a question of a node."""
+    return Answer(f"/respond {json.dumps({'result': value})}", json.dumps(value))
+
+
 TALKS = {
     "weather_time": Talk(
         typed=["How is the weather in Lisbon?", "And in Oslo, and what is the time in Kyoto?"],
@@ -408,5 +414,66 @@ TALKS = {
             ("at the reception", "tomorrow", "Ask me tomorrow."),
         ],
         says=["reception: Welcome, Kim.", "kitchen: Leek soup.", "reception: Ask me tomorrow."],
+    ),
+    "word_stats": Talk(
+        typed=["A quiet sea", "Two boats"],
+        says=[
+            "word_stats: 'a quiet sea': 3 words, the longest is quiet.",
+            "word_stats: 'two boats': 2 words, the longest is boats.",
+        ],
+    ),
+    "mail_sorter": Talk(
+        typed=["What do I owe?", "The lamp is dark!", "Nice lamps."],
+        model=[
+            ("what a mail is about", "owe", '{"topic": "bill"}'),
+            ("what a mail is about", "dark", '{"topic": "fault", "urgent": true}'),
+            ("what a mail is about", "Nice", '{"topic": "other"}'),
+            ("You solve faults", "fault", "Turn it on."),
+        ],
+        says=[
+            'classify: {"topic": "bill"}',
+            'classify: {"topic": "fault", "urgent": true}',
+            "technician: Turn it on.",
+            'classify: {"topic": "other"}',
+        ],
+    ),
+    "headlines": Talk(
+        typed=["storms"],
+        model=[
+            ("headlines on storms", "storms", "Storm."),
+            ("headlines on storms", "Too short", "A storm comes."),
+            ("You are the editor", "Storm.", "Too short."),
+            ("You are the editor", "A storm comes.", "OK"),
+        ],
+        says=[
+            "write: Storm.",
+            "edit: Too short.",
+            "write: A storm comes.",
+            "edit: OK",
+        ],
+    ),
+    "travel_request": Talk(
+        typed=[
+            "the sea",
+            _typed({"city": "Faro", "days": 4}),
+            _typed(2),
+            _typed(1),
+            _typed({"confirmed": True}),
+        ],
+        says=[],
+        declared={
+            "Questions of nodes": [
+                "events.+ ours: travel_request",
+                "events.N.content.parts.N.function_call.args.response_schema.description",
+            ]
+        },
+    ),
+    "page_translator": Talk(
+        typed=["Uno. Dos | Tres"],
+        model=[
+            ("translate one page", "Uno. Dos", "One. Two"),
+            ("translate one page", "Tres", "Three"),
+        ],
+        says=["translate: One. Two", "translate: Three"],
     ),
 }

@@ -55,6 +55,7 @@ IMPERSONAL = {
     "/caller": "says who the sender is: see test_a_sender_is_told_who_it_is",
     "/config/telemetry": "says the same to all",
     "/apps/{app_name}/app-info": "describes the app",
+    "/apps/{app_name}/graph": "describes the app",
     "/dev/apps/{app_name}/build_graph": "describes the app",
     "/dev/apps/{app_name}/build_graph_image": "describes the app",
     "/dev/apps/{app_name}/graph": "describes the app",

@@ -5,7 +5,7 @@ from pathlib import Path
 from durable_adk.apps import App
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.contract_apps import contract_apps
-from tests.support.graph_apps import AHEAD, graph_app, items_app, retrying_app
+from tests.support.graph_apps import AHEAD, caller_app, graph_app, items_app, retrying_app
 from tests.support.matrix_apps import Deadly, asking, ending, long, saving
 from tests.support.storm_apps import storm_app
 
@@ -15,5 +15,6 @@ def all_apps(folder: Path) -> dict[str, App]:
     traces = Traces(folder)
     more = [saving(traces), asking(traces), ending(traces), long(), storm_app(folder)]
     more += [graph_app(traces), graph_app(traces, AHEAD), retrying_app(traces), items_app(traces)]
+    more.append(caller_app(traces))
     more.append(App(name="deadly", root_agent=Deadly(name="deadly")))
     return chaos_apps(folder) | contract_apps(folder) | {app.name: app for app in more}

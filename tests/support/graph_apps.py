@@ -1,9 +1,11 @@
 """A graph whose nodes leave traces, for workers that are killed."""
 
+import asyncio
 from typing import Any
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.errors import RunError
 from durable_adk.events import Event
 from durable_adk.events.request_input import RequestInput
 from durable_adk.failpoints import failpoint
@@ -59,6 +61,54 @@ def graph_app(traces: Traces, name: str = GRAPH) -> App:
     edges: list[Any] = [("START", first, (left, right), JoinNode(name="both"), ask, writer, last)]
     steps = 20 if name == AHEAD else 1
     return App(name=name, root_agent=Workflow(name="wf", edges=edges), steps_per_activity=steps)
+
+
+CALLER = "caller"
+"""The name of an app whose node calls others."""
+
+
+def caller_app(traces: Traces) -> App:
+    """Return an app with a node that calls functions, an agent and one that asks."""
+
+    def work(ctx: Any, node_input: int) -> int:
+        known = any(is_end(event, ctx.node_path) for event in ctx.session.events)
+        traces.note(f"work {node_input}", AGAIN if known else NEW)
+        failpoint("node.halfway")
+        return node_input * 10
+
+    def silent(node_input: int) -> None:
+        """Give neither an output nor an event."""
+        traces.note("silent", NEW)
+
+    def fails(node_input: int) -> None:
+        traces.note("fails", NEW)
+        raise ValueError("no")
+
+    def ask(node_input: Any) -> RequestInput:
+        traces.note("ask", NEW)
+        return RequestInput(interrupt_id=QUESTION)
+
+    model = ScriptedModel(log=traces.folder / "model", replies=["Draft.", "Draft 2."] * 4)
+    writer = LlmAgent(name="writer", model=model)
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Any) -> Any:
+        traces.note("parent", NEW)
+        yield Event(message="begins")
+        found = [await ctx.run_node(work, 1), await ctx.run_node(silent, 0)]
+        found.append(await ctx.run_node(writer, {"n": 1}))
+        try:
+            await ctx.run_node(fails, 1)
+        except RunError as error:
+            found.append(str(error))
+        found += await asyncio.gather(ctx.run_node(ask), ctx.run_node(work, 2))
+        found.append(await ctx.run_node(work, 3))
+        yield Event(output=found)
+
+    def last(node_input: Any) -> Any:
+        return node_input
+
+    return App(name=CALLER, root_agent=Workflow(name="wf", edges=[("START", parent, last)]))
 
 
 RETRYING = "retrying"

@@ -92,16 +92,16 @@ COMPUTING = """
     custom database db debugging decoding delegated deliver delivery demo dependencies determinism
     dev diagnosis doctor dot drawing embedded encryption entry env environment erase erasure error
     execution expired external extras feed file finding folder forks gemini head health hook http id
-    in_process inferred inserts invocations json key launch launcher library lifecycle limits lines
-    link listing live location lock logging long lookup lost main manager merge migrate migrations
-    missing names notifications oauth object oidc open operation ops options orphan orphaned over
-    owner page parameters pause pending plain plain_text polling postgres private process program
-    proxy push query read rebuild reconcile record redaction redis reference refusal regression
-    require result retention retrying routing row scope secret sent server serving settings setup
-    shared size sockets source sql sqlite stack stale stalled started statements status steering
-    steps storage store stored stream streaming subprocess subscription supervise sweep sync tables
-    take target terminal text threads token transaction transactional types unavailable upload url
-    utils values version wait watchdog watches webhook wire word
+    in_process inferred inserts invocations json key launch launcher layout library lifecycle limits
+    lines link listing live location lock logging long lookup lost main manager merge migrate
+    migrations missing names notifications oauth object oidc open operation ops options orphan
+    orphaned over owner page parameters pause pending plain plain_text polling postgres private
+    process program proxy push query read rebuild reconcile record redaction redis reference refusal
+    regression require result retention retrying routing row scope secret sent server serving
+    settings setup shared size sockets source sql sqlite stack stale stalled started statements
+    status steering steps storage store stored stream streaming subprocess subscription supervise
+    svg sweep sync tables take target terminal text threads token transaction transactional types
+    unavailable upload url utils values version wait watchdog watches webhook wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 

@@ -12,11 +12,12 @@ from durable_adk.activities.commit.notes import find_result, keep_result
 from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.calling.closing import uninterrupted
+from durable_adk.conversation.nodes.events import event_before
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.retrying import COMMIT_TIMEOUT, STORE_TIMEOUT, retrying
-from durable_adk.sessions.records import InvocationRecord, Status
-from durable_adk.wire.steps import CommitStep, EarlyCommit, Step, StepResult, ToolStep
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.wire.steps import CommitStep, EarlyCommit, NodeStep, Step, StepResult, ToolStep
 
 A = TypeVar("A", bound=Step)
 Work = Callable[[ActiveStep[A]], Awaitable[StepResult]]
@@ -97,7 +98,7 @@ async def _recalled(active: ActiveStep[Step], *, log: bool) -> StepResult | None
     if noted is not None and (plan.only_noted or not log):
         return noted
     stored = await active.deps.sessions.find_event(step.key, step.event_id) if log else None
-    known = plan.result_of(stored.event, stored.seq) if stored else None
+    known = await _implied(active, stored)
     if noted is not None:
         return noted if known is None or plan.agrees(noted, known.event) else known
     if isinstance(step, ToolStep) and (stored is not None or active.attempt.number == 1):
@@ -110,6 +111,20 @@ async def _recalled(active: ActiveStep[Step], *, log: bool) -> StepResult | None
     return known
 
 
+async def _implied(active: ActiveStep[Step], stored: StoredEvent | None) -> StepResult | None:
+    """Return the result that a step's stored event implies, or None."""
+    if stored is None:
+        return None
+    before: list[StoredEvent] = []
+    while isinstance(active.step, NodeStep):
+        name = event_before(active.step.event_id, len(before))
+        found = await active.deps.sessions.find_event(active.step.key, name)
+        if found is None:
+            break
+        before.append(found)
+    return active.plan.result_of(stored, before)
+
+
 async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedStep:
     early_commit = active.plan.early_commit
     if early_commit is None:
@@ -120,6 +135,8 @@ async def _finished(active: ActiveStep[Step], result: StepResult) -> CommittedSt
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not active.plan.is_complete(result, event):
         return CommittedStep(await uninterrupted(_left_to_loop(active, early_commit, result)))
+    if result.called is not None:  # the event does not say what the called nodes have used
+        result = await uninterrupted(_keep(active, result))
     # Must not be interrupted: the result must tell the loop what is stored.
     return await uninterrupted(_commit(active, early_commit, result, event))
 
@@ -204,5 +221,5 @@ async def _reserved(
         if attempt.history.lost(attempt.number):
             raise
         return result  # all earlier attempts have reported how they ended
-    known = plan.result_of(stored.event, stored.seq) if stored else None
+    known = await retrying(_implied, STORE_TIMEOUT)(active, stored)
     return result if known is None or plan.agrees(result, known.event) else known

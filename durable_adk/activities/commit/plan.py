@@ -1,16 +1,19 @@
 """Who commits the event of a step, what is noted before, and whether it ends the run."""
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import dataclass
+from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.code_executors.code_execution_utils import pending_code
-from durable_adk.conversation.nodes.events import end_of
+from durable_adk.conversation.nodes.events import end_of, questions
 from durable_adk.conversation.tool_responses import failure_text
+from durable_adk.errors import AgentError, as_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.retrying import OUTCOME_TIMEOUT
 from durable_adk.sessions.log.entry import stored_copy
+from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.state import is_temp
 from durable_adk.wire.steps import (
     EarlyCommit,
@@ -98,6 +101,9 @@ class CommitPlan:
 
         Where an event will say the same, a worker that waits only risks to lose the result.
         """
+        if isinstance(self.step, NodeStep) and result.more:
+            # A reset may find some of its events: those of another attempt would be others.
+            return OUTCOME_TIMEOUT
         return OUTCOME_TIMEOUT if self.only_noted or result.error else 0.0
 
     @property
@@ -138,16 +144,25 @@ class CommitPlan:
 
     # ----- what the store says
 
-    def result_of(self, event: Event, seq: int) -> StepResult | None:
-        """Return the result that a stored event implies, or None if it is not the step's alone."""
+    def result_of(
+        self, stored: StoredEvent, before: Sequence[StoredEvent] = ()
+    ) -> StepResult | None:
+        """Return the result that stored events imply, or None if they are not the step's alone.
+
+        Args:
+            stored: The step's event.
+            before: For a node's code: the events that it had before this one.
+        """
+        event, seq = stored.event, stored.seq
+        if isinstance(self.step, NodeStep):
+            return _node_result([*before, stored])
         if not _says_it_all(event):
             return None
         if self.early_commit is None and not self._is_own(event):
             return None
         called = isinstance(self.step, ModelStep)
-        node = end_of(event) if isinstance(self.step, NodeStep) else None
         closed = self.closes(event)
-        return StepResult(event=event, seq=seq, closed=closed, model_called=called, node=node)
+        return StepResult(event=event, seq=seq, closed=closed, model_called=called)
 
     def _is_own(self, event: Event) -> bool:
         """Return whether the event is not merged with those of other calls."""
@@ -172,7 +187,20 @@ class CommitPlan:
             return False
         mine = stored_copy(noted.event, keeps_bases=self.step.key.is_child)
         merged = noted.event.actions.state_read.keys()  # the store may have changed these values
-        return mine.content == event.content and _without(mine, merged) == _without(event, merged)
+        told = _told(mine) == _told(event)
+        return told and _without(mine, merged) == _without(event, merged)
+
+
+def _node_result(stored: Sequence[StoredEvent]) -> StepResult:
+    """Return the result of a node's code, all of which its events say but the error's classes."""
+    events = [one.event for one in stored]
+    *before, last = [StepResult(event=one.event, seq=one.seq) for one in stored]
+    code = events[-1].error_code
+    if code and not any(event.output is not None for event in events):
+        error = raised(AgentError, code, events[-1].error_message or code)
+        return last.model_copy(update={"more": before, "error": as_detail(error)})
+    told = {"more": before, "node": end_of(events), "waits": questions(events)}
+    return last.model_copy(update=told)
 
 
 def _says_it_all(event: Event) -> bool:
@@ -184,6 +212,10 @@ def _says_it_all(event: Event) -> bool:
         or actions.requested_tool_confirmations
         or actions.requested_auth_configs
     )
+
+
+def _told(event: Event) -> tuple[Any, ...]:
+    return event.content, event.output, event.error_code, event.error_message
 
 
 def _without(event: Event, keys: AbstractSet[str]) -> EventActions:

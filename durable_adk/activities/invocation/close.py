@@ -19,8 +19,9 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
-from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.records import UNFINISHED, InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.unfinished_branch import UNFINISHED_BRANCHES, unfinished_in
 from durable_adk.wire.messages import MAX_RESULT_TEXT
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending
 
@@ -62,6 +63,11 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
         return await read_ending(deps, step.key, record)
     if record is not None and (_waits(record) or record.lease_owner != step.lease_owner):
         await deps.check_store(step.key)  # others may have written to it
+    if record is not None and step.unfinished:
+        body = UNFINISHED_BRANCHES.dump_json(step.unfinished, by_alias=True).decode()
+        await deps.sessions.note(
+            step.key, invocation_id=step.invocation_id, kind=UNFINISHED, name=UNFINISHED, body=body
+        )
     record = await _closed(deps, step, record)
     failpoint("close.after")
     return Ending(record=record)
@@ -177,6 +183,9 @@ async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRec
     texts = [text for event in events[1:] if (text := result_text(event))]
     return Ending(
         record=record,
+        unfinished=unfinished_in(
+            await deps.sessions.read_notes(key, invocation_id=record.invocation_id, kind=UNFINISHED)
+        ),
         text=texts[-1][:MAX_RESULT_TEXT] if texts else "",
         last_event_id=events[-1].id if events else None,
         events=len(events),

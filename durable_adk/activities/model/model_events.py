@@ -5,7 +5,8 @@ from typing import Any
 
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling.copies import own_copy
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.history import USER
 from durable_adk.conversation.model_event import model_event, save_output

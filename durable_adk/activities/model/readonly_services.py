@@ -11,7 +11,7 @@ from durable_adk.artifacts.base_artifact_service import (
 )
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
-from durable_adk.context.activity import CredentialService, Services
+from durable_adk.context.step_scope import CredentialService, Services
 from durable_adk.errors import RunError
 from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 

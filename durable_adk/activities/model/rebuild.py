@@ -23,7 +23,7 @@ from durable_adk.activities.model.request import build_request, label
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import time_limit
-from durable_adk.context.activity import StepScope
+from durable_adk.context.step_scope import StepScope
 from durable_adk.conversation.client_requests import is_request
 from durable_adk.conversation.history import USER
 from durable_adk.errors import (

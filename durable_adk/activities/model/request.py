@@ -12,7 +12,8 @@ from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
 from durable_adk.calling import call, contained
 from durable_adk.calling.copies import own_copy
 from durable_adk.code_executors.flow import prepare
-from durable_adk.context.activity import CallbackContext, ReadonlyContext, StepScope, ToolContext
+from durable_adk.context.activity import CallbackContext, ReadonlyContext, ToolContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.conversation.contents import build_contents
 from durable_adk.errors import (
     CallbackError,

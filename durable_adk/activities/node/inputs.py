@@ -1,6 +1,7 @@
 """The values that nodes are given, read from the events that the loop refers to (D3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
@@ -14,61 +15,55 @@ Items = Callable[[str], Callable[[Any], list[Any]]]
 """Returns `ParallelWorker.items` of the worker at a path."""
 
 
-def value_of(
-    ref: NodeRef,
-    events: Sequence[Event],
-    user_content: types.Content | None,
-    items: Items,
-) -> Any:
-    """Return a copy of the value, which the node may change (B-32).
+@dataclass(frozen=True, kw_only=True)
+class NodeValues:
+    """Where the values come from."""
 
-    Args:
-        ref: The reference.
-        events: The session's events.
-        user_content: The user's message to the invocation.
-        items: Returns what splits a list of which a node is given an item.
+    events: Sequence[Event]
+    """The session's events."""
+    user_content: types.Content | None
+    """The user's message to the invocation."""
+    items: Items
+    """Returns what splits a list of which a node is given an item."""
+    given: Mapping[str, Any]
+    """What code has given the nodes that it has called; see `NodeRef.take`."""
 
-    Raises:
-        AgentError: The session does not have the event any more.
-    """
-    stored = _Stored(events, user_content, items)
-    return own_copy(stored.value(ref))
+    def of(self, ref: NodeRef) -> Any:
+        """Return a copy of the value, which the node may change (B-32).
 
+        Args:
+            ref: The reference.
 
-class _Stored:
-    """The values of references, without copies: of a list only the item is copied."""
+        Raises:
+            AgentError: The session does not have the event any more.
+        """
+        return own_copy(self._value(ref))
 
-    def __init__(
-        self, events: Sequence[Event], user_content: types.Content | None, items: Items
-    ) -> None:
-        self._events, self._user_content, self._items = events, user_content, items
-
-    def value(self, ref: NodeRef) -> Any:
-        """Return the value of a reference."""
+    def _value(self, ref: NodeRef) -> Any:
+        """Return the value without a copy: of a list only the item is copied."""
         if ref.parts is not None:
-            return {name: self._given(part) for name, part in ref.parts.items()}
+            return {name: part and self._value(part) for name, part in ref.parts.items()}
         if ref.of is not None:
-            return self._items(ref.split_by or "")(self.value(ref.of))[ref.item or 0]
+            return self.items(ref.split_by or "")(self._value(ref.of))[ref.item or 0]
         if ref.listed is not None:
             return self._outputs(ref.listed)
         if ref.take == "message":
-            return self._user_content
-        if ref.event is None:
-            return None
-        # From the end, because a node is usually given what has just been stored.
-        event = next((one for one in reversed(self._events) if one.id == ref.event), None)
-        return _taken(ref, event)
+            return self.user_content
+        return None if ref.event is None else self._of_event(ref, ref.event)
 
-    def _given(self, ref: NodeRef | None) -> Any:
-        return None if ref is None else self.value(ref)
+    def _of_event(self, ref: NodeRef, name: str) -> Any:
+        if ref.take == "given":
+            return self.given[name]
+        # From the end, because a node is usually given what has just been stored.
+        return _taken(ref, next((one for one in reversed(self.events) if one.id == name), None))
 
     def _outputs(self, outputs: ItemOutputs) -> list[Any]:
-        found = {one.id: one for one in self._events if one.id.startswith(f"{outputs.prefix}.")}
+        found = {one.id: one for one in self.events if one.id.startswith(f"{outputs.prefix}.")}
         return [self._output(ref, found) for ref in outputs.refs()]
 
     def _output(self, ref: NodeRef | None, found: dict[str, Event]) -> Any:
         event = None if ref is None else found.get(ref.event or "")
-        return self._given(ref) if ref is None or event is None else _taken(ref, event)
+        return ref and self._value(ref) if ref is None or event is None else _taken(ref, event)
 
 
 def _taken(ref: NodeRef, event: Event | None) -> Any:

@@ -1,16 +1,17 @@
 """Runs the code of one node, as one attempt of its step (GR-43 to GR-50)."""
 
-from contextlib import aclosing
+import time
+from contextlib import aclosing, suppress
 from typing import Any
 from uuid import UUID, uuid5
 
-from durable_adk.activities.node.inputs import value_of
+from durable_adk.activities.node.calls import MakeEffects, NodeCalls
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.conversation.nodes.answers import given_answers
-from durable_adk.conversation.nodes.events import end_of, mark, mark_output
+from durable_adk.conversation.nodes.events import end_of, event_before, mark, mark_output, questions
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -22,36 +23,44 @@ from durable_adk.errors import (
     wrapped,
 )
 from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.json_values import check_json, to_json_value
+from durable_adk.sessions.state import check_state_entry
 from durable_adk.wire.agent_stack import NodeEnd
-from durable_adk.wire.manifest import Wait
+from durable_adk.wire.called_nodes import CalledEnd
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult
 
 
-async def run_node(active: ActiveStep[NodeStep]) -> StepResult:
+async def run_node(active: ActiveStep[NodeStep], effects: MakeEffects) -> StepResult:
     """Run a node's code and return its events, or its exception as the result's `error`.
 
     Its code runs at least once: if the worker dies before the output is stored, another runs it
     again with the same input.
+
+    Args:
+        active: The step.
+        effects: Performs the effects of nodes that the code calls.
 
     Raises:
         StoreUnavailableError: The code raised this error and is to be retried.
     """
     await active.load()
     await active.attempt.begins()
-    run = _NodeRun(active)
+    run = _NodeRun(active, effects)
+    error: DurableAdkError | None = None
     try:
         await run.perform()
     except StoreUnavailableError:
         raise
-    except TimeoutError as error:
-        return run.failed(run.timed_out() if run.overdue else wrapped(AgentError, error))
-    except DurableAdkError as error:
-        return run.failed(error)
-    except Exception as error:  # noqa: BLE001 - user code may raise anything
-        return run.failed(wrapped(AgentError, error))
-    return run.result()
+    except TimeoutError as late:
+        error = run.timed_out() if run.overdue else wrapped(AgentError, late)
+    except DurableAdkError as ours:
+        error = ours
+    except Exception as users:  # noqa: BLE001 - user code may raise anything
+        error = wrapped(AgentError, users)
+    return await run.end(error)
 
 
 _CALLS = UUID("5d3a1f0e-7d0b-4b53-8a59-3f6f4f0f2a11")
@@ -60,7 +69,11 @@ _CALLS = UUID("5d3a1f0e-7d0b-4b53-8a59-3f6f4f0f2a11")
 class _NodeRun:
     """One attempt."""
 
-    def __init__(self, active: ActiveStep[NodeStep]) -> None:
+    def __init__(self, active: ActiveStep[NodeStep], effects: MakeEffects) -> None:
+        self._active, self._effects = active, effects
+        self._calls: NodeCalls | None = None
+        self._sent: list[Event] = []
+        """Those of its events that are stored already."""
         self._step, self._scope = active.step, active.scope
         self._site = active.step.named
         self._context = Context(self._scope)
@@ -79,7 +92,7 @@ class _NodeRun:
             TimeoutError: The code took too long; then `overdue` is set.
         """
         step, scope = self._step, self._scope
-        given = value_of(self._site.input, scope.events, scope.user_content, self._app.items_at)
+        given = self._active.deps.node_values(step, scope).of(self._site.input)
         answers = given_answers(scope.events, self._site.answered, invocation_id=step.invocation_id)
         if step.kind == "worker" and not step.collects:
             self._ended.items = len(self._app.items_at(self._site.path)(given))
@@ -110,19 +123,42 @@ class _NodeRun:
         """Run the node's code with its input and the answers to its questions, by call id."""
         step, context = self._step, self._context
         context.node = node = self._app.node_at(step)
+        context.state.schema = self._app.state_schema_at(self._site.path)
         context.resume_inputs = answers
         if step.kind == "tool":
             context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
+        if step.caller is not None:
+            self._calls = NodeCalls(
+                self._active, step.caller, self._effects, context, self._messages
+            )
+            await self._calls.restore()
+            context.call_node = self._calls.call
         limit = None
         try:
             async with time_limit(step.attempt_timeout) as limit:
-                items = node.run(ctx=context, node_input=given)
-                async with aclosing(contained_items(items)) as events:
-                    async for event in events:
-                        self._add(event)
+                failpoint("node.before_run")
+                await self._iterate(node, given)
+            failpoint("node.after_run")
         finally:
             self.overdue = limit is not None and limit.expired()
-        self._end()
+            if self._calls is not None:
+                await self._calls.close()
+        if self._calls is None or not self._calls.waiting:
+            self._end()
+
+    async def _iterate(self, node: BaseNode, given: Any) -> None:
+        calls, items = self._calls, node.run(ctx=self._context, node_input=given)
+        try:
+            async with aclosing(contained_items(items)) as events:
+                async for event in events:
+                    self._add(event)
+            if calls is not None:
+                await calls.settle()
+        except Exception:
+            # Whatever the code makes of it, it runs again after the answer that a node waits for.
+            if calls is None or not calls.is_interrupted:
+                raise
+            await calls.settle()
 
     def _add(self, event: Event) -> None:
         step = self._step
@@ -130,6 +166,8 @@ class _NodeRun:
         self._context.state.collect_delta()
         event.author, event.invocation_id = step.agent, step.invocation_id
         event.branch = event.branch or step.branch
+        for key, value in event.actions.state_delta.items():
+            check_state_entry(self._context.state.schema, key, value)
         event.actions.state_delta = {**delta.state_delta, **event.actions.state_delta}
         event.actions.state_read = {**delta.state_read, **event.actions.state_read}
         event.actions.artifact_delta = {**delta.artifact_delta, **event.actions.artifact_delta}
@@ -158,22 +196,83 @@ class _NodeRun:
         if context.route is not None and self._events[-1].actions.route is None:
             self._events[-1].actions.route = context.route
 
-    def result(self) -> StepResult:
-        """Return the result of code that has returned."""
+    def _messages(self) -> list[Event]:
+        """Take the events that are stored before a node that the code calls begins."""
+        found: list[Event] = []
+        while self._events and _is_message(self._events[0]):
+            event = self._events.pop(0)
+            event.id = event_before(self._step.event_id, len(self._sent))
+            event.timestamp = event.timestamp or time.time()
+            self._sent.append(event)
+            found.append(event)
+        return found
+
+    async def end(self, error: DurableAdkError | None) -> StepResult:
+        """Return the result of code that has returned, or has raised an error.
+
+        Raises:
+            StoreUnavailableError: A node that the code has called needs the store.
+        """
+        calls = self._calls
+        if calls is None:
+            return self._result() if error is None else self._failed(error)
+        if calls.fatal is not None:
+            if isinstance(calls.fatal, StoreUnavailableError):
+                raise calls.fatal
+            self._events.clear()
+            result = StepResult(error=as_detail(calls.fatal))
+            result.called = await calls.outcome(again=False, failed="")
+            return result
+        if error is not None:
+            known = calls.failure_of(error)
+            result = self._failed(error) if known is None else self._failed_by_call(known)
+            path = self._site.path if known is None else known.path
+            result.called = await calls.outcome(again=True, failed=path)
+            return result
+        if calls.waiting or calls.delegate is not None:
+            self._drop_output()
+        result = self._result()
+        if calls.waiting:
+            result.node = None
+        elif calls.delegate is not None and result.node is not None:
+            result.node.output = calls.output_of_delegate()
+        result.called = await calls.outcome(again=bool(calls.waiting or result.waits))
+        return result
+
+    def _drop_output(self) -> None:
+        """Drop the output: the code runs again, or another node's output is its own (GR-157)."""
+        event, self._output = self._output, None
+        if event is None:
+            return
+        event.output = None
+        event.node_info = event.node_info.model_copy(update={"output_for": None})
+        actions = event.actions
+        if not (event.content or actions.state_delta or actions.artifact_delta or actions.route):
+            self._events.remove(event)
+
+    def _failed_by_call(self, known: CalledEnd) -> StepResult:
+        """Return the result of code that raised the error of a node, which its event has told."""
+        self._events = [one for one in self._events if _is_message(one)]
+        self._output = None
+        with suppress(StateValueError):
+            self._end()
+        result = self._result()
+        result.node, result.error = None, known.error
+        return result
+
+    def _result(self) -> StepResult:
         if not self._events:
-            return StepResult(node=self._ended)
+            return StepResult(node=end_of(self._sent) if self._sent else self._ended)
         *before, last = self._events
         last.id = self._step.event_id
-        for index, event in enumerate(before):
-            event.id = f"{last.id}.{index}"
-        end = end_of(self._output or last)
-        waits = {name: Wait() for one in self._events for name in one.long_running_tool_ids or ()}
-        routes = [e.actions.route for e in self._events if e.actions.route is not None]
-        end.route = routes[-1] if routes else None
+        for index, event in enumerate(before, len(self._sent)):
+            event.id = event_before(last.id, index)
         more = [StepResult(event=one) for one in before]
+        waits = questions(self._events)
+        end = end_of([*self._sent, *self._events])
         return StepResult(event=last, node=end, more=more, waits=waits)
 
-    def failed(self, error: DurableAdkError) -> StepResult:
+    def _failed(self, error: DurableAdkError) -> StepResult:
         """Return the result of code that raised: its messages and its error, but no output."""
         event = Event(error_code=error.error_type, error_message=error.message)
         # What it has asked is not asked by an attempt that failed.
@@ -188,13 +287,17 @@ class _NodeRun:
         except StateValueError:  # its state is what the error is about
             self._context = Context(self._scope)
             self._add(event)
-        result = self.result()
+        result = self._result()
         result.node, result.error = None, as_detail(error)
         return result
 
     def timed_out(self) -> DurableAdkError:
         """Return the error of code that took too long (GR-113)."""
         return NodeTimeoutError(node_name=self._step.node, timeout=self._step.attempt_timeout)
+
+
+def _is_message(event: Event) -> bool:
+    return event.output is None and not event.long_running_tool_ids
 
 
 def _plain(value: Any, path: str) -> Any:

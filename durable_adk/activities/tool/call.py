@@ -19,7 +19,8 @@ from durable_adk.activities.tool.run import (
 )
 from durable_adk.activities.tool.tool_call import CallOutcome, ToolCall
 from durable_adk.calling import time_limit
-from durable_adk.context.activity import StepScope, ToolContext
+from durable_adk.context.activity import ToolContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.conversation.model_event import save_output
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES
 from durable_adk.conversation.routing import hand_over

@@ -30,7 +30,8 @@ from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.calling import contained
 from durable_adk.calling.copies import own_copy
-from durable_adk.context.activity import Context, StepScope, ToolContext
+from durable_adk.context.activity import Context, ToolContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.conversation.client_requests import (
     decision,
     is_as_shown,

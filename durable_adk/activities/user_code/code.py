@@ -6,7 +6,8 @@ from durable_adk.calling import time_limit
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.code_executors.flow import execute, files_for
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.errors import AgentDefinitionError, AgentError, CodeExecutorError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint

@@ -10,7 +10,8 @@ from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import time_limit
 from durable_adk.calling.copies import own_copy
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.sent_message import with_digests
 from durable_adk.errors import (

@@ -1,6 +1,6 @@
 """The commands that run agents."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,6 +34,10 @@ Busy = Annotated[
     ),
 ]
 PartsJson = Annotated[bool, typer.Option("--json", help="One part a line, as JSON.")]
+Language = Annotated[
+    Literal["mermaid", "svg"],
+    typer.Option("--format", help="mermaid: text; svg: an image (extra drawing or web)."),
+]
 OpenInvocation = Annotated[
     str,
     typer.Argument(help="The invocation's id, or a unique beginning of it.", show_default=False),
@@ -231,14 +235,15 @@ def check(target: Target, *, as_json: PartsJson = False) -> None:
 
 
 @command("operations.graph:graph")
-def graph(target: Target) -> None:
-    """Print TARGET's graph, or its tree of agents, as a flow chart in Mermaid's language.
+def graph(target: Target, *, language: Language = "mermaid") -> None:
+    """Draw TARGET's graph, or its tree of agents: in Mermaid's language, or as SVG.
 
-    GitHub, GitLab and many editors show such a text as a drawing. Nothing of the app is run.
+    GitHub, GitLab and many editors show Mermaid's texts as drawings. Nothing of the app is run.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
       durable-adk graph examples/draft_review
+      durable-adk graph examples/draft_review --format svg > review.svg
     """
 
 

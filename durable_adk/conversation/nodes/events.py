@@ -11,6 +11,7 @@ from durable_adk.conversation.history import USER
 from durable_adk.events.event import Event, NodeInfo
 from durable_adk.tools.output_schema import parse_output
 from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite
+from durable_adk.wire.manifest import Wait
 
 
 def mark(event: Event, site: NodeSite) -> None:
@@ -56,10 +57,25 @@ def mark_agent_events(events: Iterable[Event], site: NodeSite, schema: Any) -> N
             mark_output(event, site, message=event.output is None)
 
 
-def end_of(event: Event) -> NodeEnd:
-    """Return how a run ended whose only event this is."""
-    ref = NodeRef(event=event.id) if event.output is not None else None
-    return NodeEnd(output=ref, route=event.actions.route, branch=event.branch)
+def end_of(events: Sequence[Event]) -> NodeEnd:
+    """Return how a run of a node's code ended by its events, of which there is at least one."""
+    told = next((event for event in events if event.output is not None), events[-1])
+    routes = [event.actions.route for event in events if event.actions.route is not None]
+    return NodeEnd(
+        output=None if told.output is None else NodeRef(event=told.id),
+        route=routes[-1] if routes else None,
+        branch=told.branch,
+    )
+
+
+def event_before(event_id: str, index: int) -> str:
+    """Return the id of an event of a node's code before its last one, whose id is given."""
+    return f"{event_id}.{index}"
+
+
+def questions(events: Iterable[Event]) -> dict[str, Wait]:
+    """Return the calls of a node's events that wait for an answer."""
+    return {name: Wait() for event in events for name in event.long_running_tool_ids or ()}
 
 
 def as_content(value: Any) -> types.Content | None:

@@ -15,6 +15,9 @@ from durable_adk.wire.agent_stack import NodeEnd, NodeRef
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.steps import NodeStep, StepResult
 
+MAX_CALLER_SECONDS = 86_400.0
+"""Seconds that the code of a node may take that calls other nodes, unless it has a timeout of its
+own. Its heartbeats show that it is alive."""
 RunAgent = Callable[[AgentNode, AgentScope, NodeCall], AsyncGenerator[Event, None]]
 """Runs an agent, or a graph, as a node of the graph of the scope."""
 
@@ -74,8 +77,9 @@ class NodeAttempt:
         """Wait for answers: for all of them, or if the node runs again for any."""
         run, pending = self.task.run, self._invocation.pending
         while run.asked:
-            name = await pending.answer_to(run.asked)
+            name = await pending.answer_to(run.asked, self.task.scope.branch)
             found = {name, *pending.consume(run.asked)}
+            run.resumed += [one for one in run.asked if one in found]
             run.answered += [one for one in run.asked if one in found]
             run.asked = [one for one in run.asked if one not in found]
             if self.task.node.reruns:
@@ -100,9 +104,13 @@ class NodeAttempt:
         if collected is not None:
             site.input = collected
         fields["site"] = site
+        caller = invocation.caller(task.run) if node.calls else None
+        limits = invocation.state.checkpoint.opened.limits
+        longest = limits.tool_timeout if caller is None else MAX_CALLER_SECONDS
         step = NodeStep(
             **fields,
-            attempt_timeout=node.timeout or invocation.state.checkpoint.opened.limits.tool_timeout,
+            attempt_timeout=node.timeout or longest,
+            caller=caller,
             node=node.name,
             kind=node.kind,
             answers=answers,
@@ -111,18 +119,24 @@ class NodeAttempt:
         )
         result = await self._perform(step)
         invocation.take(result)
+        task.run.resumed.clear()
+        if result.called is not None:
+            invocation.called(result.called)
+            task.run.journal = result.called.journal
         self._check_questions(result)
         for message in result.more:
+            invocation.take(message)
             if message.event is not None:
                 yield message.event
         if result.event is not None:
             yield result.event
-            self._expect(result)
         elif result.seq is not None:
             invocation.committed_by_step(step.event_id, result.seq)
+        self._expect(result)
         if result.error is not None:
             error = from_detail(result.error)
-            error.node_path = task.site.path  # the event is committed
+            failed = result.called and result.called.failed
+            error.node_path = failed or task.site.path  # the event is committed
             raise error
         task.end = result.node
 
@@ -139,7 +153,9 @@ class NodeAttempt:
         Raises:
             AgentError: Another run waits for an answer to the same id.
         """
-        taken = self._invocation.pending.reserve(result.waits)
+        open_calls = [] if result.called is None else result.called.open_calls
+        ids = [*result.waits, *(call.call_id for call in open_calls)]
+        taken = self._invocation.pending.reserve(ids)
         if taken is not None:
             raise AgentError(
                 f"{self.task.site.path} asks with the id {taken!r}, for which another node waits "
@@ -148,15 +164,19 @@ class NodeAttempt:
 
     def _expect(self, result: StepResult) -> None:
         """Accept answers to the calls of committed events that wait for one (GR-131)."""
-        task = self.task
-        if not result.waits:
+        task, pending = self.task, self._invocation.pending
+        open_calls = [] if result.called is None else result.called.open_calls
+        if not (result.waits or open_calls):
             return
         require_answerable(self._invocation.state)
+        for call in open_calls:
+            task.run.asked.append(call.call_id)
+            pending.expect_again(call, task.scope.branch.prefix)
         events = [one.event for one in (*result.more, result) if one.event is not None]
         for call in (call for event in events for call in event.get_function_calls()):
             if call.id in result.waits and call.id not in task.run.asked:
                 task.run.asked.append(call.id)
-                self._invocation.pending.expect(call, result.waits[call.id], task.scope)
+                pending.expect(call, result.waits[call.id], task.scope)
         self._waits()
 
     async def _agent(self) -> AsyncGenerator[Event, None]:

@@ -11,6 +11,7 @@ from durable_adk.flows.graph.schedule import GraphSchedule
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.graph.worker import run_worker
 from durable_adk.flows.invocation import Invocation
+from durable_adk.sessions.unfinished_branch import MAX_UNFINISHED, UnfinishedBranch
 from durable_adk.wire.agent_stack import (
     GraphPosition,
     NodeEnd,
@@ -21,11 +22,16 @@ from durable_adk.wire.agent_stack import (
 from durable_adk.wire.manifest import AgentNode, GraphRecord
 
 
+def node_parts(invocation: Invocation, node: AgentNode, run_agent: RunAgent) -> NodeParts:
+    """Return what the runs of a graph's nodes work with."""
+    return NodeParts(invocation=invocation, node=node, run_agent=run_agent, run_worker=run_worker)
+
+
 async def run_graph(
     invocation: Invocation, node: AgentNode, scope: AgentScope, run_agent: RunAgent
 ) -> AsyncGenerator[Event, None]:
     """Run a graph until nothing runs and no node is due (GR-74)."""
-    parts = NodeParts(invocation=invocation, node=node, run_agent=run_agent, run_worker=run_worker)
+    parts = node_parts(invocation, node, run_agent)
     site = (
         scope.call.site
         if scope.call
@@ -40,6 +46,7 @@ async def run_graph(
     async with closing(run.run()) as events:
         async for event in events:
             yield event
+    run.note_unsatisfied()
     if scope.call is not None:
         scope.call.end = NodeEnd(output=run.position.output, branch=scope.ctx.branch)
 
@@ -65,8 +72,20 @@ class _GraphRun(NodeRuns):
 
     def ended(self, key: str, task: NodeTask) -> None:
         """See base class."""
-        self._schedule.ended(key, task.end or NodeEnd(branch=task.run.branch))
+        end = task.end or NodeEnd(branch=task.run.branch)
+        if self._schedule.ended(key, end) == [] and not self._schedule.is_terminal(key):
+            self._note(UnfinishedBranch.of_node(task.site.path, end.route))
         self._start_due()
+
+    def note_unsatisfied(self) -> None:
+        """Record the joins that wait for nodes that do not run any more (B-30)."""
+        for join, missing in self._schedule.unsatisfied().items():
+            self._note(UnfinishedBranch(node=f"{self.position.path}/{join}", missing=missing))
+
+    def _note(self, branch: UnfinishedBranch) -> None:
+        known = self.parts.invocation.state.checkpoint.unfinished
+        if len(known) < MAX_UNFINISHED:
+            known.append(branch)
 
     def waits(self) -> None:
         """See base class."""

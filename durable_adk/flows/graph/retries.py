@@ -24,6 +24,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.task import NodeTask
+from durable_adk.flows.graph.timer import NodeTimer
 from durable_adk.flows.step_batch import run_batch
 from durable_adk.graph.retry_config import retry_of
 
@@ -95,7 +96,7 @@ class NodeRetries:
         task, run, runtime = self._task, self._task.run, self._invocation.state.runtime
         if run.again_at is not None:
             await runtime.leave_batch()  # the delay is a timer of the workflow
-            await asyncio.sleep(max(run.again_at - runtime.now(), 0.0))
+            await self._invocation.continuing.sleep(run.again_at - runtime.now())
             run.again_at = None
         if task.outcome is not None:
             return
@@ -106,27 +107,36 @@ class NodeRetries:
 
     async def _in_time(self) -> None:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
-        task = self._task
-        node = task.node
+        task, runtime = self._task, self._invocation.state.runtime
+        node, branch = task.node, task.scope.branch
         timed = node.timeout is not None and node.kind in ("agent", "worker")
-        limit = asyncio.timeout(node.timeout if timed else None)
         if timed:
-            await self._invocation.state.runtime.leave_batch()
-        finished = False
+            await runtime.leave_batch()
+        timer = NodeTimer(task.run, node.timeout if timed else None, runtime.now)
+        limit, outer, finished = timer.limit, branch.timers, False
+        branch.timers = (*outer, timer)
         try:
-            async with limit, self._counted(timed), closing(self._attempt.run()) as events:
-                async for event in events:
-                    await self._send(event)
-                    ends = task.site.path in (event.node_info.output_for or ())
-                    if limit.expired() and not ends:
-                        break  # a step that finished in spite of it has swallowed the cancellation
-                else:
-                    finished = True
+            async with limit, self._counted(timed):
+                timer.start()
+                finished = await self._events(limit)
         except TimeoutError:
             if not limit.expired():
                 raise  # from inside, for example from a tool
+        finally:
+            branch.timers = outer
+            timer.end()
         if limit.expired() and not finished:
             raise NodeTimeoutError(node_name=node.name, timeout=node.timeout or 0.0)
+
+    async def _events(self, limit: asyncio.Timeout) -> bool:
+        """Have an attempt's events committed; return whether it has come to its end."""
+        async with closing(self._attempt.run()) as events:
+            async for event in events:
+                await self._send(event)
+                ends = self._task.site.path in (event.node_info.output_for or ())
+                if limit.expired() and not ends:
+                    return False  # a step that finished all the same swallowed the cancellation
+        return True
 
     @asynccontextmanager
     async def _counted(self, timed: bool) -> AsyncGenerator[None]:

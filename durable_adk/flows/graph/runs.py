@@ -86,7 +86,7 @@ class NodeRuns(ABC):
         """Count this branch as busy, or not, while its nodes are instead."""
         if busy is not self._busy:
             self._busy = busy
-            self.scope.branch.branches.busy += 1 if busy else -1
+            self.scope.branch.count(1 if busy else -1)
 
     def count(self) -> None:
         """Count a run of a node that is about to begin.
@@ -127,14 +127,14 @@ class NodeRuns(ABC):
             scope=replace(
                 scope,
                 ctx=replace(scope.ctx, branch=run.branch),
-                branch=Branch(attempt_prefix(run), scope.branch.branches),
+                branch=Branch(attempt_prefix(run), scope.branch.branches, scope.branch.timers),
                 frame=scope.frame.enter(key),
                 commit_by=CommitBy.LOOP if decided else scope.commit_by,
                 call=None,
             ),
         )
         self.tasks[key] = task
-        scope.branch.branches.busy += 1
+        scope.branch.count(1)
         task.task = asyncio.ensure_future(self._forward(task))
         return task
 
@@ -149,7 +149,7 @@ class NodeRuns(ABC):
 
     def _leave(self, task: NodeTask) -> None:
         task.scope.branch.leave()
-        self._invocation.pending.join()
+        self._invocation.pending.join(self.scope.branch)
 
     async def _stop(self) -> None:
         """Cancel the nodes that run, and wait for their ends.

@@ -68,6 +68,16 @@ class GraphSchedule:
         """The nodes that no edge leaves."""
         return [node.name for node in self.graph.nodes if self.is_terminal(node.name)]
 
+    def unsatisfied(self) -> dict[str, list[str]]:
+        """Return the joins that have not run with all that came to them, and what is missing."""
+        return {
+            join: [name for name in self._sources(join) if name not in arrived]
+            for join, arrived in self.position.arrivals.items()
+        }
+
+    def _sources(self, join: str) -> list[str]:
+        return list(dict.fromkeys(e.source for e in self.graph.edges if e.target == join))
+
     def claim_output(self, name: str) -> None:
         """Take a node's output as the graph's if it is, before it is stored (B-29).
 
@@ -126,7 +136,7 @@ class GraphSchedule:
         """Record that a predecessor has completed; trigger the join with the last one (GR-57)."""
         arrived = self.position.arrivals.setdefault(join, {})
         arrived[source] = Arrival(output=end.output, branch=end.branch)
-        sources = list(dict.fromkeys(e.source for e in self.graph.edges if e.target == join))
+        sources = self._sources(join)
         if all(name in arrived for name in sources):
             del self.position.arrivals[join]
             parts = {name: arrived[name].output for name in sources if name != START.name}

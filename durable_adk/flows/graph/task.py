@@ -31,8 +31,9 @@ class NodeTask:
     def begin_again(self) -> None:
         """Begin another attempt: nothing of the last one is the agent's any more."""
         self.scope.frame.clear()
-        self.scope.branch.leave()
-        self.scope.branch = Branch(attempt_prefix(self.run), self.scope.branch.branches)
+        last = self.scope.branch
+        last.leave()
+        self.scope.branch = Branch(attempt_prefix(self.run), last.branches, last.timers)
 
     def current_site(self) -> NodeSite:
         """Return the site as the present attempt and pass have it."""

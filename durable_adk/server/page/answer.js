@@ -33,12 +33,13 @@ const AT_DEADLINE = {
  * Its element has `approve()` and `reject()` for the keyboard.
  */
 export function answerCard(pending, { done = () => {}, place = null } = {}) {
-  const label = `${ASKS[pending.kind]} ${pending.name}`;
+  const name = pending.kind === "input" ? pending.author : pending.name; // nobody knows the call of a question
+  const label = `${ASKS[pending.kind]} ${name}`;
   const head = h(
     "header",
     null,
     h("span", { class: "ask" }, ASKS[pending.kind]),
-    h("h2", { class: "mono" }, pending.name),
+    h("h2", { class: "mono" }, name),
     age(pending.requestedAt),
   );
   const hint = pending.hint && h("p", { class: "hint" }, pending.hint);
@@ -130,7 +131,10 @@ const BODIES = {
 
   long_running(pending, send, card, draft) {
     const asks = pending.schema?.properties || pending.schema?.type !== "object" ? pending.schema : null;
-    const isWritten = draft.get()?.of === JSON.stringify(fieldOf({}));
+    const answer = pending.kind === "input" && onlyAnswer(asks);
+    if (answer?.type === "boolean") return yesOrNo(pending, send, card);
+    if (answer && !answer.title) answer.title = "Answer";
+    const isWritten = pending.schema?.additionalProperties || draft.get()?.of === JSON.stringify(fieldOf({}));
     const place = h("div");
     let form;
     const ask = (schema, other) => {
@@ -178,6 +182,20 @@ const BODIES = {
     );
   },
 };
+
+/** The schema of a question's answer, if the schema of the response has it alone; else nothing. */
+function onlyAnswer(schema) {
+  const names = Object.keys(schema?.properties ?? {});
+  return names.length === 1 && names[0] === "result" ? schema.properties.result : null;
+}
+
+function yesOrNo(pending, send, card) {
+  card.approve = () => send({ response: { result: true } }, "Answered yes.");
+  card.reject = () => send({ response: { result: false } }, "Answered no.");
+  const buttons = [button("Yes", card.approve, { kind: "primary", "aria-keyshortcuts": "a" }), button("No", card.reject, { "aria-keyshortcuts": "r" })];
+  const about = pending.arguments?.payload !== undefined && argumentList(pending.arguments);
+  return h("div", { class: "body" }, about, h("div", { class: "actions" }, buttons));
+}
 
 /** The arguments of a call, one a row. */
 export function argumentList(args) {

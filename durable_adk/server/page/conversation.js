@@ -76,6 +76,11 @@ export class Conversation {
     return Boolean(this.#runs.get(invocationId)?.status);
   }
 
+  /** The committed events of an invocation, in order. */
+  eventsOf(invocationId) {
+    return (this.#runs.get(invocationId)?.seqs ?? []).map((seq) => this.#events.get(seq));
+  }
+
   /** Whether an invocation has called any tool. */
   hasCalls(invocationId) {
     const seqs = this.#runs.get(invocationId)?.seqs ?? [];

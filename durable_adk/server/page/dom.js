@@ -15,6 +15,14 @@ export function h(tag, attributes, ...children) {
   return element;
 }
 
+/** Make an element of a drawing; see `h`. */
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) set(element, name, value);
+  append(element, children);
+  return element;
+}
+
 function set(element, name, value) {
   if (value === null || value === undefined || value === false) return;
   if (name.startsWith("on")) element.addEventListener(name.slice(2), value);

@@ -82,7 +82,8 @@ export class RunView {
     const ofChildren = this.#children.usage ?? sumOf([]);
     const usage = sumOf([run.usage, ofChildren]);
     const places = about?.error?.at ?? []; // for operators
-    const looks = JSON.stringify([status, run.error, places, run.rewound, usage, ofChildren, priced, about?.updateTime, about?.temporalUrl]);
+    const unfinished = about?.unfinished ?? [];
+    const looks = JSON.stringify([unfinished, status, run.error, places, run.rewound, usage, ofChildren, priced, about?.updateTime, about?.temporalUrl]);
     if (looks === this.#headLooks) return;
     this.#headLooks = looks;
     const took = about && CLOSED.has(status) ? duration(about.updateTime - about.startTime) : "";
@@ -101,6 +102,7 @@ export class RunView {
         temporal && h("a", { href: temporal, target: "_blank", rel: "noopener noreferrer" }, "Temporal", icon("out")),
       ),
       run.error && h("div", { class: "failure" }, errorText(run.error)),
+      unfinished.map((reason) => h("p", { class: "notice" }, reason)),
       places.length > 0 && h("div", { class: "places facts mono" }, places.map((place) => h("div", null, `at ${place}`))),
       this.#trouble,
     );

@@ -1,10 +1,12 @@
 // One session: its runs as a timeline, what they say as they say it, and where one writes to it.
 
 import { get, getInvocation, inSession, sessionPath, startOnce, steerOnce } from "./api.js";
+import { answerCard } from "./answer.js";
 import { Composer, summaryOf } from "./composer.js";
 import { CLOSED, Conversation, sumOf } from "./conversation.js";
 import { announce, button, failure, fill, h, icon } from "./dom.js";
 import { count, usageFacts } from "./format.js";
+import { GraphPanel } from "./graph.js";
 import { ArtifactsPanel, empty, StatePanel } from "./panels.js";
 import { prices } from "./preferences.js";
 import { MessageQueue } from "./queue.js";
@@ -15,7 +17,7 @@ import { oneAtATime } from "./tasks.js";
 /** Milliseconds from a reason to read what waits until it is read: a session of many runs tells of all of them at once. */
 const QUIET = 150;
 /** The tabs, and the id of the element that each shows. */
-const TABS = { Timeline: "timeline", State: "panel", Artifacts: "panel" };
+const TABS = { Timeline: "timeline", Graph: "panel", State: "panel", Artifacts: "panel" };
 
 export class SessionView {
   element;
@@ -85,6 +87,7 @@ export class SessionView {
     const events = () => this.#conversation.events();
     this.#panels = { State: new StatePanel(key, events, (seq) => this.#goToSeq(seq)), Artifacts: new ArtifactsPanel(key, events) };
     this.#drawTabs();
+    this.#loadGraph();
     fill(this.#timeline, h("p", { class: "quiet loading" }, "Loading…"));
     this.#stream = new Stream(sessionPath(key, "events"), { onItem: (item) => this.#take(item), onState: (state) => this.#connected(state) });
     this.#stream.run();
@@ -145,6 +148,22 @@ export class SessionView {
       this.#later();
     } catch {
       // the stream says what is wrong
+    }
+  }
+
+  /** Offer the graph, if the app has one and the server knows it. */
+  async #loadGraph() {
+    try {
+      const layout = await get(["apps", this.#key.appName, "graph"]);
+      if (!layout) return;
+      const { key, caller, refresh, showArtifact } = this.#parts;
+      const who = () => caller()?.userId ?? "user";
+      const writer = () => (key.userId === who() ? "You" : key.userId);
+      const context = { key, caller: who, writer, card: (pending) => answerCard(pending, { done: refresh }), temporalUrl: () => null, showArtifact };
+      this.#panels.Graph = new GraphPanel(layout, context, () => this.#later());
+      this.#drawTabs();
+    } catch {
+      // the timeline is right without
     }
   }
 
@@ -269,6 +288,7 @@ export class SessionView {
     this.#summarize(runs);
     this.#queue.draw();
     if (this.#tab === "State") this.#panels.State.draw();
+    if (this.#tab === "Graph") this.#panels.Graph.draw(runs, (id) => this.#conversation.eventsOf(id), this.#pending);
     if (this.#tab === "Timeline") this.#settle();
   }
 
@@ -326,16 +346,20 @@ export class SessionView {
       const chosen = this.#tab === name;
       return h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": TABS[name], "aria-selected": String(chosen), tabindex: chosen ? 0 : -1, onclick: () => this.#choose(name), onkeydown: (event) => this.#moveTab(event) }, name);
     };
-    fill(this.#tabs, Object.keys(TABS).map(tab));
+    fill(this.#tabs, this.#tabNames().map(tab));
     this.#panel.setAttribute("aria-labelledby", `tab-${this.#tab}`);
     this.#timeline.hidden = this.#tab !== "Timeline";
     this.#panel.hidden = this.#tab === "Timeline";
   }
 
+  #tabNames() {
+    return Object.keys(TABS).filter((name) => name === "Timeline" || this.#panels[name]);
+  }
+
   #moveTab(event) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const names = Object.keys(TABS);
+    const names = this.#tabNames();
     this.#choose(names.at((names.indexOf(this.#tab) + step) % names.length));
     this.#tabs.querySelector("[aria-selected=true]").focus();
   }

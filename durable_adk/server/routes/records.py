@@ -9,7 +9,7 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.client.feed import paged
-from durable_adk.client.queries import LocatedCall, pending_calls_of, read_attempts
+from durable_adk.client.queries import LocatedCall, pending_calls_of, read_attempts, read_unfinished
 from durable_adk.conversation.pending_request import PendingRequest, pending_request
 from durable_adk.events.event import Event
 from durable_adk.json_values import JsonModel
@@ -114,6 +114,8 @@ class InvocationDetails(KnownInvocation):
     workflow_id: str | None = None
     temporal_url: str | None = None
     usage: TokenUsage = Field(default_factory=TokenUsage)
+    unfinished: list[str] = Field(default_factory=list[str])
+    """Why branches of a graph ended before its last node."""
 
 
 async def summarized(
@@ -160,6 +162,9 @@ async def detailed(
         workflow_id=workflow_id,
         temporal_url=_temporal_url(services, lease_owner),
         usage=_total([event.usage_metadata for event in events if event.usage_metadata]),
+        unfinished=[
+            one.reason for one in await read_unfinished(sessions, key, record.invocation_id)
+        ],
     )
 
 

@@ -16,7 +16,7 @@ from google.adk.tools import FunctionTool, ToolContext
 from google.genai import types
 from pydantic import BaseModel
 
-from durable_adk.context.activity import step_session
+from durable_adk.context.step_scope import step_session
 from durable_adk.events import Event as OurEvent
 from durable_adk.interop.values import adk_event, adk_session
 from durable_adk.runners import InMemoryRunner

@@ -10,7 +10,8 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.artifacts import FileArtifactService
-from durable_adk.context.activity import Services, ToolContext
+from durable_adk.context.activity import ToolContext
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import LeaseLostError, SessionNotFoundError
 from durable_adk.events import Event
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from durable_adk.calling import copies
 from durable_adk.calling.copies import lazy_models, own_copy
-from durable_adk.context.activity import step_session
+from durable_adk.context.step_scope import step_session
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import Session, SessionKey
 from tests.support.histories import event as said

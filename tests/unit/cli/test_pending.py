@@ -244,4 +244,4 @@ def test_a_question_shows_what_it_asks(tmp_path: Path) -> None:
     assert "waiting for an answer: Good?" in shown.output
     assert re.search(r"payload +\{\"n\": 1\}", shown.output)
     assert re.search(r"schema +\{\"type\": \"boolean\"\}", shown.output)
-    assert "durable-adk respond qqqqqqqqqqqq" in shown.output
+    assert """durable-adk respond qqqqqqqqqqqq '{"result": true}'""" in shown.output

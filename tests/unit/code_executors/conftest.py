@@ -2,7 +2,8 @@
 
 import pytest
 
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.sessions import Session
 
 

@@ -20,7 +20,8 @@ from durable_adk.code_executors.flow import (
     is_exhausted,
     prepare,
 )
-from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.step_scope import StepScope
 from durable_adk.json_values import check_json
 from durable_adk.models import LlmRequest, LlmResponse
 from durable_adk.planners import PlanReActPlanner

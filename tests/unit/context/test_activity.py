@@ -9,13 +9,8 @@ import pytest
 from google.genai import types
 
 from durable_adk.artifacts import FileArtifactService
-from durable_adk.context.activity import (
-    MAX_ACTIVITY_ID,
-    CallbackContext,
-    Services,
-    StepScope,
-    ToolContext,
-)
+from durable_adk.context.activity import MAX_ACTIVITY_ID, CallbackContext, ToolContext
+from durable_adk.context.step_scope import Services, StepScope
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions import Session
 

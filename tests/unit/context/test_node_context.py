@@ -1,6 +1,7 @@
 """The context of a node's code."""
 
-from durable_adk.context.activity import Context, StepScope
+from durable_adk.context.activity import Context
+from durable_adk.context.step_scope import StepScope
 from durable_adk.sessions import Session
 from durable_adk.wire.agent_stack import NodeRef, NodeSite
 

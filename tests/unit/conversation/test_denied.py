@@ -9,7 +9,7 @@ from google.genai import types
 from durable_adk.activities.tool import tool_call
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.context.activity import StepScope
+from durable_adk.context.step_scope import StepScope
 from durable_adk.conversation.client_requests import (
     REQUEST_CONFIRMATION,
     confirmation_metadata,

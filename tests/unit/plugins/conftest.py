@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.context.activity import Services, StepScope
+from durable_adk.context.step_scope import Services, StepScope
 from durable_adk.sessions import Session
 
 MakeScope = Callable[..., StepScope]

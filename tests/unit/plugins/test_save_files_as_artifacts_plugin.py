@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from google.genai import types
 
-from durable_adk.context.activity import Services
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.plugins import SaveFilesAsArtifactsPlugin
 from durable_adk.plugins.run_context import RunContext

@@ -7,7 +7,8 @@ import pytest
 from google.genai import types
 
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.context.activity import Services, StepScope, ToolContext
+from durable_adk.context.activity import ToolContext
+from durable_adk.context.step_scope import Services, StepScope
 from durable_adk.models import LlmRequest
 from durable_adk.sessions import Session
 from durable_adk.tools import load_artifacts_tool as module

@@ -4,7 +4,8 @@ import pytest
 from google.genai import types
 
 from durable_adk.activities.tool.response_event import result_and_media
-from durable_adk.context.activity import Services, StepScope, ToolContext
+from durable_adk.context.activity import ToolContext
+from durable_adk.context.step_scope import Services, StepScope
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical, check_json
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry

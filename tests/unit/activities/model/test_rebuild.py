@@ -20,7 +20,7 @@ from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.auth import AuthConfig
 from durable_adk.auth.auth_schemes import HTTPBearer
 from durable_adk.auth.credential_service import InMemoryCredentialService
-from durable_adk.context.activity import Services
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import (
     NotFoundError,
     PayloadTooLargeError,

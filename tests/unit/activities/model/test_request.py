@@ -9,7 +9,8 @@ from google.genai import types
 from durable_adk.activities.model.request import build_request
 from durable_adk.agents import LlmAgent
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.context.activity import CallbackContext, Services, StepScope
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.step_scope import Services, StepScope
 from durable_adk.errors import InstructionError, ToolError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import Session

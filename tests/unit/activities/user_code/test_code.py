@@ -13,7 +13,7 @@ from durable_adk.apps import App, AppRegistry
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult, File
-from durable_adk.context.activity import Services
+from durable_adk.context.step_scope import Services
 from durable_adk.errors import AgentDefinitionError, AgentError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey

@@ -1,13 +1,13 @@
 """The loop's port in process, for unit tests and scripts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol, TypeVar
 
-from durable_adk.activities.effect_rows import StoreEffect
-from durable_adk.activities.effects import EffectPerformer, row_of
+from durable_adk.activities.effect_rows import EffectRow, StoreEffect
 from durable_adk.activities.in_process import InProcess
+from durable_adk.activities.invocation.queue import WaitingStep
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import (
@@ -17,6 +17,9 @@ from durable_adk.errors import (
     StoreUnavailableError,
 )
 from durable_adk.retrying import CLIENT_TIMEOUT, retrying
+from durable_adk.sessions.lease_owner import LOCAL_TTL
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import ReadCheckpointStep
@@ -33,6 +36,51 @@ Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
 """Runs an agent that is used as a tool."""
 
 
+class Effects(Protocol):
+    """Performs single effects; see `effects.EffectPerformer`."""
+
+    def row_of(self, step: Effect[R]) -> EffectRow[R]:
+        """Return the table row of a step."""
+        ...
+
+    async def perform(
+        self, step: Effect[R], attempt: Attempt | None = None, *, first: int = 1
+    ) -> R:
+        """Perform one attempt."""
+        ...
+
+    async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
+        """Call the function of an external activity."""
+        ...
+
+    async def wait_for_turn(self, step: WaitingStep, busy: SessionBusyError) -> None:
+        """Wait until the session may be free."""
+        ...
+
+
+@asynccontextmanager
+async def renewed_lease(
+    sessions: SessionLog, key: SessionKey, invocation_id: str
+) -> AsyncGenerator[None]:
+    """Renew an invocation's lease while the body runs: steps may take longer than it lives."""
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(LOCAL_TTL / 3)
+            with suppress(StoreUnavailableError):  # the next renewal still comes in time
+                record = await sessions.get_invocation(key, invocation_id)
+                if record is not None:
+                    await sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await renewing
+
+
 class LocalRuntime(InProcess):
     """Implements `Runtime` in this process. An invocation does not outlive the process.
 
@@ -45,14 +93,17 @@ class LocalRuntime(InProcess):
 
     def __init__(
         self,
-        effects: EffectPerformer,
+        effects: Effects,
         agents: AppRegistry,
         *,
         limits: Limits,
         run_child: Child | None = None,
         roll_every: int | None = None,
+        first: int = 1,
     ) -> None:
         super().__init__()
+        self._first = first
+        """The number of each step's first attempt: above 1, steps look for what is stored."""
         self._steps = 0
         self._roll_every = roll_every
         self.rolls = roll_every is not None
@@ -68,7 +119,7 @@ class LocalRuntime(InProcess):
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform an effect here, with as many attempts as it needs."""
-        row = row_of(step)
+        row = self._effects.row_of(step)
         if isinstance(row, StoreEffect):
             if isinstance(step, ReadCheckpointStep):
                 self._steps = 0  # a new run's history is empty
@@ -88,7 +139,8 @@ class LocalRuntime(InProcess):
         attempt = 1
         while True:
             try:
-                return await self._until_stored(step, Attempt(number=attempt))
+                number = self._first - 1 + attempt
+                return await self._until_stored(step, Attempt(number=number))
             except ModelUnavailableError as error:
                 if attempt >= attempts:
                     raise
@@ -133,4 +185,5 @@ class LocalRuntime(InProcess):
 
         Safe, because writes check their ids first, and steps read before they act.
         """
-        return await retrying(self._effects.perform, CLIENT_TIMEOUT)(step, attempt)
+        perform = retrying(self._effects.perform, CLIENT_TIMEOUT)
+        return await perform(step, attempt, first=self._first)

@@ -1,0 +1,462 @@
+"""Runs the nodes that the code of a node calls, in the activity of that code (GR-150 to GR-162).
+
+Each of them has a loop of its own, over the same effects as the invocation's, performed in this
+process. The ids of their events depend on their paths, so another attempt finds what is stored and
+does not do it again. How they ended, and where they wait, is stored in a `CallJournal` before the
+code runs again.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from google.genai import types
+
+from durable_adk.activities.commit.notes import find_note, write_note
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.local_runtime import Effects
+from durable_adk.activities.node.called_loop import Call, CalledLoop, CalledRuntime, Totals
+from durable_adk.activities.step import ActiveStep
+from durable_adk.apps.graph_record import manifest_of_call
+from durable_adk.calling.closing import uninterrupted
+from durable_adk.context.activity import Context
+from durable_adk.context.step_scope import step_session
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES
+from durable_adk.conversation.tool_responses import error_response
+from durable_adk.errors import (
+    AgentError,
+    DurableAdkError,
+    DynamicNodeFailError,
+    NodeInterruptedError,
+    as_detail,
+    as_raised,
+    from_detail,
+)
+from durable_adk.events.event import Event
+from durable_adk.flows.graph.retries import OF_INVOCATION
+from durable_adk.graph.base_node import START, BaseNode
+from durable_adk.graph.node import build_node
+from durable_adk.json_values import canonical, check_json, to_json_value
+from durable_adk.log import get_logger
+from durable_adk.retrying import STORE_TIMEOUT, retrying
+from durable_adk.wire.agent_stack import NodeRef, NodeRun, NodeSite
+from durable_adk.wire.called_nodes import CalledEnd, CallJournal, NodeCaller, OpenCall
+from durable_adk.wire.checkpoint import Counters
+from durable_adk.wire.steps import CalledNodes, CommitStep, NodeStep
+
+logger = get_logger(__name__)
+
+JOURNAL: Final = "calls"
+"""Kind of the notes that hold a `CallJournal`."""
+INPUT: Final = "called_input"
+"""Kind of the notes that hold what a called node was given: the same in all its runs (B-7)."""
+FAILURE: Final = "called_failure"
+"""Kind of the notes that hold how a called node has failed (B-6)."""
+CLOSED: Final = "The node that called this one has ended, or has failed."
+
+MakeEffects = Callable[[Dependencies], Effects]
+
+
+@dataclass(kw_only=True, eq=False)
+class _Called:
+    """One called node."""
+
+    key: str
+    """Its name and run id: the last part of its path."""
+    node: BaseNode
+    value: Any
+    """What the code gives it."""
+    site: NodeSite
+    branch: str | None
+    done: "asyncio.Future[CalledEnd | None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    """How it ended; None: it waits, or the invocation fails."""
+    task: "asyncio.Task[None] | None" = None
+
+
+class NodeCalls:
+    """The nodes that one run of a node's code calls.
+
+    Args:
+        active: The step of the code.
+        caller: What it needs of the loop.
+        effects: Performs the effects of the called nodes.
+        context: The context of the code.
+        messages: Returns the events that the code has yielded since the last call, and that are
+            stored before the node's.
+    """
+
+    def __init__(
+        self,
+        active: ActiveStep[NodeStep],
+        caller: NodeCaller,
+        effects: MakeEffects,
+        context: Context,
+        messages: Callable[[], list[Event]],
+    ) -> None:
+        self._active, self._step, self._caller = active, active.step, caller
+        self._context, self._messages = context, messages
+        self._task, self._variables = asyncio.current_task(), copy_context()
+        app = active.deps.registry.app(active.step.key.app_name)
+        self._nodes: dict[str, BaseNode] = app.called
+        self._given: dict[str, Any] = dict(active.deps.given)
+        self._deps = active.deps.with_called(app.with_called(self._nodes), self._given)
+        self._effects = effects(self._deps)
+        self._journal = CallJournal()
+        self._calls: dict[str, _Called] = {}
+        self._numbers = Counter[str]()
+        self._failures: list[tuple[DynamicNodeFailError, CalledEnd]] = []
+        self._sending = asyncio.Lock()
+        self._totals = Totals(
+            counters=Counters(model_calls=caller.model_calls, node_runs=caller.node_runs, events=0),
+            used=dict(caller.used),
+            local_state=dict(active.step.local_state),
+            revision=active.step.revision,
+        )
+        self.delegate: _Called | None = None
+        """The node whose output is the code's as well."""
+        self.is_interrupted = False
+        """Whether the code was ended by a `NodeInterruptedError`."""
+        self.fatal: DurableAdkError | None = None
+        """The error that ends the invocation, whatever the code does."""
+
+    async def restore(self) -> None:
+        """Continue with what earlier runs of the code have called."""
+        if self._caller.journal is not None:
+            find = retrying(find_note, STORE_TIMEOUT)
+            body = await find(self._active, JOURNAL, self._caller.journal)
+            if body is None:
+                raise AgentError(
+                    f"The session store lacks what {self._step.named.path} has called before."
+                )
+            self._journal = CallJournal.from_json(body)
+
+    # ----- calls of the code
+
+    async def call(
+        self,
+        node_like: Any,
+        value: Any,
+        *,
+        run_id: str | None = None,
+        use_as_output: bool = False,
+        use_sub_branch: bool = False,
+        branch: str | None = None,
+        isolation_scope: str | None = None,
+    ) -> Any:
+        """Run a node and return its output; see `Context.run_node`."""
+        node = build_node(node_like)
+        if node is START:
+            raise ValueError("START is not a node that can run.")
+        called = self._find(node, run_id, value)
+        if called.task is None:
+            site, own = called.site, self._step.named
+            called.branch = branch or self._step.branch
+            if use_sub_branch:
+                called.branch = ".".join(filter(None, (called.branch, called.key)))
+            site.scope = isolation_scope or own.scope
+            if use_as_output:
+                if self.delegate is not None:
+                    raise ValueError(f"Node {own.path} already has a use_as_output delegate.")
+                self.delegate, site.output_for = called, [site.path, *own.output_for]
+            work = self._drive(called)
+            # In the runtime's context: the code's time limit and scope are not those of the node.
+            called.task = asyncio.create_task(work, context=self._variables.copy())
+        return await self._output_of(called)
+
+    def _find(self, node: BaseNode, run_id: str | None, value: Any) -> _Called:
+        """Return the call of an id, or a new one; ids are counted in the order of the calls."""
+        if run_id is None:
+            self._numbers[node.name] += 1
+        elif run_id.isdigit() or not run_id:
+            raise ValueError(
+                f'Explicit run_id "{run_id}" for node "{node.name}" must contain non-numeric '
+                "characters to prevent collision with auto-generated IDs."
+            )
+        key = f"{node.name}@{run_id or self._numbers[node.name]}"
+        if "/" in key:
+            raise ValueError(f'run_id "{run_id}" must not contain "/", which separates paths.')
+        if key not in self._calls:
+            own = self._step.named
+            path, prefix = f"{own.path}/{key}", f"{own.prefix}.{key}"
+            site = NodeSite(
+                path=path,
+                prefix=prefix,
+                input=NodeRef(event=prefix, take="given"),
+                output_for=[path],
+            )
+            self._calls[key] = _Called(key=key, node=node, value=value, site=site, branch=None)
+        return self._calls[key]
+
+    async def _output_of(self, called: _Called) -> Any:
+        try:
+            ended = await asyncio.shield(called.done)
+        except asyncio.CancelledError:
+            await self._cancelled(called)
+            raise
+        if ended is None:
+            self.is_interrupted = True
+            raise NodeInterruptedError(f"{called.site.path} waits for an answer.")
+        await self._refresh()
+        if ended.error is not None:
+            error = DynamicNodeFailError(
+                f"Dynamic node {called.node.name} failed",
+                error=as_raised(from_detail(ended.error)),
+                error_node_path=ended.path,
+            )
+            self._failures.append((error, ended))
+            raise error
+        output = ended.end and ended.end.output
+        return output and self._deps.node_values(self._step, self._context.scope).of(output)
+
+    async def _cancelled(self, called: _Called) -> None:
+        """Cancel a node whose caller was cancelled, for example by a time limit of the code."""
+        if called.task is None or called.done.done():
+            return
+        called.task.cancel()
+        await uninterrupted(_gathered(called.task))
+        if self._task is not None and not self._task.cancelling():
+            # By the code itself, which another run of it must see as well.
+            text = f"{called.site.path} was cancelled by the code that called it."
+            called.done.set_result(await self._failed(called, AgentError(text)))
+
+    async def _refresh(self) -> None:
+        """Let the code see what the nodes have stored."""
+        step = self._step.model_copy(update={"revision": self._totals.revision})
+        _, fresh = await self._deps.scope(step)
+        state, scope = self._context.state, self._context.scope
+        values = scope.session.state
+        state.refresh({**fresh.session.state, **self._totals.local_state})
+        scope.events = fresh.events
+        scope.session = step_session(step.key, fresh.events, state=values, revision=step.revision)
+
+    # ----- runs of nodes
+
+    async def _drive(self, called: _Called) -> None:
+        try:
+            ended = self._journal.ended.get(called.key) or await self._ended(called)
+        except Exception as error:  # noqa: BLE001 - the code gets it
+            called.done.set_exception(error)
+        else:
+            if ended is not None:
+                self._journal.ended[called.key] = ended
+                self._journal.open.pop(called.key, None)
+            called.done.set_result(ended)
+
+    async def _ended(self, called: _Called) -> CalledEnd | None:
+        """Run a node; return None if it waits, or if the invocation fails."""
+        site, path = called.site, called.site.path
+        if self._looks:
+            find = retrying(find_note, STORE_TIMEOUT)
+            known = await find(self._active, FAILURE, site.prefix)
+            if known is not None:
+                return CalledEnd.from_json(known)
+        await self._send_messages()
+        self._nodes[path] = called.node
+        manifest = manifest_of_call(called.node, self._step.agent)
+        self._given[site.prefix] = await self._recorded(called)
+        loop = CalledLoop(
+            Call(
+                step=self._step,
+                caller=self._caller,
+                manifest=manifest,
+                message=self._context.user_content,
+                state=dict(self._context.scope.session.state),
+                saved=self._journal.open.get(called.key),
+            ),
+            self._totals,
+            CalledRuntime(self._deps, self._effects, self._caller.limits, again=self._looks),
+        )
+        run = NodeRun(run_id=0, input=site.input, branch=called.branch, event_id=site.prefix)
+        try:
+            end = await loop.run(site, run)
+        except OF_INVOCATION as error:
+            self.fatal = self.fatal or error
+            return None
+        except DurableAdkError as error:
+            return await self._failed(called, error)
+        if end is None and loop.saved is not None:
+            self._journal.open[called.key] = loop.saved
+            return None
+        return CalledEnd(end=end)
+
+    @property
+    def _looks(self) -> bool:
+        """Whether the store may have what the nodes do."""
+        return self._active.attempt.number > 1 or self._active.scope.ahead
+
+    async def _recorded(self, called: _Called) -> Any:
+        """Return what a node is given: what it was given when it began, if it has begun."""
+        manifest = called.node
+        if not (manifest.rerun_on_resume or manifest.static_children()):
+            return called.value  # its code runs once, unless its worker dies
+        body = _packed(called.value, called.site.path)
+        write = retrying(write_note, STORE_TIMEOUT)
+        kept = await write(self._active, INPUT, called.site.prefix, body)
+        if kept == body:
+            return called.value
+        logger.warning("node.other_input", node_path=called.site.path)
+        return _unpacked(kept)
+
+    async def _failed(self, called: _Called, error: DurableAdkError) -> CalledEnd:
+        ended = CalledEnd(error=as_detail(error), path=error.node_path or called.site.path)
+        self._journal.ended[called.key] = ended
+        self._journal.open.pop(called.key, None)
+        write = retrying(write_note, STORE_TIMEOUT)
+        await write(self._active, FAILURE, called.site.prefix, ended.to_json())
+        return ended
+
+    async def _send_messages(self) -> None:
+        """Store what the code has yielded: it comes before the events of the node."""
+        async with self._sending:
+            for event in self._messages():
+                await self._commit(event)
+
+    async def _commit(self, event: Event) -> None:
+        step, sessions = self._step, self._deps.sessions
+        if self._looks and await sessions.find_event(step.key, event.id) is not None:
+            return
+        commit = CommitStep(
+            key=step.key,
+            invocation_id=step.invocation_id,
+            epoch=step.run_epoch or 0,
+            event=event,
+            revision=step.revision,
+        )
+        perform = retrying(self._effects.perform, STORE_TIMEOUT)
+        self._totals.revision = max(self._totals.revision, await perform(commit))
+        self._totals.counters.events += 1
+        self._totals.last_event_id = event.id
+
+    # ----- the end of the code
+
+    async def settle(self) -> None:
+        """Wait until every node has ended, or waits.
+
+        Raises:
+            DynamicNodeFailError: One has failed after the end of the code (GR-159).
+        """
+        left = [one for one in self._calls.values() if not one.done.done()]
+        await asyncio.gather(*(called.done for called in left))
+        ends = [called.done.result() for called in left]
+        self.is_interrupted = self.is_interrupted or None in ends
+        for called, ended in zip(left, ends, strict=True):
+            if ended is not None and ended.error is not None and not self.is_interrupted:
+                await self._output_of(called)
+
+    async def close(self) -> None:
+        """Cancel the nodes that still run."""
+        tasks = [called.task for called in self._calls.values() if called.task is not None]
+        for task in tasks:
+            task.cancel()
+        await uninterrupted(_gathered(*tasks))
+        for called in self._calls.values():
+            called.done.cancel()
+
+    @property
+    def waiting(self) -> list[OpenCall]:
+        """The calls that nodes wait for; the code runs again once one is answered."""
+        return [
+            call
+            for key, node in self._journal.open.items()
+            if key in self._calls or self.is_interrupted
+            for call in node.waiting
+        ]
+
+    def output_of_delegate(self) -> NodeRef | None:
+        """Return a reference to the output of the node whose output is the code's as well."""
+        ended = self._journal.ended.get(self.delegate.key) if self.delegate else None
+        return ended.end.output if ended and ended.end else None
+
+    def failure_of(self, error: Exception) -> CalledEnd | None:
+        """Return the end of the node whose failure an exception of the code reports, or None."""
+        return next((ended for raised, ended in self._failures if raised is error), None)
+
+    async def outcome(self, *, again: bool, failed: str | None = None) -> CalledNodes | None:
+        """Return what the nodes have done; None: the code has never called any.
+
+        Args:
+            again: Whether the code may run again.
+            failed: The path of the node whose error the code has raised, if it has failed.
+        """
+        if not (self._calls or self._journal.ended or self._journal.open):
+            return None
+        waiting = [] if failed is not None else self.waiting
+        await self._close_others(waiting)
+        name = None
+        if again:
+            name = self._step.event_id
+            if failed is not None:  # another attempt repeats what has failed (GR-115)
+                ended = self._journal.ended
+                ended = {key: one for key, one in ended.items() if one.error is None}
+                self._journal = CallJournal(ended=ended)
+            write = retrying(write_note, STORE_TIMEOUT)
+            await write(self._active, JOURNAL, name, self._journal.to_json())
+        counters, before, local = self._totals.counters, self._caller, self._step.local_state
+        state = self._totals.local_state
+        return CalledNodes(
+            journal=name,
+            open_calls=waiting,
+            used={key: n - before.used.get(key, 0) for key, n in self._totals.used.items()},
+            events=counters.events,
+            model_calls=counters.model_calls - before.model_calls,
+            tool_calls=counters.tool_calls,
+            node_runs=counters.node_runs - before.node_runs,
+            revision=self._totals.revision,
+            last_event_id=self._totals.last_event_id,
+            text=self._totals.text,
+            failed=failed,
+            runs=self._totals.runs,
+            local_state={key: v for key, v in state.items() if local.get(key) != v},
+            state=await self._state() if before.wants_state else None,
+        )
+
+    async def _state(self) -> dict[str, Any]:
+        _, state = await self._deps.sessions.read_state(self._step.key)
+        return state
+
+    async def _close_others(self, waiting: list[OpenCall]) -> None:
+        """Answer the calls of nodes that the code has ended without (B-22)."""
+        kept = {call.call_id for call in waiting}
+        for key, node in list(self._journal.open.items()):
+            for call in node.waiting:
+                if call.call_id in kept:
+                    continue
+                event = error_response(
+                    call.call_id, call.name, CLOSED, author=call.author, branch=self._step.branch
+                )
+                event.id = f"{self._step.event_id}.{call.call_id}"
+                event.invocation_id = self._step.invocation_id
+                event.custom_metadata = {FINAL_RESPONSES: True}
+                await self._commit(event)
+            if not any(call.call_id in kept for call in node.waiting):
+                del self._journal.open[key]
+
+
+async def _gathered(*tasks: "asyncio.Task[None]") -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _packed(value: Any, path: str) -> str:
+    """Return the JSON text of what a node is given.
+
+    Raises:
+        StateValueError: It is not JSON; the message names the type and the place.
+    """
+    if isinstance(value, types.Content):
+        return canonical({"content": value.model_dump(mode="json", exclude_none=True)})
+    plain = to_json_value(value)
+    check_json(plain, f"the input of {path}")
+    return canonical({"value": plain})
+
+
+def _unpacked(text: str) -> Any:
+    packed = json.loads(text)
+    if "content" in packed:
+        return types.Content.model_validate(packed["content"])
+    return packed["value"]
