@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.task import CHAIN, get_capital, passed_on, reply
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.events import Event
+from durable_adk.events import Event, EventActions
 from durable_adk.events.request_input import RequestInput
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 from durable_adk.workflow import Workflow, node
@@ -62,7 +62,8 @@ def _items() -> Workflow:
 def _loop() -> Workflow:
     def count(node_input: Any) -> Event:
         left = node_input if isinstance(node_input, int) else int(node_input.parts[0].text)
-        return Event(output=left - 1, route="again" if left > 1 else "done")
+        actions = EventActions(route="again" if left > 1 else "done")
+        return Event(output=left - 1, actions=actions)
 
     def done(node_input: int) -> int:
         return node_input

@@ -49,11 +49,11 @@ def _can_begin(invocation: Invocation, scope: AgentScope) -> bool:
     session's state.
     """
     state = invocation.state
-    pending, branches = state.checkpoint.pending, state.branches
+    pending = state.checkpoint.pending
     waits = pending.paused or pending.waiting or pending.answered or pending.unread
     return (
         scope.commit_by is CommitBy.STEP
-        and branches.busy == 1
-        and branches.timed == 0
+        and state.branches.busy == 1
+        and not any(timer.is_limited for timer in scope.branch.timers)
         and not (waits or pending.steered or state.reads_state)
     )
