@@ -127,17 +127,13 @@ async def run(how: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def report(found: dict[str, Any]) -> None:
     """Print it."""
-    table = Table("a chain of ten functions, to FLOOR: median (p20)", *found["chain"]["latency"])
-
-    def ratio(what: str) -> list[str]:
-        values = found["chain"][what].values()
-        return [f"{one['median']:.2f} ({one['p20']:.2f})" for one in values]
-
-    table.add_row("time", *ratio("latency"))
-    table.add_row("its worker's CPU", *ratio("cpu"))
+    chain, names = found["chain"], [one.name for one in SYSTEMS]
+    table = Table("a chain of ten functions, to FLOOR: median (p20)", *names)
+    for what, shown in (("latency", "time"), ("cpu", "its worker's CPU")):
+        found_by = [chain[what][name] for name in names]
+        table.add_row(shown, *(f"{one['median']:.2f} ({one['p20']:.2f})" for one in found_by))
     for what in ("events", "bytes", "actions"):
-        counts = (f"{one[what]:,}" for one in found["chain"]["history"].values())
-        table.add_row(f"history: {what}", *counts)
+        table.add_row(f"history: {what}", *(f"{chain['history'][name][what]:,}" for name in names))
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
     for name in ("items", "question", "loop", "loop_batch"):

@@ -17,7 +17,20 @@ from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
-from tests.integration.test_graphs import KEY, Runs, ends, fail, fails, gives, log, said
+from tests.integration.test_graphs import (
+    ITEMS as ASKING,
+    KEY,
+    Runs,
+    answer,
+    ends,
+    fail,
+    fails,
+    gives,
+    log,
+    reply,
+    said,
+    worker_graph,
+)
 from tests.support.scripts import send
 
 pytestmark = pytest.mark.replayed
@@ -187,3 +200,13 @@ async def test_items_survive_new_workflow_runs_between_batches(
     expected = [number if number % 2 else None for number in range(1, 21)]
     assert (await said(runner, "20"))[-1] == ends("each@1", expected)
     assert runs == {number: 2 if number == 5 else 1 for number in range(1, 21)}
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_items_that_a_batch_puts_off_are_counted_once(make_runner: MakeRunner) -> None:
+    """GR-60: of three items each that asks ends its batch."""
+    limits = Limits(max_node_runs=6)  # three items, and three nodes
+    runner = await make_runner(worker_graph(Runs(), 1), limits=limits)
+    await said(runner)
+    await reply(runner, answer("q1", "A"))
+    assert (await reply(runner, answer("q3", "C")))[-1] == ends("end@1", ASKING)
