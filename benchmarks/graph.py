@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +53,7 @@ async def chains(systems: list[Running], client: Client, number: int) -> dict[st
 async def once(one: Running, client: Client, app: str, text: str) -> tuple[SessionKey, str]:
     """Run an app's graph in a session of its own; return the session and the workflow's id."""
     name = uuid.uuid4().hex
-    request = {"app": app, "user": "u", "session": name, "message": text}
+    request = {"app": app, "user": "u", "session": name, "message": text, "invocationId": name}
     handle = await client.start_workflow("Invocation", request, id=name, task_queue=one.queue)
     if app == "ask":
         for _ in range(200):
@@ -78,18 +79,32 @@ async def loop(
     one: Running, client: Client, store: SqliteSessionService, app: str, number: int
 ) -> dict[str, Any]:
     """Compare the last tenth of a loop with its first, and measure its checkpoints."""
-    key, name = await once(one, client, app, str(number))
+    running = asyncio.create_task(once(one, client, app, str(number)))
+    spent: list[tuple[int, float]] = []  # events, and seconds of CPU
+    checkpoints = 0
+    while not running.done():
+        for key in await store.user_sessions(app_name=app, user_id="u"):
+            spent.append((await store.read_revision(key), await one.cpu()))
+            notes = await store.read_notes(key, invocation_id=key.session_id, kind=CHECKPOINT)
+            checkpoints = max([checkpoints, *(len(note.body) for note in notes)])
+        await asyncio.sleep(0.1)
+    key, name = await running
     events = [stored.event for stored in await store.read_events(key, after=1)]
-    times = [event.timestamp for event in events if event.author != "user"]
-    tenth = number // 10
+    times, tenth = [event.timestamp for event in events], number // 10
     runs = [run async for run in client.list_workflows(f"WorkflowId = '{name}'")]
-    notes = await store.read_notes(key, invocation_id=events[-1].invocation_id, kind=CHECKPOINT)
     return {
         "nodes": number,
-        "last_to_first": (times[number - 1] - times[-tenth]) / (times[tenth - 1] - times[0]),
+        "time_last_to_first": (times[number - 1] - times[-tenth]) / (times[tenth - 1] - times[0]),
+        "cpu_last_to_first": _each(spent, number - tenth, number) / _each(spent, 0, tenth),
         "workflow_runs": len(runs),
-        "checkpoints": [len(note.body) for note in notes],
+        "checkpoint_bytes": checkpoints,
     }
+
+
+def _each(spent: Sequence[tuple[int, float]], first: int, last: int) -> float:
+    """Seconds of CPU of an event between two numbers of events."""
+    within = [one for one in spent if first <= one[0] <= last]
+    return (within[-1][1] - within[0][1]) / (within[-1][0] - within[0][0])
 
 
 async def question(one: Running, client: Client) -> dict[str, int]:

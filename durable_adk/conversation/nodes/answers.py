@@ -72,7 +72,7 @@ def given_answers(
     answer counts (GR-136).
     """
     found: dict[str, Any] = {}
-    for event in events:
+    for event in events if call_ids else ():
         given = event.author == USER and event.invocation_id == invocation_id
         for response in event.get_function_responses() if given else ():
             if response.id is not None and response.id in call_ids:
