@@ -13,7 +13,6 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelA
 from durable_adk.apps import App
 from durable_adk.code_executors import BuiltInCodeExecutor
 from durable_adk.events import Event
-from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.tool_node import ToolNode
 from durable_adk.ops.app_check import AppPart, app_parts
 from durable_adk.plugins import BasePlugin
