@@ -11,6 +11,7 @@ from temporalio.client import Client
 
 from durable_adk.client import workflow_id
 from durable_adk.errors import AgentError, PayloadTooLargeError
+from durable_adk.events import Event, EventActions
 from durable_adk.flows.graph import worker
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
@@ -210,3 +211,24 @@ async def test_items_that_a_batch_puts_off_are_counted_once(make_runner: MakeRun
     await said(runner)
     await reply(runner, answer("q1", "A"))
     assert (await reply(runner, answer("q3", "C")))[-1] == ends("end@1", ASKING)
+
+
+async def test_the_loop_commits_items_of_one_of_several_last_nodes(
+    make_runner: MakeRunner,
+) -> None:
+    """B-29: their events pass through the workflow, each once."""
+    runs = Runs()
+
+    def choose(node_input: str) -> Event:
+        return Event(output=list(range(1, 31)), actions=EventActions(route="items"))
+
+    def item(node_input: int) -> int:
+        runs[node_input] += 1
+        return node_input
+
+    each = node(item, name="each", parallel_worker=True)
+    edges: list[Any] = [("START", choose, {"items": each, "other": runs.named("other")})]
+    rows = await said(await make_runner(Workflow(name="wf", edges=edges)))
+    assert rows[-1] == ends("each@1", list(range(1, 31)))
+    assert len(rows) == 32
+    assert runs == dict.fromkeys(range(1, 31), 1)
