@@ -24,7 +24,6 @@ from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.graph.timer import NodeTimer
-from durable_adk.flows.step_batch import run_batch
 from durable_adk.graph.retry_config import retry_of
 
 OF_INVOCATION = (
@@ -102,7 +101,7 @@ class NodeRetries:
         await self._invocation.continuing.safe_point()
         if task.node.kind not in ("agent", "worker"):
             seconds = task.node.timeout or 0.0
-            await run_batch(self._invocation, task.scope, task.node.name, seconds=seconds)
+            await self._invocation.run_batch(task.scope, task.node.name, seconds=seconds)
 
     async def _in_time(self) -> None:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
