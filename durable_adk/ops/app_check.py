@@ -130,7 +130,8 @@ def _node_runs_in(node: GraphNode) -> str:
     own = node.inner or node
     words = ["workflow code" if own.kind == "agent" else "activity run_node"]
     if node.inner is not None:
-        words = ["workflow code" if own.kind in ("agent", "worker") else "activity run_items"]
+        alone = own.kind in ("agent", "worker") or own.calls
+        words = [words[0] if alone else "activity run_items"]
         words[0] += " for each item"
         words += [f"{node.window} items at once"] if node.window else []
     for rule in [node] if node.inner is None else [node.inner, node]:

@@ -99,7 +99,7 @@ class NodeRetries:
         if task.outcome is not None:
             return
         await self._invocation.continuing.safe_point()
-        if task.node.kind not in ("agent", "worker"):
+        if task.node.kind not in ("agent", "worker") and not task.node.calls:
             seconds = task.node.timeout or 0.0
             await self._invocation.run_batch(task.scope, task.node.name, seconds=seconds)
 
