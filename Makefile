@@ -112,6 +112,7 @@ fmt: $(STAMP) ## Format the code and fix what can be fixed
 
 bench: $(STAMP) $(PEERS) ## Measure, beside google-adk and Temporal's plugin for it
 	$(BIN)/python -m benchmarks.turn
+	$(BIN)/python -m benchmarks.graph
 	$(BIN)/python -m benchmarks.session
 	$(BIN)/python -m benchmarks.streaming
 	$(BIN)/python -m benchmarks.takeover

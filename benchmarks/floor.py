@@ -22,7 +22,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 with workflow.unsafe.imports_passed_through():
     from google.genai import types
 
-    from benchmarks.task import answer, get_capital, reply
+    from benchmarks.task import CHAIN, answer, get_capital, passed_on, reply
 
 
 class ShortConverter(PydanticPayloadConverter):
@@ -54,6 +54,31 @@ async def floor_tool(turn: Turn) -> types.Content:
     return types.Content(role="user", parts=[types.Part(function_response=response)])
 
 
+@activity.defn
+async def floor_node(text: str) -> str:
+    """Run a function of a chain."""
+    return passed_on(text)
+
+
+@workflow.defn(name="FloorChain")
+class FloorChainWorkflow:
+    """A chain of functions."""
+
+    @workflow.run
+    async def run(self, request: dict[str, Any]) -> str:
+        """Run it once."""
+        text = str(request["message"])
+        for _ in range(CHAIN):
+            text = await workflow.execute_activity(
+                floor_node,
+                text,
+                start_to_close_timeout=timedelta(seconds=150),
+                heartbeat_timeout=timedelta(seconds=2),
+                summary="g",
+            )
+        return text
+
+
 @workflow.defn(name="Floor")
 class FloorWorkflow:
     """Model, tool, model, and so on until the model says something."""
@@ -82,8 +107,8 @@ def floor_worker(client: Client, queue: str) -> Worker:
     return Worker(
         client,
         task_queue=queue,
-        workflows=[FloorWorkflow],
-        activities=[floor_model, floor_tool],
+        workflows=[FloorWorkflow, FloorChainWorkflow],
+        activities=[floor_model, floor_tool, floor_node],
         workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
     )
 

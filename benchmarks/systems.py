@@ -63,7 +63,7 @@ class Running:
     ) -> None:
         assert child.stdin is not None
         assert child.stdout is not None
-        self.system, self._client, self._queue = system, client, queue
+        self.system, self._client, self.queue = system, client, queue
         self._stdin, self._stdout = child.stdin, child.stdout
         self._process = psutil.Process(child.pid)
         self.last: str | None = None
@@ -85,7 +85,7 @@ class Running:
         name = uuid.uuid4().hex
         request |= {"message": message(steps)}
         handle = await self._client.start_workflow(
-            self.system.workflow, request, id=name, task_queue=self._queue
+            self.system.workflow, request, id=name, task_queue=self.queue
         )
         while True:
             with suppress(RPCError):  # a connection of a busy server may end

@@ -12,6 +12,10 @@ ANSWER = "= "
 """Begins the lines with which a worker answers; libraries may print others."""
 
 
+CHAIN = 10
+"""Functions of a chain."""
+
+
 def message(steps: int = 1) -> str:
     """What the user says: 2 KB, and how many tool calls the model has to make."""
     return f"{steps} {'x' * 2048}"
@@ -21,6 +25,11 @@ def get_capital(country: str) -> str:
     """Return the capital of a country."""
     del country
     return "Paris"
+
+
+def passed_on(text: str) -> str:
+    """What a function of a chain hands on: a hundred characters."""
+    return text[:100]
 
 
 def reply(contents: Iterable[types.Content]) -> types.Content:

@@ -56,6 +56,8 @@ ELSEWHERE = ("adk", "interop", "samples")
 """Folders whose tests need google-adk's environment, too: `make test` leaves them to the others."""
 RUNNERS = {"local": 3, "temporal-uncached": 12, "temporal-ahead": 6}
 """Of so many tests run in process, or with the cache at zero, CI takes one, `make test` none."""
+GRAPHS = ("graph", "called_nodes", "item_batches")
+"""Modules whose tests run with `AHEAD`, too."""
 AHEAD = 20
 """Steps in one activity."""
 SAMPLED = {
@@ -101,7 +103,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "make_runner" in metafunc.fixturenames and all(
         "make_runner" not in m.args[0] for m in marks
     ):
-        graphs = "graph" in metafunc.module.__name__
+        graphs = any(word in metafunc.module.__name__ for word in GRAPHS)
         runners = ["local", "temporal", "temporal-uncached", *(["temporal-ahead"] * graphs)]
         metafunc.parametrize("make_runner", runners, indirect=True)
 

@@ -1,6 +1,6 @@
 """Finds the nodes of a graph, and refuses those that the runtime would not run as they say."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
@@ -15,16 +15,8 @@ from durable_adk.wire.tool_contract import ToolContract
 
 def node_at_path(root: BaseNode, path: str) -> BaseNode | None:
     """Return the node at the path of a run, ``wf@1/inner@2/a@1``, by its names, or None."""
-    first, *names = (part.partition("@")[0] for part in path.split("/"))
-    node: BaseNode | None = root if root.name == first else None
-    if node is None and isinstance(root, BaseAgent):
-        node = root.find_agent(first)
-    if node is not None and not isinstance(node, BaseAgent | Workflow):
-        return node  # the only node of its graph
-    for name in names:
-        found = [] if node is None else _children(node)
-        node = next((one for one in found if one.name == name), None)
-    return node
+    nodes = nodes_on_path(root, path)
+    return nodes[-1] if len(nodes) == path.count("/") + 1 else None
 
 
 def called_node_at(called: Mapping[str, BaseNode], path: str) -> BaseNode | None:
@@ -43,10 +35,20 @@ def called_node_at(called: Mapping[str, BaseNode], path: str) -> BaseNode | None
 
 
 def nodes_on_path(root: BaseNode, path: str) -> list[BaseNode]:
-    """Return the nodes along the path of a run, from the root; those that are found."""
-    parts = path.split("/")
-    paths = ("/".join(parts[: place + 1]) for place in range(len(parts)))
-    return [node for one in paths if (node := node_at_path(root, one)) is not None]
+    """Return the nodes along the path of a run, from the root, up to one that is not found."""
+    first, *names = (part.partition("@")[0] for part in path.split("/"))
+    begin = root.find_agent(first) if isinstance(root, BaseAgent) else None
+    if begin is None and root.name != first:
+        return []
+    if not isinstance(root, BaseAgent | Workflow):
+        return [root] * (len(names) + 1)  # the only node of its graph
+    nodes: list[BaseNode] = [begin or root]
+    for name in names:
+        node = next((one for one in _children(nodes[-1]) if one.name == name), None)
+        if node is None:
+            break
+        nodes.append(node)
+    return nodes
 
 
 def agents_in(node: BaseNode) -> list[BaseAgent]:
@@ -89,16 +91,17 @@ def graph_tools(agent: BaseAgent) -> list[BaseNode]:
     return [graph for one in agent.walk() if isinstance(one, LlmAgent) for graph in one.graph_tools]
 
 
-def _children(node: BaseNode) -> list[BaseNode]:
-    """Return the nodes of a graph; those of a worker are its node's, which has its name.
+def _children(node: BaseNode) -> Iterator[BaseNode]:
+    """Yield the nodes of a graph; those of a worker are its node's, which has its name.
 
     Of an agent, they are what calls run: the agents below it, and graphs.
     """
     if isinstance(node, BaseAgent):
-        return [*node.walk()[1:], *graph_tools(node)]
+        yield from node.walk()[1:]
+        yield from graph_tools(node)
+        return
     children = node.static_children()
-    return [*children, *(one for child in children for one in _items(child))]
-
-
-def _items(node: BaseNode) -> list[BaseNode]:
-    return node.static_children() if isinstance(node, ParallelWorker) else []
+    yield from children
+    for child in children:
+        if isinstance(child, ParallelWorker):
+            yield from child.static_children()

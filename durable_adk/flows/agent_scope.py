@@ -27,8 +27,6 @@ class Branches:
         """Prefixes of branches whose agents were cancelled: they may begin no further step."""
         self.busy = 1
         """Number of branches that do not wait for an answer."""
-        self.timed = 0
-        """Number of agents and graphs that the loop cancels when their time is up."""
 
 
 class Branch:

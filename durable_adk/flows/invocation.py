@@ -7,15 +7,16 @@ from durable_adk.conversation.nodes.events import result_text
 from durable_adk.errors import AgentError, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, CommitBy
-from durable_adk.flows.continue_as_new import ContinueAsNew
+from durable_adk.flows.continue_as_new import ContinueAsNew, saved
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.plugin_hooks import on_event
 from durable_adk.flows.state import LoopState
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.agent_stack import NodeRun
+from durable_adk.wire.checkpoint import BATCH_SECONDS, StepBatch
 from durable_adk.wire.graph.dynamic import NodeCaller
 from durable_adk.wire.manifest import AgentNode, HandOver
-from durable_adk.wire.messages import MAX_RESULT_TEXT
+from durable_adk.wire.messages import MAX_BYTES, MAX_RESULT_TEXT
 from durable_adk.wire.steps import CommitStep, DynamicNodes, EarlyCommit, StepResult
 
 
@@ -66,6 +67,52 @@ class Invocation:
             on_event=state.hooked("on_event_callback") or None,
             agent=state.checkpoint.opened.agent if closes and scope.position.run else None,
             runs=state.agent_runs.open_now() if closes else None,
+        )
+
+    async def run_batch(self, scope: AgentScope, name: str, *, seconds: float = 0.0) -> None:
+        """Let the runtime perform the next steps ahead of the loop, if it can; see `StepBatches`.
+
+        To be awaited at a safe point (see `continue_as_new`), before a model call or a node's code.
+
+        Args:
+            scope: The run whose step is next.
+            name: The agent or node that begins, for readers of the history.
+            seconds: Maximum seconds of an attempt at that step, if it has a limit of its own.
+        """
+        state, batches = self.state, self.state.runtime.batches
+        if state.steps_per_activity == 1 or batches is None or batches.is_ahead:
+            return
+        limits = state.checkpoint.opened.limits
+        longest = max(limits.model_timeout, limits.tool_timeout)
+        if seconds > longest or not self._can_go_ahead(scope):
+            return
+        state.require_active(scope.branch)
+        batch = StepBatch(
+            key=state.key,
+            invocation_id=state.invocation_id,
+            agent=name,
+            lease_owner=state.lease_owner,
+            checkpoint=saved(state, state.checkpoint.number),
+            max_steps=state.steps_per_activity,
+            attempt_timeout=BATCH_SECONDS + longest,
+        )
+        if len(batch.to_json().encode()) <= MAX_BYTES:
+            await batches.run(batch)
+
+    def _can_go_ahead(self, scope: AgentScope) -> bool:
+        """Return whether the loop would do nothing but the next steps.
+
+        Not while answers or messages may arrive for it, beside other branches, in what the loop
+        ends in time, or where events pass through the workflow; nor with custom agents, whose code
+        sees the session's state.
+        """
+        state, pending = self.state, self.state.checkpoint.pending
+        waits = pending.paused or pending.waiting or pending.answered or pending.unread
+        return (
+            scope.commit_by is CommitBy.STEP
+            and state.branches.busy == 1
+            and not any(timer.is_limited for timer in scope.branch.timers)
+            and not (waits or pending.steered or state.reads_state)
         )
 
     def target(self, transfer: HandOver | None) -> AgentNode | None:

@@ -16,7 +16,6 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.graph.attempt import RunAgent
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.step_batch import run_batch
 from durable_adk.flows.tool_turn import ToolTurn
 from durable_adk.wire.agent_stack import LlmPosition, TurnPosition
 from durable_adk.wire.manifest import AgentNode
@@ -149,10 +148,10 @@ class LlmRun:
                 yield later
 
     async def _run_batch(self) -> None:
-        """See `run_batch`."""
+        """See `Invocation.run_batch`."""
         queues = self._invocation.state.checkpoint.opened.model_task_queues or {}
         if (self._node.model or "") not in queues:  # else its calls are activities on that queue
-            await run_batch(self._invocation, self._scope, self._node.name)
+            await self._invocation.run_batch(self._scope, self._node.name)
 
     async def _answer(self, turn: TurnPosition) -> AsyncGenerator[Event, None]:
         """Yield the responses to the model's calls, and a text if its answer came as a call."""

@@ -266,8 +266,7 @@ class ToolTurn:
         alone = len(calls) == 1
         _check_together(state, len(calls))
         if any(map(self._is_apart, calls)):
-            # Otherwise it would run only after the others have ended.
-            await state.runtime.leave_batch()
+            await state.runtime.leave_batch()  # else it would run only after the others
         if runs is None:
             state.budget.tool_calls(len(calls), state.runtime.now())
         # Responses of several calls are merged into one event. An interim result must not be stored

@@ -56,7 +56,7 @@ _CALLBACKS = {
 }
 """The activity that runs each kind of callback."""
 
-_STEP = re.compile(r"activity (call_model|call_tool|run_callback|execute_code)\b")
+_STEP = re.compile(r"activity (call_model|call_tool|run_callback|execute_code|run_node)\b")
 """The activities whose steps `App.steps_per_activity` puts into one."""
 
 
@@ -130,6 +130,8 @@ def _node_runs_in(node: GraphNode) -> str:
     own = node.inner or node
     words = ["workflow code" if own.kind == "agent" else "activity run_node"]
     if node.inner is not None:
+        alone = own.kind in ("agent", "worker") or own.calls
+        words = [words[0] if alone else "activity run_items"]
         words[0] += " for each item"
         words += [f"{node.window} items at once"] if node.window else []
     for rule in [node] if node.inner is None else [node.inner, node]:

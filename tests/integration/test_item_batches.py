@@ -11,13 +11,27 @@ from temporalio.client import Client
 
 from durable_adk.client import workflow_id
 from durable_adk.errors import AgentError, PayloadTooLargeError
+from durable_adk.events import Event, EventActions
+from durable_adk.events.request_input import RequestInput
 from durable_adk.flows.graph import worker
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
-from tests.integration.test_graphs import KEY, Runs, ends, fail, fails, gives, log, said
+from tests.integration.test_graphs import (
+    KEY,
+    Runs,
+    answer,
+    asks,
+    ends,
+    fail,
+    fails,
+    gives,
+    log,
+    reply,
+    said,
+)
 from tests.support.scripts import send
 
 pytestmark = pytest.mark.replayed
@@ -187,3 +201,53 @@ async def test_items_survive_new_workflow_runs_between_batches(
     expected = [number if number % 2 else None for number in range(1, 21)]
     assert (await said(runner, "20"))[-1] == ends("each@1", expected)
     assert runs == {number: 2 if number == 5 else 1 for number in range(1, 21)}
+
+
+async def test_no_item_of_a_batch_begins_once_one_has_asked(make_runner: MakeRunner) -> None:
+    """GR-60: they are put off, and counted once; the answer is the output of the one that asked."""
+    runs = Runs()
+
+    def item(node_input: int) -> Any:
+        runs[node_input] += 1
+        return RequestInput(interrupt_id="q1") if node_input == 1 else node_input
+
+    limits = Limits(max_node_runs=5)  # three items, and two nodes
+    graph = worker_of(item, max_parallel_workers=1)
+    runner = await make_runner(graph, limits=limits)
+    assert (await said(runner, "3"))[-1] == asks("each@1/each@1", "q1", "each@1")
+    assert runs == {1: 1}
+    assert (await reply(runner, answer("q1", "A")))[-1] == ends("each@1", ["A", 2, 3])
+    assert runs == {1: 1, 2: 1, 3: 1}
+
+
+async def test_the_loop_commits_items_of_one_of_several_last_nodes(
+    make_runner: MakeRunner,
+) -> None:
+    """B-29: their events pass through the workflow, each once."""
+    runs = Runs()
+
+    def choose(node_input: str) -> Event:
+        return Event(output=list(range(1, 31)), actions=EventActions(route="items"))
+
+    def item(node_input: int) -> int:
+        runs[node_input] += 1
+        return node_input
+
+    each = node(item, name="each", parallel_worker=True)
+    edges: list[Any] = [("START", choose, {"items": each, "other": runs.named("other")})]
+    rows = await said(await make_runner(Workflow(name="wf", edges=edges)))
+    assert rows[-1] == ends("each@1", list(range(1, 31)))
+    assert len(rows) == 32
+    assert runs == dict.fromkeys(range(1, 31), 1)
+
+
+async def test_the_code_of_items_may_call_nodes(make_runner: MakeRunner) -> None:
+    """GR-61, GR-150: such items have activities of their own."""
+    runs = Runs()
+
+    async def item(ctx: Any, node_input: int) -> Any:
+        return await ctx.run_node(runs.named("inner"), node_input)
+
+    graph = worker_of(item, rerun_on_resume=True)
+    assert (await said(await make_runner(graph), "3"))[-1] == ends("each@1", [1, 2, 3])
+    assert runs == {"inner": 3}

@@ -84,6 +84,9 @@ class _Items:
             if self._is_leaving:
                 raise  # the next attempt finds what has finished
             # The workflow has requested it, and continues with what has finished.
+        for runner in self._runners:
+            if not (self._ending and runner.cancelled()):
+                runner.result()
         if self._failure is not None:
             raise self._failure
         return self._result

@@ -73,7 +73,7 @@ def given_answers(
     answer counts (GR-136).
     """
     found: dict[str, Any] = {}
-    for event in events:
+    for event in events if call_ids else ():
         own = event.invocation_id == invocation_id
         for response in event.get_function_responses() if own else ():
             if response.id is None or response.id not in call_ids:

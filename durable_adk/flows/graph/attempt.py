@@ -107,25 +107,7 @@ class NodeAttempt:
             collected: The outputs of a worker's items; None: they have not run.
         """
         invocation, task = self._invocation, self.task
-        scope, node = task.scope, task.node
-        fields = invocation.step_fields(scope, scope.branch.next_id())
-        site = task.current_site()
-        if collected is not None:
-            site.input = collected
-        fields["site"] = site
-        caller = invocation.caller(task.run) if node.calls else None
-        limits = invocation.state.checkpoint.opened.limits
-        longest = limits.tool_timeout if caller is None else MAX_CALLER_SECONDS
-        step = NodeStep(
-            **fields,
-            attempt_timeout=node.timeout or longest,
-            caller=caller,
-            node=node.name,
-            kind=node.kind,
-            answers=answers,
-            collects=collected is not None,
-            returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
-        )
+        step = self._node_step(answers=answers, collected=collected)
         result = await self._perform(step)
         invocation.take(result)
         task.run.resumed.clear()
@@ -148,6 +130,28 @@ class NodeAttempt:
             error.node_path = failed or task.site.path  # the event is committed
             raise error
         task.end = result.node
+
+    def _node_step(self, *, answers: bool, collected: NodeRef | None) -> NodeStep:
+        invocation, task = self._invocation, self.task
+        scope, node = task.scope, task.node
+        fields = invocation.step_fields(scope, scope.branch.next_id())
+        site = task.current_site()
+        if collected is not None:
+            site.input = collected
+        fields["site"] = site
+        caller = invocation.caller(task.run) if node.calls else None
+        limits = invocation.state.checkpoint.opened.limits
+        longest = limits.tool_timeout if caller is None else MAX_CALLER_SECONDS
+        return NodeStep(
+            **fields,
+            attempt_timeout=node.timeout or longest,
+            caller=caller,
+            node=node.name,
+            kind=node.kind,
+            answers=answers,
+            collects=collected is not None,
+            returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
+        )
 
     async def _perform(self, step: NodeStep) -> StepResult:
         """Perform a step, unless a batch has done so."""

@@ -1,8 +1,7 @@
 """Attempts of a run of a node, until one succeeds (GR-110 to GR-113)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from random import Random
 
 from durable_adk.calling.closing import closing
@@ -25,7 +24,6 @@ from durable_adk.events.event import Event
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.graph.timer import NodeTimer
-from durable_adk.flows.step_batch import run_batch
 from durable_adk.graph.retry_config import retry_of
 
 OF_INVOCATION = (
@@ -108,22 +106,22 @@ class NodeRetries:
         if task.outcome is not None:
             return
         await self._invocation.continuing.safe_point()
-        if task.node.kind not in ("agent", "worker"):
+        if task.node.kind not in ("agent", "worker") and not task.node.calls:
             seconds = task.node.timeout or 0.0
-            await run_batch(self._invocation, task.scope, task.node.name, seconds=seconds)
+            await self._invocation.run_batch(task.scope, task.node.name, seconds=seconds)
 
     async def _in_time(self) -> None:
         """Make one attempt. What the loop drives is cancelled here when its time is up."""
         task, runtime = self._task, self._invocation.state.runtime
         node, branch = task.node, task.scope.branch
-        timed = node.timeout is not None and node.kind in ("agent", "worker")
-        if timed:
+        timeout = node.timeout if node.kind in ("agent", "worker") else None
+        if timeout is not None:
             await runtime.leave_batch()
-        timer = NodeTimer(task.run, node.timeout if timed else None, runtime.now)
+        timer = NodeTimer(task.run, timeout, runtime.now)
         limit, outer, finished = timer.limit, branch.timers, False
         branch.timers = (*outer, timer)
         try:
-            async with limit, self._counted(timed):
+            async with limit:
                 timer.start()
                 finished = await self._events(limit)
         except TimeoutError:
@@ -144,16 +142,6 @@ class NodeRetries:
                 if limit.expired() and not ends:
                     return False  # a step that finished all the same swallowed the cancellation
         return True
-
-    @asynccontextmanager
-    async def _counted(self, timed: bool) -> AsyncGenerator[None]:
-        """Count the run among those that the loop ends in time, if it is one of them."""
-        branches = self._task.scope.branch.branches
-        branches.timed += timed
-        try:
-            yield
-        finally:
-            branches.timed -= timed
 
     def _closing(self) -> list[Event]:
         """Return responses to the calls of a failed attempt that still wait for an answer."""

@@ -20,6 +20,11 @@ class GraphSchedule:
         self.graph = graph
         self.position = position
         self._nodes = {node.name: node for node in graph.nodes}
+        self._edges: dict[str, list[GraphEdge]] = {}
+        for edge in graph.edges:
+            self._edges.setdefault(edge.source, []).append(edge)
+        self.terminals = [node.name for node in graph.nodes if self.is_terminal(node.name)]
+        """The nodes that no edge leaves."""
 
     def node(self, name: str) -> GraphNode:
         """Return a node."""
@@ -61,12 +66,7 @@ class GraphSchedule:
 
     def is_terminal(self, name: str) -> bool:
         """Return whether a node's output is the graph's: no edge leaves it."""
-        return not any(edge.source == name for edge in self.graph.edges)
-
-    @property
-    def terminals(self) -> list[str]:
-        """The nodes that no edge leaves."""
-        return [node.name for node in self.graph.nodes if self.is_terminal(node.name)]
+        return name not in self._edges
 
     def unsatisfied(self) -> dict[str, list[str]]:
         """Return the joins that have not run with all that came to them, and what is missing."""
@@ -113,7 +113,7 @@ class GraphSchedule:
         return self._trigger(name, end)
 
     def _trigger(self, source: str, end: NodeEnd) -> list[GraphEdge]:
-        edges = fired((one for one in self.graph.edges if one.source == source), end.route)
+        edges = fired(self._edges.get(source, ()), end.route)
         several = len({edge.target for edge in edges}) > 1
         for edge in edges:
             if self.node(edge.target).joins:

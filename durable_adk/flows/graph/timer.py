@@ -29,6 +29,11 @@ class NodeTimer:
         self._busy = 1
         self._over = False
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether the attempt may not take as long as it likes."""
+        return self._timeout is not None
+
     def start(self) -> None:
         """Let the time run."""
         run = self._run

@@ -36,8 +36,8 @@ async def run_worker(attempt: NodeAttempt) -> AsyncGenerator[Event, None]:
     """Run a node for each item of the input, and then store the list of the outputs (GR-59)."""
     task = attempt.task
     inner = task.node.inner or task.node
-    kind = _ItemRuns if inner.kind in ("agent", "worker") else _BatchedItemRuns
-    run = kind(attempt.parts, task)
+    alone = inner.kind in ("agent", "worker") or inner.calls  # what calls nodes may take hours
+    run = (_ItemRuns if alone else _BatchedItemRuns)(attempt.parts, task)
     if run.position.items is None:
         async with closing(attempt.step()) as events:
             async for event in events:

@@ -168,13 +168,22 @@ def test_steps_that_share_an_activity_are_shown_so(custom: bool) -> None:
     assert found["send"] == "activity call_tool"
 
 
-def _app(root: BaseAgent, **fields: Any) -> App:
+def _app(root: BaseNode, **fields: Any) -> App:
     return App(name="app", root_agent=root, **fields)
 
 
 def each(node_input: Any) -> Any:
     """Return the input."""
     return node_input
+
+
+def test_nodes_that_share_an_activity_are_shown_so() -> None:
+    """`App.steps_per_activity`: not the items of a worker, which have batches of their own."""
+    items = node(each, name="items", parallel_worker=True)
+    root = Workflow(name="wf", edges=[("START", node(each), items)])
+    found = {part.name: part.runs_in for part in app_parts(_app(root, steps_per_activity=20))}
+    assert found["each"] == "activity run_steps"
+    assert found["items"] == "activity run_items for each item"
 
 
 def test_nodes_are_listed_with_their_rules() -> None:
@@ -198,7 +207,7 @@ def test_nodes_are_listed_with_their_rules() -> None:
             again,
         ),
         "worker node items": (
-            "activity run_node for each item, 4 items at once, timeout 2 s",
+            "activity run_items for each item, 4 items at once, timeout 2 s",
             goes_on,
         ),
         "join node both": ("activity run_node", again),
