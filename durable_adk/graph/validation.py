@@ -137,8 +137,9 @@ _CHECKS: tuple[Callable[[Sequence[Edge]], None], ...] = (
 def graph_warnings(nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> list[str]:
     """Return what of a well-formed graph is probably a mistake (GR-42)."""
     outgoing = {node.name: [edge for edge in edges if edge.from_node is node] for node in nodes}
-    found = list(_starved_joins(nodes, edges))
-    found += _several_outputs(nodes, edges)
+    ways = _Ways(nodes, edges)
+    found = list(_starved_joins(nodes, edges, ways))
+    found += _several_outputs(nodes, edges, ways)
     for node in nodes:
         after = outgoing[node.name]
         if node.never_ends and after:
@@ -155,38 +156,47 @@ _MOST = 30
 Wanted = Callable[[Edge], bool]
 Outcome = tuple[bool, bool]
 """Whether a run fires an edge of the first kind, and one of the second."""
+_NEITHER: Outcome = (False, False)
 
 
-def _outcomes(
-    nodes: Sequence[BaseNode], edges: Sequence[Edge], first: Wanted, second: Wanted
-) -> set[Outcome]:
-    """Return what runs of a graph may come to that end: each node gives one of its routes.
+class _Ways:
+    """The ways of a graph's runs: each run of a node gives one of its routes.
 
     A join is run once, so only its first edge leads on.
     """
-    choices = {node.name: _choices([e for e in edges if e.from_node is node]) for node in nodes}
-    carries = {edge.to_node.name: edge for edge in reversed(edges)}
-    joins = {node.name for node in nodes if node.requires_all_predecessors}
-    ends = {node.name for node in nodes if node.never_ends}
-    known: dict[str, set[Outcome]] = {node.name: set() for node in nodes}
 
-    def behind(edge: Edge) -> set[Outcome]:
-        own, target = (first(edge), second(edge)), edge.to_node.name
-        goes_on = target not in joins or carries[target] is edge
-        after = known[target] if goes_on else {(False, False)}
-        return {_either(own, one) for one in after}
+    def __init__(self, nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> None:
+        outgoing: dict[str, list[Edge]] = {node.name: [] for node in nodes}
+        first: dict[str, Edge] = {}
+        for edge in edges:
+            outgoing[edge.from_node.name].append(edge)
+            first.setdefault(edge.to_node.name, edge)
+        ends = {node.name for node in nodes if node.never_ends}
+        self._fires: dict[str, list[list[Edge]]] = {
+            name: [[]] if name in ends else _choices(after) for name, after in outgoing.items()
+        }
+        self._stops = {
+            id(edge)
+            for edge in edges
+            if edge.to_node.requires_all_predecessors and first[edge.to_node.name] is not edge
+        }
 
-    changed = True
-    while changed:  # the sets only grow, to at most four elements
-        changed = False
-        for name, found in known.items():
-            for fires in [()] if name in ends else choices[name]:
-                together = {(False, False)}
-                for edge in fires:
-                    together = {_either(a, b) for a in together for b in behind(edge)}
-                changed |= not together <= found
-                found.update(together)
-    return known[START.name]
+    def outcomes(self, one: Wanted, other: Wanted) -> set[Outcome]:
+        """Return whether runs that come to an end fire an edge of each kind."""
+        known: dict[str, set[Outcome]] = {name: set() for name in self._fires}
+        changed = True
+        while changed:  # the sets only grow, to at most four elements
+            changed = False
+            for name, found in known.items():
+                for fires in self._fires[name]:
+                    together = {_NEITHER}
+                    for edge in fires:
+                        own = one(edge), other(edge)
+                        after = {_NEITHER} if id(edge) in self._stops else known[edge.to_node.name]
+                        together = {_either(_either(own, a), b) for a in after for b in together}
+                    changed |= not together <= found
+                    found.update(together)
+        return known[START.name]
 
 
 def _either(one: Outcome, other: Outcome) -> Outcome:
@@ -204,18 +214,18 @@ def _choices(after: list[Edge]) -> list[list[Edge]]:
     return [*known, others] if others else known
 
 
-def _starved_joins(nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> Iterator[str]:
+def _starved_joins(nodes: Sequence[BaseNode], edges: Sequence[Edge], ways: _Ways) -> Iterator[str]:
     for node in nodes:
         if not node.requires_all_predecessors:
             continue
         sources = list(dict.fromkeys(e.from_node.name for e in edges if e.to_node is node))
         for one, other in ((sources[0], other) for other in sources[1:_MOST]):
-            ways = _outcomes(nodes, edges, _leads(one, node), _leads(other, node))
+            found = ways.outcomes(_leads(one, node), _leads(other, node))
             for (came, missing), way in (
                 ((one, other), (True, False)),
                 ((other, one), (False, True)),
             ):
-                if way in ways:
+                if way in found:
                     yield (
                         f"Node {node.name!r} waits for {came!r} and {missing!r}, but the routes of "
                         f"a run may lead only {came!r} to it; then {node.name!r} never runs."
@@ -230,14 +240,16 @@ def _leads(source: str, target: BaseNode) -> Wanted:
     return lambda edge: edge.from_node.name == source and edge.to_node is target
 
 
-def _several_outputs(nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> Iterator[str]:
+def _several_outputs(
+    nodes: Sequence[BaseNode], edges: Sequence[Edge], ways: _Ways
+) -> Iterator[str]:
     sources = {edge.from_node.name for edge in edges}
     terminal = [node for node in nodes if node.name not in sources and not _returns_nothing(node)]
     for one, other in combinations(terminal[:_MOST], 2):
-        ways = _outcomes(
-            nodes, edges, lambda e, to=one: e.to_node is to, lambda e, to=other: e.to_node is to
+        found = ways.outcomes(
+            lambda e, to=one: e.to_node is to, lambda e, to=other: e.to_node is to
         )
-        if (True, True) in ways:
+        if (True, True) in found:
             yield (
                 f"Nodes {one.name!r} and {other.name!r} may both give the output; a workflow has "
                 "one. Put a node behind them, or let only one of them give an output."
