@@ -255,14 +255,8 @@ async def _ended(
     runs_ended(key, record.invocation_id, runs, at=ended)
     if not again:
         metrics.invocation_duration.record(ended - began, labels)
-        counted = {name.rpartition(".")[2]: number for name, number in counts.items()}
-        logger.info(
-            "invocation.ended",
-            status=str(record.status),
-            duration=round(ended - began, 3),
-            **counted,
-            **({"error_type": error, "error_at": places} if error else {}),
-        )
+        failure = {"error_type": error, "error_at": places} if error else {}
+        _log_end(record.status, ended - began, counts, **failure)
     whose = identity()
     if whose is not None:
         emit(
@@ -282,6 +276,12 @@ async def _ended(
             error_type=error,
             events=list(map(_event_of, unfinished)),
         )
+
+
+def _log_end(status: Status, seconds: float, counts: dict[str, int], **more: Any) -> None:
+    counted = {name.rpartition(".")[2]: number for name, number in counts.items()}
+    told = {"status": str(status), "duration": round(seconds, 3), **counted, **more}
+    logger.info("invocation.ended", **told)
 
 
 def _event_of(branch: UnfinishedBranch) -> tuple[str, dict[str, Any]]:

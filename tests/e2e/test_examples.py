@@ -268,9 +268,9 @@ def test_a_draft_is_changed_until_it_is_accepted(terminal):
         "[draft_review]: review asks: Is this text good?"
     )
     for answer, count in ((comment, 2), (accept, 3)):
-        line = terminal.run("pending", "draft_review", "--json").stdout
+        newest = terminal.run("pending", "draft_review", "--json").stdout.splitlines()[-1]
         events = typed(
-            terminal, re.sub(r"respond \w+", f"respond {json.loads(line.splitlines()[-1])['callId']}", answer)
+            terminal, re.sub(r"respond \w+", f"respond {json.loads(newest)['callId']}", answer)
         )
         outputs = [event.output for event in events if event.output is not None]
         assert len(outputs) == count
