@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from logging import INFO
+from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import read_ending
@@ -196,6 +197,8 @@ async def closed(deps: Dependencies, step: CloseStep, ending: Ending) -> None:
         return  # it was never opened
     # Only an invocation that was found closed has its last event in the ending.
     again = ending.last_event_id is not None
+    for one in step.unfinished if not again else ():
+        logger.warning("branch.unfinished", node=one.node, missing=one.missing)
     await _ended(
         deps,
         step.key,
@@ -252,16 +255,8 @@ async def _ended(
     runs_ended(key, record.invocation_id, runs, at=ended)
     if not again:
         metrics.invocation_duration.record(ended - began, labels)
-        counted = {name.rpartition(".")[2]: number for name, number in counts.items()}
-        logger.info(
-            "invocation.ended",
-            status=str(record.status),
-            duration=round(ended - began, 3),
-            **counted,
-            **({"error_type": error, "error_at": places} if error else {}),
-        )
-    for one in unfinished if not again else ():
-        logger.warning("branch.unfinished", node=one.node, missing=one.missing)
+        failure = {"error_type": error, "error_at": places} if error else {}
+        _log_end(record.status, ended - began, counts, **failure)
     whose = identity()
     if whose is not None:
         emit(
@@ -279,11 +274,19 @@ async def _ended(
                 **counts,
             },
             error_type=error,
-            events=[
-                (names.BRANCH_UNFINISHED, {names.NODE: one.node, names.MISSING: one.missing})
-                for one in unfinished
-            ],
+            events=list(map(_event_of, unfinished)),
         )
+
+
+def _log_end(status: Status, seconds: float, counts: dict[str, int], **more: Any) -> None:
+    counted = {name.rpartition(".")[2]: number for name, number in counts.items()}
+    told = {"status": str(status), "duration": round(seconds, 3), **counted, **more}
+    logger.info("invocation.ended", **told)
+
+
+def _event_of(branch: UnfinishedBranch) -> tuple[str, dict[str, Any]]:
+    """Return the span event, without the route, which may be a user's text."""
+    return names.BRANCH_UNFINISHED, {names.NODE: branch.node, names.MISSING: branch.missing}
 
 
 def _labels(key: SessionKey, status: Status) -> dict[str, str]:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
 
 from durable_adk.errors import GraphValidationError
 from durable_adk.events.event_actions import RouteValue
 from durable_adk.graph.base_node import START, BaseNode, Edge
-from durable_adk.graph.routes import DEFAULT_ROUTE, route_values
+from durable_adk.graph.routes import DEFAULT_ROUTE, fired, route_values
 
 
 def validate_graph(nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> None:
@@ -135,10 +136,10 @@ _CHECKS: tuple[Callable[[Sequence[Edge]], None], ...] = (
 
 def graph_warnings(nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> list[str]:
     """Return what of a well-formed graph is probably a mistake (GR-42)."""
-    conditions = _conditions(edges)
     outgoing = {node.name: [edge for edge in edges if edge.from_node is node] for node in nodes}
-    found = list(_starved_joins(nodes, edges, conditions))
-    found += _several_outputs([name for name, after in outgoing.items() if not after], conditions)
+    ways = _Ways(nodes, edges)
+    found = list(_starved_joins(nodes, edges, ways))
+    found += _several_outputs(nodes, edges, ways)
     for node in nodes:
         after = outgoing[node.name]
         if node.never_ends and after:
@@ -150,78 +151,124 @@ def graph_warnings(nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> list[str
     return found
 
 
-Condition = tuple[str, tuple[RouteValue, ...]]
-"""A node, and the routes of which it must emit one."""
-Conditions = dict[str, frozenset[Condition]]
+_MOST = 30
+"""Maximum number of a join's predecessors, and of last nodes, that are compared with each other."""
+Wanted = Callable[[Edge], bool]
+Outcome = tuple[bool, bool]
+"""Whether a run fires an edge of the first kind, and one of the second."""
+_NEITHER: Outcome = (False, False)
 
 
-def _condition(edge: Edge) -> frozenset[Condition]:
-    routes = tuple(route_values(edge.route))
-    return frozenset({(edge.from_node.name, routes)}) if edge.route is not None else frozenset()
+class _Ways:
+    """The ways of a graph's runs: each run of a node gives one of its routes.
 
+    A join is run once, so only its first edge leads on.
+    """
 
-def _conditions(edges: Sequence[Edge]) -> Conditions:
-    """Return what each node's run depends on, whichever way leads to it."""
-    known: Conditions = {START.name: frozenset()}
-    changed = True
-    while changed:  # the sets only shrink
-        changed = False
+    def __init__(self, nodes: Sequence[BaseNode], edges: Sequence[Edge]) -> None:
+        outgoing: dict[str, list[Edge]] = {node.name: [] for node in nodes}
+        first: dict[str, Edge] = {}
         for edge in edges:
-            source, target = _ends(edge)
-            if source not in known:
-                continue
-            way = known[source] | _condition(edge)
-            both = known[target] & way if target in known else way
-            changed |= known.get(target) != both
-            known[target] = both
-    return known
+            outgoing[edge.from_node.name].append(edge)
+            first.setdefault(edge.to_node.name, edge)
+        ends = {node.name for node in nodes if node.never_ends}
+        self._fires: dict[str, list[list[Edge]]] = {
+            name: [[]] if name in ends else _choices(after) for name, after in outgoing.items()
+        }
+        self._stops = {
+            id(edge)
+            for edge in edges
+            if edge.to_node.requires_all_predecessors and first[edge.to_node.name] is not edge
+        }
+
+    def outcomes(self, one: Wanted, other: Wanted) -> set[Outcome]:
+        """Return whether runs that come to an end fire an edge of each kind."""
+        known: dict[str, set[Outcome]] = {name: set() for name in self._fires}
+        changed = True
+        while changed:  # the sets only grow, to at most four elements
+            changed = False
+            for name, found in known.items():
+                for fires in self._fires[name]:
+                    together = {_NEITHER}
+                    for edge in fires:
+                        own = one(edge), other(edge)
+                        after = {_NEITHER} if id(edge) in self._stops else known[edge.to_node.name]
+                        together = {_either(_either(own, a), b) for a in after for b in together}
+                    changed |= not together <= found
+                    found.update(together)
+        return known[START.name]
 
 
-def _starved_joins(
-    nodes: Sequence[BaseNode], edges: Sequence[Edge], conditions: Conditions
-) -> Iterator[str]:
+def _either(one: Outcome, other: Outcome) -> Outcome:
+    return one[0] or other[0], one[1] or other[1]
+
+
+def _choices(after: list[Edge]) -> list[list[Edge]]:
+    """Return the edges that fire together, for each route that a node may give."""
+    routes = dict.fromkeys(route for edge in after for route in route_values(edge.route))
+    if not routes:
+        return [after]
+    known = [fired(after, route) for route in routes if route != DEFAULT_ROUTE]
+    # Another route, or none; without an edge for it, that is another warning.
+    others = fired(after, None)
+    return [*known, others] if others else known
+
+
+def _starved_joins(nodes: Sequence[BaseNode], edges: Sequence[Edge], ways: _Ways) -> Iterator[str]:
     for node in nodes:
         if not node.requires_all_predecessors:
             continue
-        incoming = [edge for edge in edges if edge.to_node is node]
-        ways = [conditions[edge.from_node.name] | _condition(edge) for edge in incoming]
-        shared = frozenset[Condition].intersection(*ways) if ways else frozenset[Condition]()
-        for edge, way in zip(incoming, ways, strict=True):
-            if extra := sorted(way - shared, key=repr):
-                source, routes = extra[0]
-                shown = ", ".join(map(repr, routes))
-                yield (
-                    f"Node {node.name!r} waits for {edge.from_node.name!r}, which reaches it only "
-                    f"if {source!r} emits the route {shown}; otherwise {node.name!r} never runs."
-                )
-                break
+        sources = list(dict.fromkeys(e.from_node.name for e in edges if e.to_node is node))
+        for one, other in ((sources[0], other) for other in sources[1:_MOST]):
+            found = ways.outcomes(_leads(one, node), _leads(other, node))
+            for (came, missing), way in (
+                ((one, other), (True, False)),
+                ((other, one), (False, True)),
+            ):
+                if way in found:
+                    yield (
+                        f"Node {node.name!r} waits for {came!r} and {missing!r}, but the routes of "
+                        f"a run may lead only {came!r} to it; then {node.name!r} never runs."
+                    )
+                    break
+            else:
+                continue
+            break
 
 
-def _several_outputs(terminal: list[str], conditions: Conditions) -> Iterator[str]:
-    for place, one in enumerate(terminal):
-        together = [
-            other for other in terminal[place + 1 :] if not _exclude(conditions, one, other)
-        ]
-        if together:
+def _leads(source: str, target: BaseNode) -> Wanted:
+    return lambda edge: edge.from_node.name == source and edge.to_node is target
+
+
+def _several_outputs(
+    nodes: Sequence[BaseNode], edges: Sequence[Edge], ways: _Ways
+) -> Iterator[str]:
+    sources = {edge.from_node.name for edge in edges}
+    terminal = [node for node in nodes if node.name not in sources and not _returns_nothing(node)]
+    for one, other in combinations(terminal[:_MOST], 2):
+        found = ways.outcomes(
+            lambda e, to=one: e.to_node is to, lambda e, to=other: e.to_node is to
+        )
+        if (True, True) in found:
             yield (
-                f"Nodes {one!r} and {together[0]!r} may both give the output; a workflow has one. "
-                "Put a node behind them, or let only one of them give an output."
+                f"Nodes {one.name!r} and {other.name!r} may both give the output; a workflow has "
+                "one. Put a node behind them, or let only one of them give an output."
             )
             return
 
 
-def _exclude(conditions: Conditions, one: str, other: str) -> bool:
-    """Return whether two nodes depend on different routes of one node."""
-    return any(
-        source == source_of_other and not any(route in other_routes for route in routes)
-        for source, routes in conditions[one]
-        for source_of_other, other_routes in conditions[other]
-    )
+def _returns_nothing(node: BaseNode) -> bool:
+    """Return whether a node's function is annotated to give no output."""
+    hints = getattr(getattr(node, "func", None), "__annotations__", {})
+    return "return" in hints and hints["return"] in (None, "None")
 
 
 def _doubtful_routes(name: str, after: list[Edge]) -> Iterator[str]:
     routes = [route for edge in after for route in route_values(edge.route)]
-    if routes and DEFAULT_ROUTE not in routes:
+    is_complete = DEFAULT_ROUTE in routes or len({r for r in routes if isinstance(r, bool)}) == len(
+        (True, False)
+    )
+    if routes and not is_complete and all(edge.route is not None for edge in after):
         yield (
             f"Node {name!r} has no edge with DEFAULT_ROUTE: a route that no edge has ends the "
             "branch without a result."

@@ -268,9 +268,9 @@ def test_a_draft_is_changed_until_it_is_accepted(terminal):
         "[draft_review]: review asks: Is this text good?"
     )
     for answer, count in ((comment, 2), (accept, 3)):
-        line = terminal.run("pending", "draft_review", "--json").stdout
+        newest = terminal.run("pending", "draft_review", "--json").stdout.splitlines()[-1]
         events = typed(
-            terminal, re.sub(r"respond \w+", f"respond {json.loads(line)['callId']}", answer)
+            terminal, re.sub(r"respond \w+", f"respond {json.loads(newest)['callId']}", answer)
         )
         outputs = [event.output for event in events if event.output is not None]
         assert len(outputs) == count
@@ -313,3 +313,29 @@ async def test_a_refund_follows_the_rules(no_key, amount, result, decision, last
             events = [event async for event in runner.run_async(**place, new_message=answer)]
         assert await runner.pending(**place) == []
     assert events[-1].text.startswith(last)
+
+
+async def test_a_document_is_summarised_page_by_page(play):
+    """The join has a key for each branch, and the summaries are in the order of the pages."""
+    *_, collected, report = await play(commands("document_pipeline")[0])
+    summaries = ["Rates rose.", "Rents fell in May.", "Nobody knows why."]
+    assert collected.output == {"summarise": summaries, "count": {"pages": 3, "words": 13}}
+    assert report.output.splitlines() == [
+        "3 pages, 13 words",
+        *(f"{number}. {text}" for number, text in enumerate(summaries, 1)),
+    ]
+
+
+async def test_a_ticket_takes_the_route_of_its_topic(play):
+    """One of three nodes answers, and what no route names goes to people."""
+    taken: list[list[str]] = []
+    for command in commands("support_triage")[:3]:
+        events = await play(command)
+        nodes = [event.node_info.path.rpartition("/")[2].partition("@")[0] for event in events]
+        taken.append(nodes)
+        assert events[-1].output["sent"]
+    assert taken == [
+        ["classify", "triage", "billing", "send"],
+        ["classify", "triage", "technical", "send"],
+        ["classify", "triage", "queue", "send"],
+    ]

@@ -101,7 +101,7 @@ COMPUTING = """
     settings setup shared size sockets source sql sqlite stack stale stalled started statements
     status steering steps storage store stored stream streaming subprocess subscription supervise
     svg sweep sync tables take target terminal text threads token transaction transactional types
-    unavailable upload url utils values version wait watchdog watches webhook wire word
+    unavailable unfinished upload url utils values version wait watchdog watches webhook wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 

@@ -15,10 +15,10 @@ from durable_adk.graph.routes import DEFAULT_ROUTE
 from durable_adk.graph.workflow import Workflow
 
 
-def a(node_input: Any) -> None: ...
-def b(node_input: Any) -> None: ...
-def c(node_input: Any) -> None: ...
-def d(node_input: Any) -> None: ...
+def a(node_input: Any) -> Any: ...
+def b(node_input: Any) -> Any: ...
+def c(node_input: Any) -> Any: ...
+def d(node_input: Any) -> Any: ...
 
 
 class City(BaseModel):
@@ -132,6 +132,9 @@ class Known(BaseModel):
 
 
 def reads(ctx: Any, node_input: Any, n: int = 1) -> None: ...
+def reads_no(node_input: str) -> None: ...
+
+
 def reads_more(n: int, m: int = 1) -> None: ...
 
 
@@ -163,11 +166,11 @@ DOUBTFUL = {
     ),
     "a join behind two routes": (
         [("START", a, {"x": b, DEFAULT_ROUTE: c}, JOIN)],
-        ["Node 'j' waits for 'b', which reaches it only if 'a' emits the route 'x'"],
+        ["Node 'j' waits for 'b' and 'c', but the routes of a run may lead only 'b' to it"],
     ),
     "a join that a route leads to": (
         [("START", (a, b)), (a, {"x": JOIN, DEFAULT_ROUTE: c}), (b, JOIN), (JOIN, c)],
-        ["Node 'j' waits for 'a', which reaches it only if 'a' emits the route 'x'"],
+        ["Node 'j' waits for 'b' and 'a', but the routes of a run may lead only 'b' to it"],
     ),
     "a join after a loop": (
         [("START", a, {"again": a, DEFAULT_ROUTE: (b, c)}), ((b, c), JOIN)],
@@ -175,6 +178,36 @@ DOUBTFUL = {
     ),
     "two outputs": (
         [("START", a, (b, c))],
+        ["Nodes 'b' and 'c' may both give the output"],
+    ),
+    "a join of which a loop is one branch": (
+        [("START", (a, d)), (a, {"again": a, DEFAULT_ROUTE: b}), ((b, d), JOIN)],
+        [],
+    ),
+    "a join behind a join": (
+        [("START", (a, b), JOIN), (JOIN, (c, d), JoinNode(name="k"))],
+        [],
+    ),
+    "one of two outputs behind a join": (
+        [("START", (a, b), JOIN), (JOIN, {"x": c, DEFAULT_ROUTE: d})],
+        [],
+    ),
+    "an output beside a join": (
+        [("START", (a, b, c)), ((a, b), JOIN, d)],
+        ["Nodes 'c' and 'd' may both give the output"],
+    ),
+    "one of two outputs, on several ways": (
+        [("START", a, {"x": b, DEFAULT_ROUTE: d}), (b, {"ok": c, DEFAULT_ROUTE: d})],
+        [],
+    ),
+    "one of two outputs after a loop": (
+        [("START", a, {"again": a, "x": b, DEFAULT_ROUTE: c})],
+        [],
+    ),
+    "two outputs, of which one function has none": ([("START", a, (b, reads_no))], []),
+    "yes and no": ([("START", a, {True: b, False: c})], []),
+    "a route beside an edge without": (
+        [("START", a, b), (a, {"x": c})],
         ["Nodes 'b' and 'c' may both give the output"],
     ),
     "one of two outputs": ([("START", a, {"x": b, DEFAULT_ROUTE: c})], []),
