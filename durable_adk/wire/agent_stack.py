@@ -136,13 +136,64 @@ class ParallelPosition(StackPosition):
     children: list[ChildPosition]
 
 
+class NodeRef(JsonModel):
+    """The input or the output of a node's run, read from the session where it is used."""
+
+    event: str | None = None
+    """Id of the event; None: the value is None, or that of `parts`."""
+    take: Literal["output", "text", "message", "answer", "arguments"] = "output"
+    """What of the event is the value. ``message``: the user's message to the invocation;
+    ``arguments``: those of a call."""
+    call: str | None = None
+    """The call's id."""
+    changed: dict[str, Any] | None = None
+    """The arguments instead of the call's own, if they are others."""
+    key: str | None = None
+    """The argument that is the value; None: all of them are."""
+    of: "NodeRef | None" = None
+    """The list of which the value is an item."""
+    item: int | None = None
+    """The item's index."""
+    split_by: str | None = None
+    """The path of the worker that splits the list."""
+    listed: list["NodeRef | None"] | None = None
+    """The values of a list: the outputs of a worker's items."""
+    parts: dict[str, "NodeRef | None"] | None = None
+    """The values of a dict: those of a join's predecessors, in the order of its edges."""
+
+    @classmethod
+    def user_message(cls) -> "NodeRef":
+        """Return the input of an invocation's first node."""
+        return cls(take="message")
+
+
+class NodeRun(BaseModel):
+    """A run of a node that has begun."""
+
+    run_id: int
+    """1, 2, ... for each node of a run of the graph (GR-71)."""
+    input: NodeRef
+    branch: str | None = None
+    attempt: int = 1
+    event_id: str = ""
+    """The prefix of the ids of its events."""
+    asked: list[str] = Field(default_factory=list[str])
+    """The calls that wait for an answer, in the order in which they were made."""
+    answered: list[str] = Field(default_factory=list[str])
+    """The calls of the run that were answered, in the order of the answers."""
+    talks: bool = False
+    """Whether its task agent waits for a message of the user."""
+    again_at: float | None = None
+    """When the next attempt begins, in seconds since the epoch; None: it has begun."""
+
+
 class CalledNode(BaseModel):
     """A call that runs a node in the session of its agent (GR-175, GR-176, GR-192)."""
 
     mode: CallMode
     node: AgentNode
     """As it was when the call was made."""
-    input: "NodeRef"
+    input: NodeRef
     actions: EventActions = Field(default_factory=EventActions)
     """Changes made by the callbacks before the call."""
     changed: dict[str, Any] | None = None
@@ -152,7 +203,7 @@ class CalledNode(BaseModel):
 class CalledEnd(BaseModel):
     """How the node of a call has ended."""
 
-    output: "NodeRef | None" = None
+    output: NodeRef | None = None
     error: ErrorDetail | None = None
     """`errors.as_detail` of the error that it failed with."""
     actions: EventActions = Field(default_factory=EventActions)
@@ -166,7 +217,7 @@ class CalledRun(BaseModel):
 
     called: CalledNode
     path: str
-    run: "NodeRun"
+    run: NodeRun
     begun: bool = False
     end: CalledEnd | None = None
 
@@ -228,37 +279,6 @@ class LlmPosition(StackPosition):
         return sorted(names)
 
 
-class NodeRef(JsonModel):
-    """The input or the output of a node's run, read from the session where it is used."""
-
-    event: str | None = None
-    """Id of the event; None: the value is None, or that of `parts`."""
-    take: Literal["output", "text", "message", "answer", "arguments"] = "output"
-    """What of the event is the value. ``message``: the user's message to the invocation;
-    ``arguments``: those of a call."""
-    call: str | None = None
-    """The call's id."""
-    changed: dict[str, Any] | None = None
-    """The arguments instead of the call's own, if they are others."""
-    key: str | None = None
-    """The argument that is the value; None: all of them are."""
-    of: "NodeRef | None" = None
-    """The list of which the value is an item."""
-    item: int | None = None
-    """The item's index."""
-    split_by: str | None = None
-    """The path of the worker that splits the list."""
-    listed: list["NodeRef | None"] | None = None
-    """The values of a list: the outputs of a worker's items."""
-    parts: dict[str, "NodeRef | None"] | None = None
-    """The values of a dict: those of a join's predecessors, in the order of its edges."""
-
-    @classmethod
-    def user_message(cls) -> "NodeRef":
-        """Return the input of an invocation's first node."""
-        return cls(take="message")
-
-
 class NodeSite(JsonModel):
     """The run of a node that a step belongs to."""
 
@@ -281,26 +301,6 @@ class Trigger(BaseModel):
 
     input: NodeRef
     branch: str | None = None
-
-
-class NodeRun(BaseModel):
-    """A run of a node that has begun."""
-
-    run_id: int
-    """1, 2, ... for each node of a run of the graph (GR-71)."""
-    input: NodeRef
-    branch: str | None = None
-    attempt: int = 1
-    event_id: str = ""
-    """The prefix of the ids of its events."""
-    asked: list[str] = Field(default_factory=list[str])
-    """The calls that wait for an answer, in the order in which they were made."""
-    answered: list[str] = Field(default_factory=list[str])
-    """The calls of the run that were answered, in the order of the answers."""
-    talks: bool = False
-    """Whether its task agent waits for a message of the user."""
-    again_at: float | None = None
-    """When the next attempt begins, in seconds since the epoch; None: it has begun."""
 
 
 class Arrival(BaseModel):
