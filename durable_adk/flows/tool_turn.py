@@ -26,9 +26,9 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope, CommitBy
-from durable_adk.flows.called_nodes import CalledNodes, begun_run, leave, next_calls
 from durable_adk.flows.delegated_call import MAX_TASK_BYTES, finished
 from durable_adk.flows.graph.attempt import RunAgent
+from durable_adk.flows.graph.calls import CalledNodes, begun_run, leave, next_calls
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.pending_calls import require_answerable
 from durable_adk.flows.state import LoopState
@@ -269,19 +269,11 @@ class ToolTurn:
             await state.runtime.leave_batch()  # else it would run only after the others
         if runs is None:
             state.budget.tool_calls(len(calls), state.runtime.now())
-        # Responses of several calls are merged into one event. An interim result must not be stored
-        # after an answer that arrived before it.
-        early = alone and calls[0].id not in self._turn.waits
-        commit_by = None if early else CommitBy.LOOP
-        fields = self._invocation.step_fields(scope, scope.branch.next_id(), commit_by=commit_by)
+        fields = self._fields(calls, requests or {}, runs or {})
         tasks: list[asyncio.Task[StepResult]] = []
 
         async def guarded(index: int, call: types.FunctionCall) -> StepResult:
-            # One of the steps reports the agents' runs that have ended.
-            mine = fields if index == 0 else fields | {"ended": None}
-            mine = mine | {"request_id": (requests or {}).get(call.id or "")}
-            mine = mine | {"called": (one := (runs or {}).get(call.id or "")) and one.end}
-            result = await self._call(mine, call, together=len(calls))
+            result = await self._call(fields[index], call, together=len(calls))
             if result.error:
                 for other in tasks[:index] + tasks[index + 1 :]:
                     other.cancel()  # no effect on those that have finished
@@ -291,7 +283,7 @@ class ToolTurn:
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         state.checkpoint.counters.tool_calls += len(calls) if runs is None else 0
         results = [
-            self._settled(call, outcome, fields["event_id"])
+            self._settled(call, outcome, fields[0]["event_id"])
             for call, outcome in zip(calls, outcomes, strict=True)
         ]
         if alone:
@@ -299,9 +291,28 @@ class ToolTurn:
         else:
             self._refuse_conflicts(calls, results)
         self._begin_called(calls, results)
-        ended = any(item.end_invocation for item in results)
-        scope.end_invocation = scope.end_invocation or ended
+        scope.end_invocation |= any(item.end_invocation for item in results)
         return results
+
+    def _fields(
+        self,
+        calls: Sequence[types.FunctionCall],
+        requests: Mapping[str, str],
+        runs: Mapping[str, CalledRun],
+    ) -> list[dict[str, Any]]:
+        """Return the fields of the calls' steps; see `_call_all`."""
+        scope = self._scope
+        # Responses of several calls are merged into one event. An interim result must not be stored
+        # after an answer that arrived before it.
+        early = len(calls) == 1 and calls[0].id not in self._turn.waits
+        commit_by = None if early else CommitBy.LOOP
+        shared = self._invocation.step_fields(scope, scope.branch.next_id(), commit_by=commit_by)
+        found: list[dict[str, Any]] = []
+        for call in calls:
+            asked, ran = requests.get(call.id or ""), runs.get(call.id or "")
+            found.append(shared | {"request_id": asked, "called": ran and ran.end})
+            shared = shared | {"ended": None}  # one step reports the agents' runs that have ended
+        return found
 
     def _begin_called(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]

@@ -140,98 +140,6 @@ class ParallelPosition(StackPosition):
     children: list[ChildPosition]
 
 
-class CalledNode(BaseModel):
-    """A call that runs a node in the session of its agent (GR-175, GR-176, GR-192)."""
-
-    mode: CallMode
-    node: AgentNode
-    """As it was when the call was made."""
-    input: "NodeRef"
-    actions: EventActions = Field(default_factory=EventActions)
-    """Changes made by the callbacks before the call."""
-    changed: dict[str, Any] | None = None
-    """The arguments, if callbacks or the node's schema have changed them."""
-
-
-class CalledEnd(BaseModel):
-    """How the node of a call has ended."""
-
-    output: "NodeRef | None" = None
-    error: ErrorDetail | None = None
-    """`errors.as_detail` of the error that it failed with."""
-    actions: EventActions = Field(default_factory=EventActions)
-    """Copied from `CalledNode.actions`."""
-    changed: dict[str, Any] | None = None
-    """Copied from `CalledNode.changed`."""
-
-
-class CalledRun(BaseModel):
-    """The run of a `CalledNode`."""
-
-    called: CalledNode
-    path: str
-    run: "NodeRun"
-    begun: bool = False
-    end: CalledEnd | None = None
-
-
-class TurnPosition(BaseModel):
-    """The calls of one model event, until all of them have responses."""
-
-    event: Event
-    transfer: HandOver | None = None
-    """The agent to which a callback of the model hands over: the calls do not run then."""
-    waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
-    """Deadlines and their effects, by the ids of long-running calls."""
-    requests: dict[str, str] = Field(default_factory=dict[str, str])
-    """Ids of the calls that requests to the user are about, by the ids of the requests."""
-    interim: set[str] = Field(default_factory=set[str])
-    """Long-running calls with an interim result but no final one."""
-    called: dict[str, CalledRun] = Field(default_factory=dict[str, CalledRun])
-    """The runs of nodes, by the ids of the calls that have no response yet for them."""
-    waiting: list[str] | None = None
-    """The calls and requests for which the turn waits; None: its calls have not run yet."""
-    responded: bool = False
-    """Whether any call has a response."""
-    final: bool = False
-    """Whether the last response ends the agent's run."""
-    finished: bool = False
-    """Whether a call of `finish_task` has ended the agent's task."""
-    answer: Any = None
-    """The model's final output, if it came by `set_model_response`."""
-
-    @field_serializer("event")
-    def _event(self, event: Event) -> dict[str, Any]:
-        return _short(event)
-
-    @field_serializer("interim")
-    def _sorted(self, names: set[str]) -> list[str]:
-        return sorted(names)
-
-
-class LlmPosition(StackPosition):
-    """The body of an LlmAgent."""
-
-    unsettled: set[str] = Field(default_factory=set[str])
-    """Long-running calls with an interim result: the model may respond, but the run cannot end."""
-    final: bool = False
-    """Whether the run has ended except for `unsettled`."""
-    turn: TurnPosition | None = None
-    """The turn whose calls do not all have responses yet."""
-    open: list[TurnPosition] = Field(default_factory=list[TurnPosition])
-    """Earlier turns with requests to the user that are in `unsettled`."""
-    single_turns: dict[str, int] = Field(default_factory=dict[str, int])
-    """Number of runs of each `single_turn` sub-agent, which count them in their paths."""
-    more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
-    """Further responses of the last model call, whose turns have not begun."""
-    error: ErrorDetail | None = None
-    """`errors.as_detail` of the error that the model raised after these responses."""
-
-    @field_serializer("unsettled")
-    def _sorted(self, names: set[str]) -> list[str]:
-        return sorted(names)
-
-
 class NodeRef(JsonModel):
     """The input or the output of a node's run, read from the session where it is used."""
 
@@ -294,32 +202,6 @@ def item_event(prefix: str, number: int) -> str:
     return f"{prefix}.{number}.1"
 
 
-class NodeSite(JsonModel):
-    """The run of a node that a step belongs to."""
-
-    path: str
-    """As in `Event.node_info`: ``wf@1/a@2``."""
-    prefix: str
-    """The prefix of the ids of the attempt's events."""
-    input: NodeRef
-    attempt: int = 1
-    output_for: list[str] = Field(default_factory=list[str])
-    """The paths whose output the run's output is: its own, and those of graphs that end with it."""
-    ends: bool = True
-    """Whether an agent's final text is the run's output at once: nothing follows in the run."""
-    scope: str | None = None
-    """The `isolation_scope` of its events."""
-    answered: list[str] = Field(default_factory=list[str])
-    """See `NodeRun.answered`."""
-
-
-class Trigger(BaseModel):
-    """One run of a node that is due (GR-66)."""
-
-    input: NodeRef
-    branch: str | None = None
-
-
 class NodeRun(BaseModel):
     """A run of a node that has begun."""
 
@@ -354,6 +236,124 @@ class DynamicNodePosition(StackPosition):
     """The run of a node that the code of another one has called."""
 
     run: NodeRun
+
+
+class CalledNode(BaseModel):
+    """A call that runs a node in the session of its agent (GR-175, GR-176, GR-192)."""
+
+    mode: CallMode
+    node: AgentNode
+    """As it was when the call was made."""
+    input: NodeRef
+    actions: EventActions = Field(default_factory=EventActions)
+    """Changes made by the callbacks before the call."""
+    changed: dict[str, Any] | None = None
+    """The arguments, if callbacks or the node's schema have changed them."""
+
+
+class CalledEnd(BaseModel):
+    """How the node of a call has ended."""
+
+    output: NodeRef | None = None
+    error: ErrorDetail | None = None
+    """`errors.as_detail` of the error that it failed with."""
+    actions: EventActions = Field(default_factory=EventActions)
+    """Copied from `CalledNode.actions`."""
+    changed: dict[str, Any] | None = None
+    """Copied from `CalledNode.changed`."""
+
+
+class CalledRun(BaseModel):
+    """The run of a `CalledNode`."""
+
+    called: CalledNode
+    path: str
+    run: NodeRun
+    begun: bool = False
+    end: CalledEnd | None = None
+
+
+class TurnPosition(BaseModel):
+    """The calls of one model event, until all of them have responses."""
+
+    event: Event
+    transfer: HandOver | None = None
+    """The agent to which a callback of the model hands over: the calls do not run then."""
+    waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
+    """Deadlines and their effects, by the ids of long-running calls."""
+    requests: dict[str, str] = Field(default_factory=dict[str, str])
+    """Ids of the calls that requests to the user are about, by the ids of the requests."""
+    interim: set[str] = Field(default_factory=set[str])
+    """Long-running calls with an interim result but no final one."""
+    called: dict[str, CalledRun] = Field(default_factory=dict[str, CalledRun])
+    """The runs of nodes, by the ids of the calls that have no response yet for them."""
+    waiting: list[str] | None = None
+    """The calls and requests for which the turn waits; None: its calls have not run yet."""
+    responded: bool = False
+    """Whether any call has a response."""
+    final: bool = False
+    """Whether the last response ends the agent's run."""
+    finished: bool = False
+    """Whether a call of `finish_task` has ended the agent's task."""
+    answer: Any = None
+    """The model's final output, if it came by `set_model_response`."""
+
+    @field_serializer("event")
+    def _event(self, event: Event) -> dict[str, Any]:
+        return _short(event)
+
+    @field_serializer("interim")
+    def _sorted(self, names: set[str]) -> list[str]:
+        return sorted(names)
+
+
+class LlmPosition(StackPosition):
+    """The body of an LlmAgent."""
+
+    unsettled: set[str] = Field(default_factory=set[str])
+    """Long-running calls with an interim result: the model may respond, but the run cannot end."""
+    final: bool = False
+    """Whether the run has ended except for `unsettled`."""
+    turn: TurnPosition | None = None
+    """The turn whose calls do not all have responses yet."""
+    open: list[TurnPosition] = Field(default_factory=list[TurnPosition])
+    """Earlier turns with requests to the user that are in `unsettled`."""
+    single_turns: dict[str, int] = Field(default_factory=dict[str, int])
+    """Number of runs of each `single_turn` sub-agent, which count them in their paths."""
+    more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
+    """Further responses of the last model call, whose turns have not begun."""
+    error: ErrorDetail | None = None
+    """`errors.as_detail` of the error that the model raised after these responses."""
+
+    @field_serializer("unsettled")
+    def _sorted(self, names: set[str]) -> list[str]:
+        return sorted(names)
+
+
+class NodeSite(JsonModel):
+    """The run of a node that a step belongs to."""
+
+    path: str
+    """As in `Event.node_info`: ``wf@1/a@2``."""
+    prefix: str
+    """The prefix of the ids of the attempt's events."""
+    input: NodeRef
+    attempt: int = 1
+    output_for: list[str] = Field(default_factory=list[str])
+    """The paths whose output the run's output is: its own, and those of graphs that end with it."""
+    ends: bool = True
+    """Whether an agent's final text is the run's output at once: nothing follows in the run."""
+    scope: str | None = None
+    """The `isolation_scope` of its events."""
+    answered: list[str] = Field(default_factory=list[str])
+    """See `NodeRun.answered`."""
+
+
+class Trigger(BaseModel):
+    """One run of a node that is due (GR-66)."""
+
+    input: NodeRef
+    branch: str | None = None
 
 
 class Arrival(BaseModel):

@@ -127,6 +127,7 @@ async def test_single_turns_run_side_by_side_and_tasks_in_order(make_runner: Mak
     assert got[-1][:3] == ("two", "coord@1/two@d", "d")
     got = await said(runner, "go on")
     assert [one[3] for one in got[-2:]] == [("two", {"result": "two"}), "done"]
+    assert len(model.prompts()[1]) == 3  # not what its calls have run
     assert sorted(prompt[0][1] for prompt in summer.prompts()) == ["1", "1", "2", "2"]
     assert {prompt[0][1] for prompt in two.model.prompts()} == {'{"n": 4}'}  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -62,6 +62,7 @@ def test_a_change_of_a_position_needs_no_saving() -> None:
         "final": True,
         "turn": None,
         "open": [],
+        "single_turns": {},
         "more": [],
         "error": None,
     }
