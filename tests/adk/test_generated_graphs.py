@@ -170,6 +170,7 @@ def check_graph(described: Described, ours: Told, adks: Told) -> None:
     for told in (ours, adks):
         hooks = [] if asking or asking_again else told["hooks"]  # one for each event
         told["hooks"] = [_of_any_order(one) for one in hooks]
+        told["requests"] = []  # their prompts are those of other tests
         if asking_again:  # what is yielded is stored, too
             told["turns"] = [turn | {"events": []} for turn in told["turns"]]
         for part in (*told["turns"], *told["kept"].values()):
