@@ -130,6 +130,18 @@ class ReadonlyContext:
         return MappingProxyType(self._scope.session.state)
 
 
+def _calls_no_nodes(node: Any) -> Exception:
+    """Return the error of code that calls a node and must not, or cannot."""
+    if node is None or node.rerun_on_resume:
+        return AgentError(
+            "run_node works in the code of a function node, or of a subclass of Node; here is none."
+        )
+    return ValueError(
+        "A node must have rerun_on_resume=True. Reason is that dynamically scheduled nodes may be "
+        "interrupted, and this node then runs again: use @node(rerun_on_resume=True)."
+    )
+
+
 class Context(ReadonlyContext):
     """The context of a callback or a tool (CTX-6, CTX-7, CTX-8).
 
@@ -257,16 +269,7 @@ class Context(ReadonlyContext):
         """
         del raise_on_wait
         if self.call_node is None:
-            if self.node is None or self.node.rerun_on_resume:
-                raise AgentError(
-                    "run_node works in the code of a function node, or of a subclass of Node; "
-                    "here is none."
-                )
-            raise ValueError(
-                "A node must have rerun_on_resume=True. Reason is that dynamically scheduled "
-                "nodes may be interrupted, and this node then runs again: use "
-                "@node(rerun_on_resume=True)."
-            )
+            raise _calls_no_nodes(self.node)
         return await self.call_node(
             node,
             node_input,

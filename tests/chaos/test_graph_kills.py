@@ -195,7 +195,7 @@ OUTPUT = [10, None, "Draft.", "Dynamic node fails failed", "Go on.", 20, 30]
 
 @pytest.mark.parametrize("at", CALLED)
 async def test_called_nodes_survive_the_worker(at: str, make_place: MakePlace) -> None:
-    """AC-8, B-5, B-6: what a called node has done is not done again, whoever runs its caller."""
+    """GR-155, B-5, B-6: what a called node has done is not done again, whoever runs its caller."""
     place = make_place()
     async with place.restarted_worker(at):
         await asyncio.wait_for(place.all_of(CALLER), PATIENCE)

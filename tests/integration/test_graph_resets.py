@@ -20,7 +20,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from tests.integration.test_graphs import answer
 from tests.integration.test_reset import reset, serving
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.thorough
 
@@ -81,8 +81,7 @@ async def test_a_reset_graph_goes_on_with_what_is_stored(
         ) as runner,
     ):
         await client.start_workflow("Invocation", request, id=name, task_queue=queue)
-        while not (waiting := await runner.pending(user_id="u", session_id="s")):
-            await asyncio.sleep(0.05)
+        waiting = await until(lambda: runner.pending(user_id="u", session_id="s"))
         before = await store.read_events(key)
         await reset(client, name)
         message = answer(waiting[0].call_id, "yes")

@@ -1,6 +1,5 @@
 """Tools that are nodes of a graph: plugins' callbacks, and calls that wait for their response."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.plugins import BasePlugin
+from durable_adk.runners import Runner
 from durable_adk.sessions import Status
 from durable_adk.tools import FunctionTool, LongRunningFunctionTool
 from tests.conftest import MakeRunner
@@ -28,7 +28,7 @@ from tests.integration.test_graphs import (
     status,
 )
 from tests.support.scripts import USER, call
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.replayed
 
@@ -68,6 +68,11 @@ def double(n: int) -> dict[str, int]:
     if n > 100:
         raise ValueError
     return {"n": 2 * n}
+
+
+async def ended(runner: Runner) -> bool:
+    """Whether the newest invocation is over."""
+    return await status(runner) is Status.COMPLETED
 
 
 def graph(tool: Any) -> Workflow:
@@ -180,9 +185,7 @@ async def test_a_deadline_ends_the_wait_of_a_tool(make_runner: MakeRunner) -> No
     tool = LongRunningFunctionTool(orders.order, deadline=1)
     runner = await make_runner(graph(node(tool, retry_config=NodeRetryConfig(initial_delay=0))))
     await said(runner, "tea")
-    async with asyncio.timeout(PATIENCE):
-        while await status(runner) is not Status.COMPLETED:
-            await asyncio.sleep(0.05)
+    await until(lambda: ended(runner))
     last = (await log(runner))[-1]
     assert last == ends("z@1", {"error": "No answer came before the deadline; go on without it."})
     assert orders.orders == ["tea"]
@@ -203,8 +206,6 @@ async def test_the_model_of_an_agent_node_sees_what_a_deadline_decided(
     agent = LlmAgent(name="a", model=ScriptedModel(replies=says), tools=[tool])
     runner = await make_runner(graph(agent))
     await said(runner)
-    async with asyncio.timeout(PATIENCE):
-        while await status(runner) is not Status.COMPLETED:
-            await asyncio.sleep(0.05)
+    await until(lambda: ended(runner))
     assert seen == [[], [{"error": "No answer came before the deadline; go on without it."}]]
     assert (await log(runner))[-1] == ends("z@1", "done")

@@ -65,7 +65,7 @@ ADK_TOOLS = """
 ADK = """
     already exists found input not validation
     act action activity agent app artifact as auth base built callback choice code compaction config
-    confirmation content context conversation credential declaration enterprise event example edge
+    confirmation content context conversation credential declaration dynamic enterprise event example edge
     executor exit filter flow function genai get global google graph grounding image in instruction
     invocation join llm load local loop maps mcp memory message model node offline output parallel
     part plan planner planning plugin preload provider re readonly reflect registry request response
@@ -90,7 +90,7 @@ COMPUTING = """
     batch begin binding blobs body broken budget cache call caller calling calls card change channel
     check chunks cli close closing compact compiled connect connection container contract copies
     custom database db debugging decoding delegated deliver delivery demo dependencies determinism
-    dev diagnosis doctor dot drawing embedded encryption entry env environment erase erasure error
+    dev diagnosis doctor dot drawing embedded encryption end entry env environment erase erasure error
     execution expired external extras feed file finding folder forks gemini head health hook http id
     in_process inferred inserts invocations json key launch launcher layout library lifecycle limits
     lines link listing live location lock logging long lookup lost main manager merge migrate

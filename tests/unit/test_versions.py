@@ -61,6 +61,8 @@ def example(annotation: Any, within: tuple[Any, ...] = ()) -> Any:  # noqa: C901
     if origin is list:
         known = any(one in within for one in nested(arguments[0]))
         return [] if known else [example(arguments[0], within)]
+    if origin is tuple:
+        return [example(one, within) for one in arguments]
     if origin is dict:
         return {"k": example(arguments[1], within)}
     if origin is Literal:

@@ -12,6 +12,8 @@ TESTS = Path(__file__).parents[1]
 PACES = {
     "adk/scripted.py": "chunks come at a rate",
     "integration/test_graphs.py": "nodes take longer than they may, or than others",
+    "integration/test_graph_times.py": "nodes take longer than they may",
+    "interop/objects/test_nodes.py": "a node takes longer than it may",
     "stubs/mcp_stub.py": "a tool takes as long as it is asked to",
     "support/publisher_main.py": "chunks come at a rate",
     "support/streams.py": "chunks come at a rate, so that more of them are not lost than usual",

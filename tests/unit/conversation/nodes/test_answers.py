@@ -9,7 +9,7 @@ from durable_adk.events import Event
 
 
 def test_a_node_that_has_not_asked_reads_no_event() -> None:
-    """GR-76: a loop's node costs as much in its ten-thousandth round as in its first."""
+    """GR-136: a loop's node costs as much in its ten-thousandth round as in its first."""
 
     def events() -> Iterator[Event]:
         pytest.fail("an event was read")
