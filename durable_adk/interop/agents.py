@@ -15,6 +15,7 @@ from google.adk.agents.sequential_agent import SequentialAgent as AdkSequentialA
 from google.adk.models.base_llm import BaseLlm as AdkBaseLlm
 from google.adk.models.google_llm import Gemini as AdkGemini
 from google.adk.models.registry import LLMRegistry as AdkRegistry
+from google.adk.tools._node_tool import NodeTool as AdkNodeTool
 from google.adk.tools.base_tool import BaseTool as AdkBaseTool
 from google.adk.tools.base_toolset import BaseToolset as AdkBaseToolset
 from google.adk.tools.function_tool import FunctionTool as AdkFunctionTool
@@ -33,7 +34,9 @@ from durable_adk.agents.loop_agent import LoopAgent
 from durable_adk.agents.parallel_agent import ParallelAgent
 from durable_adk.agents.sequential_agent import SequentialAgent
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.google_objects import from_google_adk
 from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.workflow import Workflow
 from durable_adk.interop.callbacks import CallbackAdapter, provider
 from durable_adk.interop.loop import FromAdk, Remote, WithBody
 from durable_adk.interop.model import AdkModel
@@ -240,8 +243,12 @@ def _tool(tool: Any, made: dict[int, BaseNode]) -> Any:
     if isinstance(tool, AdkBaseAgent):
         _check(tool)
         raise AgentDefinitionError(f"The agent {tool.name!r} is no tool; use AgentTool(agent).")
-    if isinstance(tool, AdkBaseNode):
-        raise node_as_tool(tool.name)
+    node = tool.node if isinstance(tool, AdkNodeTool) and tool.name == tool.node.name else tool
+    if isinstance(node, AdkBaseNode):
+        ours = from_google_adk(node)
+        if not isinstance(ours, Workflow):
+            raise node_as_tool(node.name)
+        return ours
     if isinstance(tool, BaseTool | BaseToolset):
         return tool
     if isinstance(tool, AdkBaseTool | AdkBaseToolset):

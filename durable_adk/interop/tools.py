@@ -34,8 +34,8 @@ _HINT = "store it with the credential service, or give the toolset one; only too
 def node_as_tool(name: str) -> AgentDefinitionError:
     """Return the error for a node of a graph, or a graph, among the tools of an agent."""
     return AgentDefinitionError(
-        f"Tool {name!r} is a node of a graph, which durable_adk does not run as a tool yet; use a "
-        "function, an AgentTool round an agent, or the node in the edges of a Workflow."
+        f"Tool {name!r} is a node of a graph, and only a Workflow is a tool; use a function, an "
+        "AgentTool round an agent, or a Workflow with the node in its edges."
     )
 
 

@@ -63,15 +63,14 @@ ADK_TOOLS = """
 """ADK has a module for each of these tools, and users import them from there."""
 
 ADK = """
-    already exists found input not validation
-    act action activity agent app artifact as auth base built callback choice code compaction config
-    confirmation content context conversation credential declaration dynamic enterprise event example edge
-    executor exit filter flow function genai get global google graph grounding image in instruction
-    invocation join llm load local loop maps mcp memory message model node offline output parallel
-    part plan planner planning plugin preload provider re readonly reflect registry request response
-    resumability retry rewind route run runner running runtime save schema scheme scripted search
-    sequential service session set state static step summarizer tool toolset transfer turn unsafe
-    user finish
+    already exists found input not validation act action activity agent app artifact as auth base
+    built callback choice code compaction config confirmation content context conversation
+    credential declaration dynamic enterprise event example edge executor exit filter flow function
+    genai get global google graph grounding image in instruction invocation join llm load local loop
+    maps mcp memory message model node offline output parallel part plan planner planning plugin
+    preload provider re readonly reflect registry request response resumability retry rewind route
+    run runner running runtime save schema scheme scripted search sequential service session set
+    state static step summarizer tool toolset transfer turn unsafe user finish
 """
 """Words of ADK's own module and class names."""
 
@@ -90,18 +89,19 @@ COMPUTING = """
     batch begin binding blobs body broken budget cache call caller calling calls card change channel
     check chunks cli close closing compact compiled connect connection container contract copies
     custom database db debugging decoding delegated deliver delivery demo dependencies determinism
-    dev diagnosis doctor dot drawing embedded encryption end entry env environment erase erasure error
-    execution expired external extras feed file finding folder forks gemini head health hook http id
-    in_process inferred inserts invocations json key launch launcher layout library lifecycle limits
-    lines link listing live location lock logging long lookup lost main manager merge migrate
-    migrations missing names notifications oauth object oidc open operation ops options orphan
-    orphaned over owner page parameters pause pending plain plain_text polling postgres private
-    process program proxy push query read rebuild reconcile record redaction redis reference refusal
-    regression require result retention retrying routing row scope secret sent server serving
-    settings setup shared size sockets source sql sqlite stack stale stalled started statements
-    status steering steps storage store stored stream streaming subprocess subscription supervise
-    svg sweep sync tables take target terminal text threads token transaction transactional types
-    unavailable unfinished upload url utils values version wait watchdog watches webhook wire word
+    dev diagnosis doctor dot drawing embedded encryption end entry env environment erase erasure
+    error execution expired external extras feed file finding folder forks gemini head health hook
+    http id in_process inferred inserts invocations json key launch launcher layout library
+    lifecycle limits lines link listing live location lock logging long lookup lost main manager
+    merge migrate migrations missing names notifications oauth object oidc open operation ops
+    options orphan orphaned over owner page parameters pause pending plain plain_text polling
+    postgres private process program proxy push query read rebuild reconcile record redaction redis
+    reference refusal regression require result retention retrying routing row scope secret sent
+    server serving settings setup shared size sockets source sql sqlite stack stale stalled started
+    statements status steering steps storage store stored stream streaming subprocess subscription
+    supervise svg sweep sync tables take target terminal text threads token transaction
+    transactional types unavailable unfinished upload url utils values version wait watchdog watches
+    webhook wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 

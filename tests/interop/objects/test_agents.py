@@ -28,7 +28,7 @@ from google.adk.runners import InMemoryRunner as AdkRunner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools import FunctionTool, ToolContext
 from google.adk.tools.agent_tool import AgentTool
-from google.adk.workflow import Workflow
+from google.adk.workflow import JoinNode
 from google.genai import types
 from pydantic import ValidationError
 
@@ -349,18 +349,15 @@ def test_options_of_live_runs_are_taken_without_effect() -> None:
 
 
 REFUSED = [
-    (
-        lambda: llm("a", tools=[Workflow(name="graph", edges=[], input_schema=types.Content)]),
-        "in the edges of a Workflow",
-    ),
-    (lambda: llm("a", mode="task"), "AgentTool"),
-    (lambda: LoopAgent(name="l", sub_agents=[llm("a", mode="single_turn")]), "AgentTool"),
+    (lambda: llm("a", tools=[JoinNode(name="j", input_schema=types.Content)]), "a Workflow with"),
+    (lambda: llm("a", mode="single_turn"), "mode='single_turn'"),
+    (lambda: LoopAgent(name="l", sub_agents=[llm("a", mode="single_turn")]), "LlmAgent, or a node"),
     (lambda: llm("a", timeout=3), "timeout"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("make", "says"), REFUSED, ids=["graph_tool", "task", "single_turn", "timeout"]
+    ("make", "says"), REFUSED, ids=["node_tool", "root", "single_turn", "timeout"]
 )
 def test_what_cannot_be_durable_is_refused_when_it_is_loaded(make: Any, says: str) -> None:
     """By name, with the way out."""

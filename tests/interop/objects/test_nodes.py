@@ -20,6 +20,7 @@ from google.adk.workflow import (
     RetryConfig,
     node,
 )
+from google.adk.workflow._errors import DynamicNodeFailError, NodeInterruptedError
 from google.genai import types
 from pydantic import BaseModel
 
@@ -29,7 +30,7 @@ from durable_adk.errors import AgentDefinitionError
 from durable_adk.google_objects import from_google_adk
 from durable_adk.interop import nodes
 from durable_adk.runners import InMemoryRunner
-from tests.interop.objects.running import llm
+from tests.interop.objects.running import call, llm
 
 PLACE = {"user_id": "u", "session_id": "s"}
 REJECTED = "This tool call is rejected."
@@ -382,14 +383,54 @@ async def test_code_of_google_adk_runs_in_a_graph_of_ours() -> None:
     assert (made.adk, made.mode, made.include_contents) == (agent, "single_turn", "none")
 
 
-async def test_nodes_that_run_others_are_refused() -> None:
-    """By name, as nodes of ours."""
+async def test_code_calls_other_nodes() -> None:
+    """GR-150, GR-154, GR-155: google-adk's context, with its own errors."""
+    tries: list[str] = []
+
+    def bad(node_input: int) -> None:
+        tries.append("bad")
+        raise LookupError("no")
+
+    def ask(node_input: int) -> RequestInput:
+        return RequestInput(interrupt_id="q", message="ok?")
 
     @node(rerun_on_resume=True)
     async def parent(ctx: Context) -> Any:
-        return await ctx.run_node(total_of, [1])
+        ctx.state["k"] = 1
+        total = await ctx.run_node(total_of, [1, 2])
+        try:
+            await ctx.run_node(bad, 1)
+        except DynamicNodeFailError as error:
+            text = f"{type(error.error).__name__} at {error.error_node_path}"
+        try:
+            answer = await ctx.run_node(ask, 1)
+        except NodeInterruptedError:
+            tries.append("waits")
+            raise
+        return [total, text, answer, ctx.state["k"]]
 
-    with pytest.raises(AgentDefinitionError, match=r"wf@1/parent@1.*run_node"):
+    found = await rows(Workflow(name="wf", edges=[("START", parent)]), "hi", {"q": {"result": 5}})
+    assert found == [
+        ("parent@1/total_of@1", 3),
+        ("parent@1/bad@1", "no"),
+        ("parent@1/ask@1", ["q"]),
+        ("parent@1/ask@1", 5),
+        ("parent@1", [3, "LookupError at wf@1/parent@1/bad@1", 5, 1]),
+    ]
+    assert tries == ["bad", "waits"]
+
+
+async def test_a_failure_of_a_called_node_is_that_of_its_caller() -> None:
+    """GR-112: with its own exception, although google-adk's error is between them."""
+
+    def bad(node_input: int) -> None:
+        raise LookupError("no")
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        return await ctx.run_node(bad, 1)
+
+    with pytest.raises(LookupError, match="no"):
         await rows(Workflow(name="wf", edges=[("START", parent)]))
 
 
@@ -424,3 +465,20 @@ def test_an_agent_keeps_what_it_has_as_a_node() -> None:
         True,
         "default",
     )
+
+
+class Numbers(BaseModel):
+    """Arguments of a graph."""
+
+    numbers: list[int]
+
+
+async def test_a_graph_is_a_tool_of_an_agent() -> None:
+    """GR-192: its arguments are its input."""
+
+    def add(node_input: Numbers) -> int:
+        return sum(node_input.numbers)
+
+    adder = Workflow(name="adder", edges=[("START", add)], input_schema=Numbers)
+    found = await rows(llm("ag", call("adder", numbers=[1, 2]), "done", tools=[adder]))
+    assert [value for _, value in found[1:]] == [3, {}, "done"]
