@@ -10,7 +10,14 @@ depend on what the nodes produce, nor on how often they ran (D3).
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, PrivateAttr, field_serializer, model_serializer
+from pydantic import (
+    BaseModel,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    field_serializer,
+    model_serializer,
+)
 
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions, RouteValue
@@ -230,6 +237,12 @@ class NodeRun(BaseModel):
     """When the attempt's time is up, in seconds since the epoch; None: never, or it waits."""
     left: float | None = None
     """Seconds that the attempt has left, while it waits for answers."""
+
+    @model_serializer(mode="wrap")
+    def _short(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {
+            name: value for name, value in whole(self).items() if value not in (None, [], False)
+        }
 
 
 class DynamicNodePosition(StackPosition):
