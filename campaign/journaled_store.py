@@ -110,12 +110,18 @@ class JournaledSessionService(DatabaseSessionService):
             )
 
     async def deliver_message(
-        self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        epoch: int,
+        steered: str,
+        scope: str | None = None,
     ) -> StoredEvent | None:
         """See the base class."""
         with self._noted("deliver", f"{steered}.0", invocation_id, epoch) as outcome:
             delivered = await super().deliver_message(
-                key, invocation_id=invocation_id, epoch=epoch, steered=steered
+                key, invocation_id=invocation_id, epoch=epoch, steered=steered, scope=scope
             )
             outcome["seq"] = delivered.seq if delivered else 0
         return delivered

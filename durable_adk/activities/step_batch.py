@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from google.genai import types
-from temporalio import activity
 
 from durable_adk.activities.attempt import ActivityAttempt
 from durable_adk.activities.effect_rows import CodeEffect, EffectRow
+from durable_adk.activities.fence import FENCE, fence_of, raise_fence
 from durable_adk.activities.in_process import InProcess
 from durable_adk.activities.tool.run import RetryLater
 from durable_adk.agents.base_agent import BaseAgent
@@ -45,8 +45,6 @@ from durable_adk.wire.steps import CommitStep, ModelStep, NodeStep, Step, StepRe
 logger = get_logger(__name__)
 
 R = TypeVar("R")
-FENCE: Final = "fence"
-"""Kind of the note by which a later attempt ends the earlier ones of its activity."""
 FULL: Final = 256_000
 """Bytes of outcomes after which a batch ends."""
 MOST: Final = 3 * MAX_BYTES // 2
@@ -208,19 +206,6 @@ class BatchRuntime(InProcess):
             or (bool(self.outcomes) and not await self._may_go_ahead())
         )
 
-    async def fence(self) -> None:
-        """Let earlier attempts that are still alive begin no further step.
-
-        The server considers them lost, but they may have been frozen or cut off from it. Each of
-        them may still end its current step, as with an activity for each step.
-        """
-        if self._this.number > 1:
-            write = retrying(self._this.deps.sessions.note, STORE_TIMEOUT)
-            mine, batch = self._fence_of(self._this.number), self._batch
-            await write(
-                batch.key, invocation_id=batch.invocation_id, kind=FENCE, name=mine, body="{}"
-            )
-
     async def _may_go_ahead(self) -> bool:
         """Return whether no later attempt runs, and no message waits for the active invocation.
 
@@ -232,17 +217,11 @@ class BatchRuntime(InProcess):
                 self._batch.key,
                 invocation_id=self._batch.invocation_id,
                 kind=FENCE,
-                prefix=self._fence_of(None),
-                after=self._fence_of(self._this.number),
+                prefix=fence_of(None),
+                after=fence_of(self._this.number),
             )
         except DurableAdkError:
             return False  # the workflow performs the step, and waits for the store as for any
-
-    def _fence_of(self, number: int | None) -> str:
-        """Return the name of an attempt's note; of no attempt: what all their names begin with."""
-        info = activity.info()
-        prefix = f"{info.workflow_run_id}/{info.activity_id}/"
-        return prefix if number is None else f"{prefix}{number:06}"
 
     def _attempt_at(self, step: Effect[Any], row: EffectRow[Any]) -> Attempt:
         if not isinstance(row, CodeEffect):
@@ -331,7 +310,7 @@ async def run_step_batch(
     if not isinstance(attempt, ActivityAttempt):
         raise TypeError("A batch runs in an activity.")
     runtime = BatchRuntime(batch, attempt, performer, row_of)
-    await runtime.fence()
+    await raise_fence(attempt.deps, batch.key, batch.invocation_id)
     invocation = _invocation(runtime, batch)
     runtime.branches = invocation.state.branches
     loop = asyncio.ensure_future(drive(invocation))

@@ -18,6 +18,7 @@ from durable_adk.errors import AgentDefinitionError, GraphValidationError
 from durable_adk.events.event import Event
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.graph.base_node import START, BaseNode
+from durable_adk.graph.node_tool import NodeTool, tool_of
 from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.graph.workflow import Workflow
 from durable_adk.log import get_logger
@@ -28,7 +29,6 @@ from durable_adk.models.registry import LLMRegistry
 from durable_adk.planners.base_planner import BasePlanner
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, load_tools
-from durable_adk.tools.node_tool import NodeTool, tool_of
 from durable_adk.tools.output_schema import check_output_schema
 from durable_adk.wire.manifest import AgentNode, ToolSpec
 from durable_adk.wire.tool_contract import ToolContract

@@ -13,12 +13,12 @@ from durable_adk.agents.sequential_agent import SequentialAgent
 from durable_adk.apps.app import App
 from durable_adk.apps.graph_record import driven_nodes, manifest_of
 from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.node_tool import tool_of
 from durable_adk.graph.workflow import Workflow
 from durable_adk.json_values import JsonModel, to_json_value
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
-from durable_adk.tools.node_tool import tool_of
 from durable_adk.wire.manifest import GraphRecord
 
 AgentKind = Literal[

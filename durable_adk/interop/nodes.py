@@ -27,12 +27,11 @@ from durable_adk.events.event import Event
 from durable_adk.events.request_input import RequestInput
 from durable_adk.graph.base_node import START, BaseNode, Edge
 from durable_adk.graph.binding import NodeParameters
-from durable_adk.graph.compiled import Graph
 from durable_adk.graph.function_node import FunctionNode
 from durable_adk.graph.join_node import JoinNode
 from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.graph.tool_node import ToolNode
-from durable_adk.graph.workflow import Workflow
+from durable_adk.graph.workflow import Graph, Workflow
 from durable_adk.interop.agents import our_agent
 from durable_adk.interop.context import adk_context, shared_context
 from durable_adk.interop.options import node_fields

@@ -21,6 +21,7 @@ from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.errors import DurableAdkError
 from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.node_tool import tool_of
 from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.tool_node import ToolNode
@@ -30,7 +31,6 @@ from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
-from durable_adk.tools.node_tool import tool_of
 from durable_adk.wire.manifest import AgentNode, GraphNode
 from durable_adk.wire.tool_contract import ToolContract
 

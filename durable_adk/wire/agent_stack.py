@@ -240,9 +240,8 @@ class NodeRun(BaseModel):
 
     @model_serializer(mode="wrap")
     def _short(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {
-            name: value for name, value in whole(self).items() if value not in (None, [], False)
-        }
+        said: dict[str, Any] = whole(self)
+        return {name: value for name, value in said.items() if value not in (None, [])}
 
 
 class DynamicNodePosition(StackPosition):

@@ -496,9 +496,10 @@ async def test_a_cancelled_invocation_cancels_what_runs(make_runner: MakeRunner)
 
     runner = await make_runner(graph(parent))
     await ensure_session(runner)
-    run = asyncio.create_task(send(runner, invocation_id="e-1"))
+    name = f"e-{uuid.uuid4()}"
+    run = asyncio.create_task(send(runner, invocation_id=name))
     await until(began.is_set)
-    await runner.cancel(**USER, invocation_id="e-1")
+    await runner.cancel(**USER, invocation_id=name)
     await asyncio.gather(run, return_exceptions=True)
     await until(ended.is_set)
     assert await status(runner) is Status.CANCELLED

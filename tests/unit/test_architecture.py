@@ -90,8 +90,8 @@ COMPUTING = """
     check chunks cli close closing compact compiled connect connection container contract copies
     custom database db debugging decoding delegated deliver delivery demo dependencies determinism
     dev diagnosis doctor dot drawing embedded encryption end entry env environment erase erasure
-    error execution expired external extras feed file finding folder forks gemini head health hook
-    http id in_process inferred inserts invocations json key launch launcher layout library
+    error execution expired external extras feed fence file finding folder forks gemini head health
+    hook http id in_process inferred inserts invocations json key launch launcher layout library
     lifecycle limits lines link listing live location lock logging long lookup lost main manager
     merge migrate migrations missing names notifications oauth object oidc open operation ops
     options orphan orphaned over owner page parameters pause pending plain plain_text polling

@@ -18,6 +18,7 @@ from google.genai import types
 
 from durable_adk.activities.commit.notes import find_note, write_note
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.fence import raise_fence
 from durable_adk.activities.local_runtime import Effects
 from durable_adk.activities.node.dynamic_loop import (
     Call,
@@ -139,7 +140,8 @@ class NodeCalls:
         """The error that ends the invocation, whatever the code does."""
 
     async def restore(self) -> None:
-        """Continue with what earlier runs of the code have called."""
+        """Continue with what earlier runs of the code have called; end earlier attempts."""
+        await raise_fence(self._deps, self._step.key, self._step.invocation_id)
         if self._caller.journal is not None:
             find = retrying(find_note, STORE_TIMEOUT)
             body = await find(self._active, JOURNAL, self._caller.journal)
@@ -273,6 +275,7 @@ class NodeCalls:
         self._nodes[path] = called.node
         manifest = manifest_of_call(called.node, self._step.agent)
         self._given[site.prefix] = await self._recorded(called)
+        of = (self._step.key, self._step.invocation_id)
         loop = DynamicNodeLoop(
             Call(
                 step=self._step,
@@ -283,7 +286,7 @@ class NodeCalls:
                 saved=self._journal.open.get(called.key),
             ),
             self._totals,
-            DynamicNodeRuntime(self._deps, self._effects, self._caller.limits),
+            DynamicNodeRuntime(self._deps, of, self._effects, self._caller.limits),
         )
         run = NodeRun(run_id=0, input=site.input, branch=called.branch, event_id=site.prefix)
         try:

@@ -9,8 +9,10 @@ from zlib import crc32
 from google.genai import types
 
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.fence import is_superseded
 from durable_adk.activities.local_runtime import Effects, LocalRuntime, renewed_lease
 from durable_adk.calling.closing import closing, uninterrupted
+from durable_adk.errors import LeaseLostError
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.flows.graph.dynamic import DynamicNodeRun
@@ -37,19 +39,22 @@ class DynamicNodeRuntime(LocalRuntime):
 
     Args:
         deps: The stores, and the app with the called nodes.
+        of: The session and the invocation of the code that calls.
         effects: Performs single effects.
         limits: The invocation's.
     """
 
-    def __init__(self, deps: Dependencies, effects: Effects, limits: Limits) -> None:
-        self._deps = deps
+    def __init__(
+        self, deps: Dependencies, of: tuple[SessionKey, str], effects: Effects, limits: Limits
+    ) -> None:
+        self._deps, self._of = deps, of
         super().__init__(
             effects,
             deps.registry,
             limits=limits,
             run_child=self._run_agent_tool,
         )
-        self._made = partial(DynamicNodeRuntime, deps, effects, limits)
+        self._made = partial(DynamicNodeRuntime, deps, of, effects, limits)
         self._children: list[DynamicNodeRuntime] = []
         self.is_over = False
         """Whether no further step may begin."""
@@ -79,6 +84,10 @@ class DynamicNodeRuntime(LocalRuntime):
         """See base class."""
         if self.is_over:
             raise asyncio.CancelledError
+        key, invocation_id = self._of
+        if await is_superseded(self._deps, key, invocation_id):
+            # Its own results could not be told from those of the attempt that counts.
+            raise LeaseLostError("A later attempt runs the code that has called the node.")
         return await super().perform(step)
 
 
@@ -144,7 +153,7 @@ class DynamicNodeLoop:
         finally:
             waits.cancel()
             await uninterrupted(self._leave(work))
-        return None if work.cancelled() else work.result()
+        return None if self.saved is not None else work.result()
 
     async def _commit_all(self, called: DynamicNodeRun) -> NodeEnd:
         async with closing(called.run()) as events:

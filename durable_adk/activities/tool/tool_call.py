@@ -53,12 +53,12 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
+from durable_adk.graph.node_tool import NodeTool
 from durable_adk.log import get_logger
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.tools.node_tool import NodeTool
 from durable_adk.tools.require_confirmation import NOT_AS_SHOWN, REJECTED
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.agent_stack import CalledEnd, CalledNode, NodeRef

@@ -7,10 +7,10 @@ import pytest
 from durable_adk.agents import LlmAgent
 from durable_adk.errors import WorkflowConfigurationError
 from durable_adk.graph.base_node import START, BaseNode, Edge
-from durable_adk.graph.compiled import Graph
 from durable_adk.graph.edges import parse_edges
 from durable_adk.graph.function_node import FunctionNode
 from durable_adk.graph.routes import DEFAULT_ROUTE
+from durable_adk.graph.workflow import Graph
 
 
 def a(node_input: Any) -> None: ...

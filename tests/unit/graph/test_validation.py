@@ -8,11 +8,10 @@ from pydantic import BaseModel, ValidationError
 from durable_adk.agents import LlmAgent
 from durable_adk.errors import GraphValidationError, StateSchemaError
 from durable_adk.graph.base_node import BaseNode, Edge
-from durable_adk.graph.compiled import Graph
 from durable_adk.graph.function_node import FunctionNode
 from durable_adk.graph.join_node import JoinNode
 from durable_adk.graph.routes import DEFAULT_ROUTE
-from durable_adk.graph.workflow import Workflow
+from durable_adk.graph.workflow import Graph, Workflow
 
 
 def a(node_input: Any) -> Any: ...

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 import durable_adk
 from durable_adk.agents import LlmAgent
 from durable_adk.graph.base_node import START, BaseNode
-from durable_adk.graph.compiled import Graph
+from durable_adk.graph.workflow import Graph
 from durable_adk.workflow import Workflow, _errors, node
 
 
