@@ -12,7 +12,6 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.apps.graph_nodes import (
     agents_in,
-    called_node_at,
     check_nodes,
     graph_tools,
     graphs_in,
@@ -272,7 +271,7 @@ class App(BaseModel):
 
         It is the node's own, or that of the nearest node around it; None: there is none.
         """
-        nodes = nodes_on_path(self.root_agent, path)
+        nodes = nodes_on_path(self.root_agent, path, self._called)
         schemas = (node.state_schema for node in reversed(nodes))
         return next((schema for schema in schemas if schema is not None), None)
 
@@ -282,7 +281,8 @@ class App(BaseModel):
         Raises:
             AgentNotFoundError: The app does not have it, or no longer has it.
         """
-        node = called_node_at(self._called, path) or node_at_path(self.root_agent, path)
+        nodes = nodes_on_path(self.root_agent, path, self._called)
+        node = nodes[-1] if len(nodes) == path.count("/") + 1 else None
         if node is None:  # below an agent that is used as a tool
             apart = (agent for agent in self.agents() if agent.parent_agent is None)
             node = next((found for one in apart if (found := node_at_path(one, path))), None)

@@ -1,6 +1,6 @@
 """Finds the nodes of a graph, and refuses those that the runtime would not run as they say."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
@@ -19,35 +19,41 @@ def node_at_path(root: BaseNode, path: str) -> BaseNode | None:
     return nodes[-1] if len(nodes) == path.count("/") + 1 else None
 
 
-def called_node_at(called: Mapping[str, BaseNode], path: str) -> BaseNode | None:
-    """Return the node at the path of a run that is that of a called node, or is below it, or None.
+def nodes_on_path(
+    root: BaseNode, path: str, called: Mapping[str, BaseNode] | None = None
+) -> list[BaseNode]:
+    """Return the nodes along the path of a run, from the root, up to one that is not found.
 
     Args:
-        called: The called nodes, by the paths of their runs.
+        root: The root.
         path: The path.
+        called: The nodes that the code of others has called, by the paths of their runs.
     """
     parts = path.split("/")
     for end in range(len(parts), 0, -1):
-        node = called.get("/".join(parts[:end]))
+        before = "/".join(parts[:end])
+        node = (called or {}).get(before)
         if node is not None:
-            return node_at_path(node, "/".join(parts[end - 1 :]))
-    return None
-
-
-def nodes_on_path(root: BaseNode, path: str) -> list[BaseNode]:
-    """Return the nodes along the path of a run, from the root, up to one that is not found."""
-    first, *names = (part.partition("@")[0] for part in path.split("/"))
+            above = nodes_on_path(root, before.rpartition("/")[0], called)
+            return [*above, *_below(node, parts[end:])]
+    first = parts[0].partition("@")[0]
     begin = root.find_agent(first) if isinstance(root, BaseAgent) else None
     if begin is None and root.name != first:
         return []
-    if not isinstance(root, BaseAgent | Workflow):
-        return [root] * (len(names) + 1)  # the only node of its graph
-    nodes: list[BaseNode] = [begin or root]
-    for name in names:
-        node = next((one for one in _children(nodes[-1]) if one.name == name), None)
-        if node is None:
+    if len(parts) > 1 and not isinstance(root, BaseAgent | Workflow):
+        return [root, *_below(root, parts[2:])]  # the only node of its graph
+    return _below(begin or root, parts[1:])
+
+
+def _below(node: BaseNode, parts: Sequence[str]) -> list[BaseNode]:
+    """Return a node, and those below it along the rest of a path, up to one that is not found."""
+    nodes = [node]
+    for part in parts:
+        name = part.partition("@")[0]
+        found = next((one for one in _children(nodes[-1]) if one.name == name), None)
+        if found is None:
             break
-        nodes.append(node)
+        nodes.append(found)
     return nodes
 
 

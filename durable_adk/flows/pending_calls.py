@@ -9,6 +9,7 @@ workflow's history, so a replay pauses and continues at the same points.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,8 +110,8 @@ class PendingCalls:
         Returns:
             An id that another call has, or None.
         """
-        for call_id in call_ids:
-            if call_id in self._reserved or self.is_expected(call_id):
+        for call_id, number in Counter(call_ids).items():
+            if number > 1 or call_id in self._reserved or self.is_expected(call_id):
                 return call_id
         self._reserved.update(call_ids)
         return None

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -105,6 +105,8 @@ class State:
         self._seen: dict[str, str | None] = {}
         """JSON of each value that was read before it was written, by key; None: there was no value.
         A default passed by the reader counts as the value."""
+        self._stale = set[str]()
+        """Keys whose values others have changed since this code read them."""
         self._written = set(delta)
         """Keys whose values have been written: reading them returns this code's own write."""
 
@@ -188,16 +190,36 @@ class State:
             self._seen[key] = canonical(value)
 
     def refresh(self, stored: Mapping[str, Any]) -> None:
-        """Read the values that other code has stored meanwhile; this code's own changes stay."""
+        """Read the values that other code has stored meanwhile; this code's own changes stay.
+
+        Dicts and lists that callers hold are changed in place. What this code has read before stays
+        the base of its next change, until it reads the key again.
+        """
         mine = self.collect_delta()
         for key in [key for key in {*self._value, *stored} if key not in mine]:
-            for known in (self._shared, self._seen, self._copies):
-                known.pop(key, None)
-            self._written.discard(key)
-            if key in stored:
-                self._value[key] = stored[key]
+            if key not in stored:
+                self._value.pop(key, None)
+                self._shared.pop(key, None)
+            elif key not in self._value or canonical(self._value[key]) != canonical(stored[key]):
+                self._value[key] = self._renewed(key, stored[key])
             else:
-                del self._value[key]
+                continue
+            self._copies.pop(key, None)
+            self._written.discard(key)
+            self._stale.add(key)
+
+    def _renewed(self, key: str, value: Any) -> Any:
+        held: Any
+        held, _ = self._shared.pop(key, (None, ""))
+        if held is None or type(held) is not type(value):
+            return value
+        if isinstance(held, dict):
+            held.clear()
+            cast("dict[str, Any]", held).update(value)
+        else:
+            held[:] = value
+        self._shared[key] = held, canonical(held)
+        return cast("Any", held)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as later code of the step sees it.
@@ -208,7 +230,9 @@ class State:
 
     def _saw(self, key: str, value: Any) -> None:
         """Keep the value of a key before it is changed, unless this code has written it."""
-        if key not in self._seen and key not in self._written and key not in self._delta:
+        new = key not in self._seen or key in self._stale
+        if new and key not in self._written and key not in self._delta:
+            self._stale.discard(key)
             self._seen[key] = None if value is MISSING else canonical(value)
 
     def _saw_default(self, key: str, default: Any) -> None:

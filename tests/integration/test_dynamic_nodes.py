@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,15 +12,22 @@ from temporalio.client import Client
 from durable_adk import Context
 from durable_adk.agents import LlmAgent
 from durable_adk.client import workflow_id
-from durable_adk.errors import BudgetExceededError, DynamicNodeFailError
+from durable_adk.errors import (
+    AgentDefinitionError,
+    BudgetExceededError,
+    DynamicNodeFailError,
+    StoreUnavailableError,
+)
 from durable_adk.events import Event
 from durable_adk.events.request_input import RequestInput
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
+from durable_adk.plugins import BasePlugin
 from durable_adk.sessions import Status
 from durable_adk.tools import AgentTool, FunctionTool
 from durable_adk.wire.run_config import Budget, RunConfig
+from durable_adk.wire.tool_contract import ToolContract
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import (
     KEY,
@@ -550,3 +558,155 @@ async def test_an_agent_that_was_called_uses_another_as_a_tool(make_runner: Make
         "all done",
     ]
     assert seen.prompts[1] == ["please"]
+
+
+async def test_items_of_a_called_worker_run(make_runner: MakeRunner) -> None:
+    """GR-61, GR-151: a parallel worker may be called, also with agents."""
+    seen = Said()
+    agent = LlmAgent(name="ag", model=seen.model("text"), parallel_worker=True)
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> list[Any]:
+        each = node(times_ten(Runs()), parallel_worker=True)
+        return [await ctx.run_node(each, [1, 2]), await ctx.run_node(agent, ["a", "b"])]
+
+    runner = await make_runner(graph(parent))
+    rows = await said(runner)
+    assert rows[-1] == ends("parent@1", [[10, 20], ["text", "text"]])
+    assert path_of("parent@1/work@1/work@2") in [row.path for row in rows]
+
+
+async def test_the_state_is_kept_around_calls(make_runner: MakeRunner) -> None:
+    """GR-84, GR-161: lists that the code holds, and what it has read, stay its own."""
+
+    def bump(ctx: Context, node_input: int) -> int:
+        ctx.state["n"] = ctx.state.get("n", 0) + node_input
+        return node_input
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        items = ctx.state.setdefault("items", [])
+        first = ctx.state.get("n", 0)
+        for number in range(1, 4):
+            items.append(await ctx.run_node(bump, number))
+        yield Event(message="half")
+        await ctx.run_node(bump, 10)
+        yield [first, ctx.state["n"], ctx.state["items"]]
+
+    runner = await make_runner(graph(parent))
+    assert (await said(runner))[-1] == ends("parent@1", [0, 16, [1, 2, 3]])
+    assert await state(runner) == {"items": [1, 2, 3], "n": 16}
+
+
+async def test_a_pause_does_not_cancel_what_runs_beside_it(make_runner: MakeRunner) -> None:
+    """GR-155: also if the code's own tasks are cancelled for it."""
+    runs = Runs()
+
+    async def slow(node_input: Any) -> str:
+        runs["slow"] += 1
+        await asyncio.sleep(0)
+        return "slow"
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> list[Any]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(ctx.run_node(asking("ask", "q1"))),
+                group.create_task(ctx.run_node(slow)),
+            ]
+        return [task.result() for task in tasks]
+
+    runner = await make_runner(graph(parent))
+    await said(runner)
+    assert (await reply(runner, answer("q1", 1)))[-1] == ends("parent@1", [1, "slow"])
+    assert runs == {"slow": 1}
+
+
+async def test_what_the_code_cancelled_is_late_again(make_runner: MakeRunner) -> None:
+    """When it runs again, it gets a TimeoutError at once."""
+
+    async def slow(node_input: Any) -> None:
+        await asyncio.Event().wait()
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        try:
+            async with asyncio.timeout(0.2):
+                await ctx.run_node(slow)
+        except TimeoutError:
+            return await ctx.run_node(asking("ask", "q1"))
+
+    runner = await make_runner(graph(parent))
+    assert len(await said(runner)) == 1
+    assert (await reply(runner, answer("q1", 3)))[-1] == ends("parent@1", 3)
+
+
+async def test_calls_that_are_refused(make_runner: MakeRunner) -> None:
+    """GR-157, B-18: the code gets the reason, and ends."""
+    work = times_ten(Runs())
+
+    async def pay(amount: int) -> None:
+        """Pay once."""
+
+    tool = FunctionTool(pay, contract=ToolContract.AT_MOST_ONCE)
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> None:
+        await ctx.run_node(work, 1, use_as_output=True)
+        with pytest.raises(ValueError, match="already has a use_as_output delegate"):
+            await ctx.run_node(work, 2, use_as_output=True)
+        with pytest.raises(ValueError, match="non-numeric"):
+            await ctx.run_node(work, 2, run_id=5)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(AgentDefinitionError, match="at_most_once"):
+            await ctx.run_node(tool, {"amount": 1})
+
+    runner = await make_runner(graph(parent))
+    path = path_of("parent@1")
+    given = Row("wf", f"{path}/work@1", None, 10, [f"{path}/work@1", path, "wf@1"])
+    assert await said(runner) == [given]
+
+
+async def test_two_called_nodes_do_not_ask_with_one_id(make_runner: MakeRunner) -> None:
+    """B-18."""
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        return await asyncio.gather(ctx.run_node(asking("a", "q")), ctx.run_node(asking("b", "q")))
+
+    runner = await make_runner(graph(parent))
+    _, error = await fail(runner)
+    assert "asks with the id 'q'" in str(error)
+
+
+async def test_messages_are_stored_once(make_runner: MakeRunner) -> None:
+    """Also if the next attempt of the code says them again, and a plugin sees each."""
+    seen: list[str | None] = []
+    runs = Runs()
+
+    class Watching(BasePlugin):
+        async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
+            if event.node_info.path == path_of("parent@1"):
+                seen.append(event.text)
+
+    def bad(node_input: int) -> None:
+        raise ValueError("no")
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context) -> Any:
+        runs["parent"] += 1
+        yield Event(message="one")
+        with suppress(DynamicNodeFailError):
+            await ctx.run_node(bad, 1)
+        if runs["parent"] == 1:
+            raise StoreUnavailableError("again")
+        yield Event(output="done")
+
+    runner = await make_runner(graph(parent), plugins=[Watching(name="watching")])
+    rows = await said(runner)
+    assert [(row.path, row.value or row.error) for row in rows] == [
+        (path_of("parent@1"), "one"),
+        (path_of("parent@1/bad@1"), "ValueError"),
+        (path_of("parent@1"), "done"),
+    ]
+    assert seen[:1] == ["one"]
+    assert runs == {"parent": 2}

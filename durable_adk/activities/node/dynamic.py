@@ -9,7 +9,7 @@ the code runs again.
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -27,6 +27,7 @@ from durable_adk.activities.node.dynamic_loop import (
     Totals,
 )
 from durable_adk.activities.step import ActiveStep
+from durable_adk.apps.graph_nodes import check_nodes
 from durable_adk.apps.graph_record import manifest_of_call
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.context.activity import Context
@@ -51,8 +52,15 @@ from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.wire.agent_stack import NodeRef, NodeRun, NodeSite
 from durable_adk.wire.checkpoint import Counters
-from durable_adk.wire.graph.dynamic import DynamicEnd, DynamicJournal, NodeCaller, OpenNode
-from durable_adk.wire.steps import CommitStep, DynamicNodes, NodeStep
+from durable_adk.wire.graph.dynamic import (
+    DynamicEnd,
+    DynamicJournal,
+    NodeCaller,
+    OpenCall,
+    OpenNode,
+)
+from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.steps import DynamicNodes, NodeStep
 
 logger = get_logger(__name__)
 
@@ -73,12 +81,18 @@ class MakeEffects(Protocol):
         ...
 
 
+class _CancelledByCodeError(DynamicNodeFailError, TimeoutError):
+    """The code has cancelled the call in an earlier run, as a rule by a time limit."""
+
+
 @dataclass(kw_only=True, eq=False)
 class _Called:
     """One called node."""
 
     key: str
     """Its name and run id: the last part of its path."""
+    run_id: str | None
+    """The id that the code has chosen, if it has."""
     node: BaseNode
     value: Any
     """What the code gives it."""
@@ -89,6 +103,9 @@ class _Called:
     )
     """How it ended; None: it waits, or the invocation fails."""
     task: "asyncio.Task[None] | None" = None
+    loop: DynamicNodeLoop | None = None
+    awaited: int = 0
+    """How many tasks of the code wait for its end."""
 
 
 class NodeCalls:
@@ -99,8 +116,9 @@ class NodeCalls:
         caller: What it needs of the loop.
         effects: Performs the effects of the called nodes.
         context: The context of the code.
-        messages: Returns the events that the code has yielded since the last call, and that are
+        messages: Takes the events that the code has yielded since the last call, and that are
             stored before the node's.
+        yielded: The events that the code has yielded and that are not taken.
     """
 
     def __init__(
@@ -109,8 +127,11 @@ class NodeCalls:
         caller: NodeCaller,
         effects: MakeEffects,
         context: Context,
+        *,
         messages: Callable[[], list[Event]],
+        yielded: Sequence[Event],
     ) -> None:
+        self._yielded = yielded
         self._active, self._step, self._caller = active, active.step, caller
         self._context, self._messages = context, messages
         self._task, self._variables = asyncio.current_task(), copy_context()
@@ -125,7 +146,11 @@ class NodeCalls:
         self._calls: dict[str, _Called] = {}
         self._numbers = Counter[str]()
         self._failures: list[tuple[DynamicNodeFailError, DynamicEnd]] = []
-        self._sending = asyncio.Lock()
+        self._sending, self._refreshing = asyncio.Lock(), asyncio.Lock()
+        self._known = active.step.revision
+        """The revision of the session that the code sees."""
+        self._is_over = False
+        """Whether the code has ended."""
         self._totals = Totals(
             counters=Counters(model_calls=caller.model_calls, node_runs=caller.node_runs, events=0),
             used=dict(caller.used),
@@ -168,6 +193,18 @@ class NodeCalls:
         node = build_node(node_like)
         if node is START:
             raise ValueError("START is not a node that can run.")
+        if self._is_over:
+            raise AgentError(f"The code of {self._step.named.path} has ended; it runs no nodes.")
+        if self.is_interrupted:  # the code is ending, and runs again
+            raise NodeInterruptedError(f"{self._step.named.path} waits for an answer.")
+        check_nodes(node)
+        if (
+            use_as_output
+            and self.delegate is not None
+            and (run_id is None or self.delegate.run_id != run_id)
+        ):
+            own = self._step.named.path
+            raise ValueError(f"Node {own} already has a use_as_output delegate.")
         called = self._find(node, run_id, value)
         if called.task is None:
             site, own = called.site, self._step.named
@@ -176,19 +213,21 @@ class NodeCalls:
                 called.branch = ".".join(filter(None, (called.branch, called.key)))
             site.scope = isolation_scope or own.scope
             if use_as_output:
-                if self.delegate is not None:
-                    raise ValueError(f"Node {own.path} already has a use_as_output delegate.")
                 self.delegate, site.output_for = called, [site.path, *own.output_for]
             work = self._drive(called)
             # In the runtime's context: the code's time limit and scope are not those of the node.
             called.task = asyncio.create_task(work, context=self._variables.copy())
-        return await self._output_of(called)
+        called.awaited += 1
+        try:
+            return await self._output_of(called)
+        finally:
+            called.awaited -= 1
 
     def _find(self, node: BaseNode, run_id: str | None, value: Any) -> _Called:
         """Return the call of an id, or a new one; ids are counted in the order of the calls."""
         if run_id is None:
             self._numbers[node.name] += 1
-        elif run_id.isdigit() or not run_id:
+        elif not isinstance(run_id, str) or run_id.isdigit() or not run_id:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise ValueError(
                 f'Explicit run_id "{run_id}" for node "{node.name}" must contain non-numeric '
                 "characters to prevent collision with auto-generated IDs."
@@ -205,21 +244,29 @@ class NodeCalls:
                 input=NodeRef(event=prefix, take="given"),
                 output_for=[path],
             )
-            self._calls[key] = _Called(key=key, node=node, value=value, site=site, branch=None)
+            self._calls[key] = _Called(
+                key=key, run_id=run_id, node=node, value=value, site=site, branch=None
+            )
         return self._calls[key]
 
     async def _output_of(self, called: _Called) -> Any:
         try:
             ended = await asyncio.shield(called.done)
         except asyncio.CancelledError:
-            await self._cancelled(called)
+            if called.awaited == 1 and not self.is_interrupted:  # else it ends before the code does
+                await self._cancelled(called)
             raise
+        if ended is not None:
+            try:
+                await self._refresh()
+            except OF_INVOCATION as error:
+                self.fatal, ended = self.fatal or error, None
         if ended is None:
             self.is_interrupted = True
             raise NodeInterruptedError(f"{called.site.path} waits for an answer.")
-        await self._refresh()
         if ended.error is not None:
-            error = DynamicNodeFailError(
+            kind = _CancelledByCodeError if ended.cancelled else DynamicNodeFailError
+            error = kind(
                 f"Dynamic node {called.node.name} failed",
                 error=as_raised(from_detail(ended.error)),
                 error_node_path=ended.path,
@@ -238,25 +285,37 @@ class NodeCalls:
         if self._task is not None and not self._task.cancelling():
             # By the code itself, which another run of it must see as well.
             text = f"{called.site.path} was cancelled by the code that called it."
-            called.done.set_result(await self._failed(called, AgentError(text)))
+            await uninterrupted(self._failed(called, AgentError(text), cancelled=True))
 
     async def _refresh(self) -> None:
         """Let the code see what the nodes have stored."""
-        step = self._step.model_copy(update={"revision": self._totals.revision})
-        _, fresh = await self._deps.scope(step)
-        state, scope = self._context.state, self._context.scope
-        values = scope.session.state
-        state.refresh({**fresh.session.state, **self._totals.local_state})
-        scope.events = fresh.events
-        scope.session = step_session(step.key, fresh.events, state=values, revision=step.revision)
+        async with self._refreshing:
+            revision = self._totals.revision
+            if revision == self._known:
+                return
+            step = self._step.model_copy(update={"revision": revision})
+            _, fresh = await self._deps.scope(step)
+            state, scope = self._context.state, self._context.scope
+            values = scope.session.state
+            said = {k: v for one in self._yielded for k, v in one.actions.state_delta.items()}
+            state.refresh({**fresh.session.state, **self._totals.local_state, **said})
+            scope.events = fresh.events
+            scope.session = step_session(step.key, fresh.events, state=values, revision=revision)
+            self._known = revision
 
     # ----- runs of nodes
 
     async def _drive(self, called: _Called) -> None:
         try:
             ended = self._journal.ended.get(called.key) or await self._ended(called)
+        except OF_INVOCATION as error:  # the code must not go on without what it needs
+            self.fatal = self.fatal or error
+            called.done.set_result(None)
         except Exception as error:  # noqa: BLE001 - the code gets it
             called.done.set_exception(error)
+        except BaseException:
+            called.done.cancel()
+            raise
         else:
             if ended is not None:
                 self._journal.ended[called.key] = ended
@@ -264,42 +323,54 @@ class NodeCalls:
             called.done.set_result(ended)
 
     async def _ended(self, called: _Called) -> DynamicEnd | None:
-        """Run a node; return None if it waits, or if the invocation fails."""
-        site, path = called.site, called.site.path
+        """Run a node; return None if it waits.
+
+        Raises:
+            DurableAdkError: The invocation fails.
+        """
+        site = called.site
+        await self._send_messages()
         if self._looks:
             find = retrying(find_note, STORE_TIMEOUT)
             known = await find(self._active, FAILURE, site.prefix)
             if known is not None:
                 return DynamicEnd.from_json(known)
-        await self._send_messages()
-        self._nodes[path] = called.node
-        manifest = manifest_of_call(called.node, self._step.agent)
+        self._nodes[site.path] = called.node
         self._given[site.prefix] = await self._recorded(called)
-        of = (self._step.key, self._step.invocation_id)
-        loop = DynamicNodeLoop(
-            Call(
-                step=self._step,
-                caller=self._caller,
-                manifest=manifest,
-                message=self._context.user_content,
-                state=dict(self._context.scope.session.state),
-                saved=self._journal.open.get(called.key),
-            ),
-            self._totals,
-            DynamicNodeRuntime(self._deps, of, self._effects, self._caller.limits),
+        saved = self._journal.open.get(called.key)
+        loop = called.loop = self._loop(
+            manifest_of_call(called.node, self._step.agent), site, saved
         )
         run = NodeRun(run_id=0, input=site.input, branch=called.branch, event_id=site.prefix)
         try:
             end = await loop.run(site, run)
-        except OF_INVOCATION as error:
-            self.fatal = self.fatal or error
-            return None
+        except OF_INVOCATION:
+            raise
         except DurableAdkError as error:
             return await self._failed(called, error)
-        if end is None and loop.saved is not None:
-            self._journal.open[called.key] = loop.saved
-            return None
-        return DynamicEnd(end=end)
+        if end is not None:
+            return DynamicEnd(end=end)
+        if loop.saved is None or loop.has_bodies:
+            text = f"{site.path} waits for an answer below an agent with a body of its own."
+            return await self._failed(called, AgentError(f"{text} Make that agent a node."))
+        self._journal.open[called.key] = loop.saved
+        return None
+
+    def _loop(
+        self, manifest: AgentNode, site: NodeSite, saved: OpenNode | None = None
+    ) -> DynamicNodeLoop:
+        call = Call(
+            step=self._step,
+            site=site,
+            caller=self._caller,
+            manifest=manifest,
+            message=self._context.user_content,
+            state=dict(self._context.scope.session.state),
+            saved=saved,
+        )
+        of = (self._step.key, self._step.invocation_id)
+        runtime = DynamicNodeRuntime(self._deps, of, self._effects, self._caller.limits)
+        return DynamicNodeLoop(call, self._totals, runtime)
 
     async def _recorded(self, called: _Called) -> Any:
         """Return what a node is given: what it was given when it began, if it has begun."""
@@ -314,8 +385,15 @@ class NodeCalls:
         logger.warning("node.other_input", node_path=called.site.path)
         return _unpacked(kept)
 
-    async def _failed(self, called: _Called, error: DurableAdkError) -> DynamicEnd:
-        ended = DynamicEnd(error=as_detail(error), path=error.node_path or called.site.path)
+    async def _failed(
+        self, called: _Called, error: DurableAdkError, *, cancelled: bool = False
+    ) -> DynamicEnd:
+        ended = DynamicEnd(
+            error=as_detail(error), path=error.node_path or called.site.path, cancelled=cancelled
+        )
+        if called.loop is not None:
+            for call in called.loop.invocation.pending.waiting:
+                await self._commit(self._closing(call))
         self._journal.ended[called.key] = ended
         self._journal.open.pop(called.key, None)
         write = retrying(write_note, STORE_TIMEOUT)
@@ -329,20 +407,17 @@ class NodeCalls:
                 await self._commit(event)
 
     async def _commit(self, event: Event) -> None:
-        step, sessions = self._step, self._deps.sessions
-        if self._looks and await sessions.find_event(step.key, event.id) is not None:
-            return
-        commit = CommitStep(
-            key=step.key,
-            invocation_id=step.invocation_id,
-            epoch=step.run_epoch or 0,
-            event=event,
-            revision=step.revision,
-        )
-        perform = retrying(self._effects.perform, STORE_TIMEOUT)
-        self._totals.revision = max(self._totals.revision, await perform(commit))
-        self._totals.counters.events += 1
-        self._totals.last_event_id = event.id
+        """Store an event of the code itself, as the loop would, between those of the nodes."""
+        step = self._step
+        if self._looks:
+            find = retrying(self._deps.sessions.find_event, STORE_TIMEOUT)
+            if await find(step.key, event.id) is not None:
+                return
+        loop = self._loop(AgentNode(name=step.agent, kind="graph"), step.named)
+        try:
+            await loop.invocation.commit(event)
+        finally:
+            loop.add_up()
 
     # ----- the end of the code
 
@@ -352,16 +427,21 @@ class NodeCalls:
         Raises:
             DynamicNodeFailError: One has failed after the end of the code (GR-159).
         """
-        left = [one for one in self._calls.values() if not one.done.done()]
-        await asyncio.gather(*(called.done for called in left))
-        ends = [called.done.result() for called in left]
-        self.is_interrupted = self.is_interrupted or None in ends
-        for called, ended in zip(left, ends, strict=True):
-            if ended is not None and ended.error is not None and not self.is_interrupted:
+        late: dict[str, _Called] = {}
+        while left := {k: one for k, one in self._calls.items() if not one.done.done()}:
+            late |= left
+            await asyncio.wait({one.done for one in left.values()})
+            await asyncio.sleep(0)  # what the code has left may call others
+        for called in [one for one in late.values() if not one.done.cancelled()]:
+            ended = called.done.result()
+            if ended is None:
+                self.is_interrupted = True
+            elif ended.error is not None and not self.is_interrupted:
                 await self._output_of(called)
 
     async def close(self) -> None:
-        """Cancel the nodes that still run."""
+        """Cancel the nodes that still run; none begins any more."""
+        self._is_over = True
         tasks = [called.task for called in self._calls.values() if called.task is not None]
         for task in tasks:
             task.cancel()
@@ -439,14 +519,16 @@ class NodeCalls:
             if any(node is one for one in waiting):
                 continue
             for call in node.waiting:
-                event = error_response(
-                    call.call_id, call.name, CLOSED, author=call.author, branch=self._step.branch
-                )
-                event.id = f"{self._step.event_id}.{call.call_id}"
-                event.invocation_id = self._step.invocation_id
-                event.custom_metadata = {FINAL_RESPONSES: True}
-                await self._commit(event)
+                await self._commit(self._closing(call))
             del self._journal.open[key]
+
+    def _closing(self, call: OpenCall) -> Event:
+        event = error_response(
+            call.call_id, call.name, CLOSED, author=call.author, branch=self._step.branch
+        )
+        event.id = f"{self._step.event_id}.{call.call_id}"
+        event.custom_metadata = {FINAL_RESPONSES: True}
+        return event
 
 
 async def _gathered(*tasks: "asyncio.Task[None]") -> None:

@@ -112,6 +112,8 @@ class Call:
 
     step: NodeStep
     """The step of the code."""
+    site: NodeSite
+    """The run of the node."""
     caller: NodeCaller
     manifest: AgentNode
     message: types.Content | None
@@ -180,6 +182,15 @@ class DynamicNodeLoop:
         self._runtime.end()
         work.cancel()
         await asyncio.wait({work})
+        self.add_up()
+
+    @property
+    def has_bodies(self) -> bool:
+        """Whether agents have bodies of their own, whose positions are not kept here."""
+        return self._call.manifest.any_custom()
+
+    def add_up(self) -> None:
+        """Add what the node has done to what all nodes have."""
         state, totals = self.invocation.state, self._totals
         checkpoint = state.checkpoint
         totals.revision = max(totals.revision, checkpoint.revision)
@@ -221,7 +232,7 @@ def _invocation(call: Call, totals: Totals, runtime: DynamicNodeRuntime) -> Invo
         stack=StackFrame.model_validate(saved.stack if saved else {}),
         pending=_pending(saved, caller.answered),
         # Numbers of their own: those of the invocation's runs of agents are not known here.
-        runs_begun=crc32(step.event_id.encode()) << 10,
+        runs_begun=crc32(call.site.prefix.encode()) << 10,
     )
     state = LoopState(
         runtime=runtime,

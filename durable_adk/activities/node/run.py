@@ -142,7 +142,12 @@ class _NodeRun:
             context.function_call_id = f"{ID_PREFIX}{uuid5(_CALLS, self._site.prefix)}"
         if step.caller is not None:
             self._calls = NodeCalls(
-                self._active, step.caller, self._effects, context, self._messages
+                self._active,
+                step.caller,
+                self._effects,
+                context,
+                messages=self._messages,
+                yielded=self._events,
             )
             await self._calls.restore()
             context.call_node = self._calls.call
@@ -265,7 +270,7 @@ class _NodeRun:
 
     def _failed_by_call(self, known: DynamicEnd) -> StepResult:
         """Return the result of code that raised the error of a node, which its event has told."""
-        self._events = [one for one in self._events if _is_message(one)]
+        self._events[:] = [one for one in self._events if _is_message(one)]
         self._output = None
         with suppress(StateValueError):
             self._end()
@@ -297,7 +302,7 @@ class _NodeRun:
             event.actions.state_delta |= dropped.actions.state_delta
             event.actions.state_read |= dropped.actions.state_read
             event.actions.artifact_delta |= dropped.actions.artifact_delta
-        self._events, self._output = kept, None
+        self._events[:], self._output = kept, None
         try:
             self._add(event)
         except StateValueError:  # its state is what the error is about

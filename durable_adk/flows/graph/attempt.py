@@ -72,6 +72,7 @@ class NodeAttempt:
         while True:
             if run.asked:
                 await self._wait()
+                self.talks_no_more()
                 await self._invocation.continuing.safe_point()
             answers = bool(run.answered) and not node.reruns
             async with closing(self.step(answers=answers)) as events:
@@ -79,6 +80,11 @@ class NodeAttempt:
                     yield event
             if not run.asked:
                 return
+
+    def talks_no_more(self) -> None:
+        """Let the graph start further runs: no task agent of the run waits for a message."""
+        if self.task.run.talks:
+            self._talks(False)
 
     async def _wait(self) -> None:
         """Wait for answers: for all of them, or if the node runs again for any."""

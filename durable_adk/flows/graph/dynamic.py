@@ -15,6 +15,8 @@ class DynamicNodeRun(NodeRuns):
         run: The run, if it has not begun before.
     """
 
+    outlives_failures = True
+
     def __init__(self, parts: NodeParts, scope: AgentScope, site: NodeSite, run: NodeRun) -> None:
         super().__init__(parts, scope, site)
         resumed = scope.frame.resumed(DynamicNodePosition)

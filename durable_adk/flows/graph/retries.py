@@ -92,6 +92,7 @@ class NodeRetries:
                 if delay is None:
                     raise
                 run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
+                self._attempt.talks_no_more()
                 task.begin_again()
             else:
                 return

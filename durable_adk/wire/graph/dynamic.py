@@ -76,6 +76,8 @@ class DynamicEnd(JsonModel):
     """None: it has failed."""
     error: ErrorDetail | None = None
     """`errors.as_detail` of its error."""
+    cancelled: bool = False
+    """Whether the code has cancelled it."""
     path: str = ""
     """The path of the node that has failed, perhaps one below it."""
 
