@@ -220,10 +220,9 @@ async def test_called_nodes_survive_the_worker(at: str, make_place: MakePlace) -
     parents = runs.pop("parent")
     again = CALLED[at]
     assert [line for line in place.traces.runs() if line["key"] == AGAIN] == []
-    assert runs == {
-        name: again.get(name, 1)
-        for name in ("work 1", "work 2", "work 3", "silent", "fails", "ask")
-    }
+    assert runs.pop("work 2") <= 2  # beside the question, whose note may be its worker's end
+    once = ("work 1", "work 3", "silent", "fails", "ask")
+    assert runs == {name: again.get(name, 1) for name in once}
     assert place.traces.asked == {0: again.get("writer", 1)}
     assert 2 <= parents <= 2 + place.deaths
     assert result["modelCalls"] >= 1
