@@ -156,7 +156,9 @@ def _repeats(result: Result, control: Result) -> Iterator[str]:
     more += batches * max(Counter(run.revision for run in control.ledger.runs).values(), default=0)
     if ran > len(control.ledger.runs) + more:
         yield f"I8: tools ran {ran} times, with {more} attempts more"
-    more = again["run_node"] + anew * len(control.ledger.nodes)
+    # An attempt of a batch of items repeats those that have not ended.
+    items = again["run_items"] * len(control.ledger.nodes)
+    more = again["run_node"] + items + anew * len(control.ledger.nodes)
     if len(result.ledger.nodes) > len(control.ledger.nodes) + more:
         yield f"I8: nodes ran {len(result.ledger.nodes)} times, with {more} attempts more"
     more = again["call_model"] + batches + anew * len(control.ledger.asked)

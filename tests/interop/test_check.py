@@ -50,10 +50,10 @@ clerk = LlmAgent(
 )
 root_agent = SequentialAgent(name="shop", sub_agents=[clerk, Teller(name="teller")])
 '''
-TASK = """
+SINGLE = """
 from google.adk.agents import LlmAgent
 
-root_agent = LlmAgent(name="a", sub_agents=[LlmAgent(name="b", mode="task")])
+root_agent = LlmAgent(name="a", mode="single_turn")
 """
 GRAPH = """
 from google.adk.tools import FunctionTool
@@ -131,13 +131,13 @@ def test_each_node_of_a_google_adk_graph_is_named(tmp_path: Path) -> None:
         ("graph", "workflow", "Workflow"): "workflow code",
         ("graph", "function node", "first"): "activity run_node, up to 2 attempts",
         ("graph", "node", "own"): "activity run_node",
-        ("graph", "worker node", "each"): "activity run_node for each item, 3 items at once",
+        ("graph", "worker node", "each"): "activity run_items for each item, 3 items at once",
         ("graph", "tool node", "order"): "activity run_node",
     }
     assert code == 0
 
 
-@pytest.mark.parametrize(("theirs", "says"), [(OWN_LOOP, "_run_impl"), (TASK, "AgentTool")])
+@pytest.mark.parametrize(("theirs", "says"), [(OWN_LOOP, "_run_impl"), (SINGLE, "single_turn")])
 def test_what_cannot_be_durable_is_refused_by_name(tmp_path: Path, theirs: str, says: str) -> None:
     """With the reason and the way out, in one line."""
     code, parts, errors = check(interpreter("adk"), tmp_path / "shop", theirs)
