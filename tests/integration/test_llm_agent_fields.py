@@ -335,13 +335,14 @@ async def test_files_of_a_static_instruction_come_first(make_runner: MakeRunner)
 # ----- what may not be set, and what may
 
 
-@pytest.mark.parametrize("mode", ["task", "single_turn"])
-def test_other_modes_are_refused_with_what_to_do_instead(mode: str) -> None:
-    """AGT-10: an agent that is a task of another is an AgentTool."""
-    delegate = LlmAgent(name="delegate", mode=mode)
-    for root in (delegate, agent(sub_agents=[delegate])):
-        with pytest.raises(ValueError, match="AgentTool"):
-            App(name="app", root_agent=root)
+def test_modes_are_refused_where_they_mean_nothing() -> None:
+    """AGT-10, GR-170: with what to do instead."""
+    root = LlmAgent(name="root", mode="single_turn")
+    with pytest.raises(ValueError, match="must have mode='chat' or 'task'"):
+        App(name="app", root_agent=root)
+    within = SequentialAgent(name="steps", sub_agents=[LlmAgent(name="one", mode="task")])
+    with pytest.raises(ValueError, match="sub-agent of an LlmAgent, or a node of a Workflow"):
+        App(name="app", root_agent=within)
     assert agent(mode="chat").mode == "chat"
 
 
