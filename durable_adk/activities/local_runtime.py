@@ -9,7 +9,7 @@ from durable_adk.activities.effect_rows import EffectRow, StoreEffect
 from durable_adk.activities.in_process import InProcess
 from durable_adk.activities.invocation.queue import WaitingStep
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.calling.closing import uninterrupted
+from durable_adk.calling.closing import abandoned, uninterrupted
 from durable_adk.errors import (
     AgentError,
     ModelUnavailableError,
@@ -70,13 +70,14 @@ async def renewed_lease(
                 if record is not None:
                     await sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)
 
-    renewing = asyncio.create_task(renew())
+    loop, renewing = asyncio.get_running_loop(), asyncio.create_task(renew())
     try:
         yield
     finally:
-        renewing.cancel()
-        with suppress(asyncio.CancelledError):
-            await renewing
+        if not abandoned(loop):
+            renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewing
 
 
 class LocalRuntime(InProcess):
