@@ -35,7 +35,7 @@ def function(name: str, **options: Any) -> Any:
 
 
 async def count(ctx: Context) -> AsyncGenerator[Event, None]:
-    """Say something, and go on or once more."""
+    """Say something, then leave the loop or run once more."""
     await run_node(ctx)
     number = int(ctx.run_id)
     if number > 1 and ctx.state["rounds"] != number - 1:

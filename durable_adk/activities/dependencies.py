@@ -68,7 +68,7 @@ async def skip_staleness_check(key: SessionKey) -> None:
     del key
 
 
-async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> bool:
+async def steer_none(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> bool:
     """Do nothing: without a Temporal client the message waits for its turn."""
     del key, record, answer
     return False
@@ -104,9 +104,7 @@ class Dependencies:
     """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = interrupt_nobody
     """Requests the end of an invocation's run; idempotent."""
-    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[bool]] = (
-        steer_nobody
-    )
+    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[bool]] = steer_none
     """Notifies an invocation's run of a waiting message, and returns whether it could be reached.
     Whether the message is delivered shows later."""
     max_in_place: int = 0

@@ -159,8 +159,8 @@ class StepEffect(CodeEffect[A, StepResult]):
             agent = active.agent
             schema = agent.output_schema if isinstance(agent, LlmAgent) else None
             events = [one.event for one in (result, *result.more) if one.event is not None]
-            talks = is_task(agent) and not isinstance(step, CallbackStep)
-            mark_agent_events(events, step.site, schema, talks=talks)
+            is_task_agent = is_task(agent) and not isinstance(step, CallbackStep)
+            mark_agent_events(events, step.site, schema, is_task=is_task_agent)
         return result
 
 

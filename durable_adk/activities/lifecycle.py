@@ -280,8 +280,8 @@ async def _ended(
 
 def _log_end(status: Status, seconds: float, counts: dict[str, int], **more: Any) -> None:
     counted = {name.rpartition(".")[2]: number for name, number in counts.items()}
-    told = {"status": str(status), "duration": round(seconds, 3), **counted, **more}
-    logger.info("invocation.ended", **told)
+    fields = {"status": str(status), "duration": round(seconds, 3), **counted, **more}
+    logger.info("invocation.ended", **fields)
 
 
 def _event_of(branch: UnfinishedBranch) -> tuple[str, dict[str, Any]]:

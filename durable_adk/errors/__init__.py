@@ -96,7 +96,7 @@ class DurableAdkError(Exception):
     user: UserError | None = None
     """The reported exception of user code, in any process."""
     node_path: str | None = None
-    """The path of the node of a graph that failed, once an event has told so."""
+    """The path of the node of a graph that failed, once an event reports it."""
 
     def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
         self.message = storable(message or (type(self).__doc__ or "").partition("\n")[0])

@@ -93,7 +93,7 @@ class NodeCall:
     site: NodeSite
     end: NodeEnd | None = None
     """Set by a graph that has ended; for an agent, its events say it."""
-    talks: Callable[[bool], None] | None = None
+    set_awaiting: Callable[[bool], None] | None = None
     """Called when a task agent begins to wait for a message of the user, and when it has one."""
 
     def of_part(self) -> "NodeCall":

@@ -89,7 +89,7 @@ class ContinueAsNew:
     async def sleep(self, seconds: float) -> None:
         """Sleep; meanwhile the invocation may continue as new.
 
-        A safe point has to follow at once, and the position has to say when the branch goes on.
+        A safe point has to follow at once, and the position has to say when the branch continues.
 
         Raises:
             CancelledError: The branch is cancelled.

@@ -65,7 +65,7 @@ class LlmRun:
             if scope.position.transfer or self._finished:
                 break
             if position.final and self._node.mode == "task":
-                await self._hear()
+                await self._await_reply()
                 position.final = False
             elif position.final and not position.unsettled:
                 break
@@ -76,14 +76,14 @@ class LlmRun:
         for call_id in sorted(position.unsettled):
             pending.forget(call_id)
 
-    async def _hear(self) -> None:
+    async def _await_reply(self) -> None:
         """Wait until the user has answered what a task agent has said (GR-173)."""
-        talks = self._scope.call and self._scope.call.talks
-        if talks:
-            talks(True)
+        set_awaiting = self._scope.call and self._scope.call.set_awaiting
+        if set_awaiting:
+            set_awaiting(True)
         await self._invocation.pending.message_to(self._scope, sorted(self._position.unsettled))
-        if talks:
-            talks(False)
+        if set_awaiting:
+            set_awaiting(False)
 
     async def _turn(self) -> AsyncGenerator[Event, None]:
         """Yield a response of the model and those to its calls, or the remaining ones."""

@@ -343,7 +343,7 @@ class PendingCalls:
             epoch=self._state.checkpoint.epoch,
             lease_owner=self._state.lease_owner,
             revision=self._state.checkpoint.revision,
-            listens=self._task is not None,
+            awaits_message=self._task is not None,
         )
         self._pending.paused = True
         await self._state.runtime.perform(step)

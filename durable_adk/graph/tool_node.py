@@ -112,8 +112,8 @@ def _open_call(tool: BaseTool, args: dict[str, Any], result: Any, call_id: str) 
         plain = to_json_value(result)
         response = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
         interim = types.FunctionResponse(id=call_id, name=tool.name, response=response)
-        told = types.Content(role="user", parts=[types.Part(function_response=interim)])
-        events.append(Event(content=told))
+        content = types.Content(role="user", parts=[types.Part(function_response=interim)])
+        events.append(Event(content=content))
     return events
 
 

@@ -45,7 +45,7 @@ SESSIONS = Table(
     Column("retried", BigInteger, nullable=False),
     Column("cancellations", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
-    Column("listeners", Text),
+    Column("awaiting_message", Text),
     # For pages of an app's or a user's listing.
     Index("sessions_of_app", "app_name", "update_time", "user_id", "session_id"),
     Index("sessions_of_user", "app_name", "user_id", "update_time", "session_id"),

@@ -229,7 +229,7 @@ class NodeRun(BaseModel):
     """The calls that were answered since the node's code ran."""
     below: list[str] = Field(default_factory=list[str])
     """Those of `asked` that are not of its own code, but of nodes that this has called."""
-    talks: bool = False
+    awaits_message: bool = False
     """Whether its task agent waits for a message of the user."""
     again_at: float | None = None
     """When the next attempt begins, in seconds since the epoch; None: it has begun."""

@@ -59,7 +59,7 @@ class OpenStep(JsonModel, Effect["Opened"]):
         return self.when_busy is WhenBusy.STEER and not self._updates
 
     @property
-    def heard(self) -> bool:
+    def may_reply(self) -> bool:
         """Whether a task agent that waits for the user receives the message (GR-173)."""
         return bool(self.message.parts) and self.tool_run is None and not self._updates
 
@@ -430,7 +430,7 @@ class PauseStep(JsonModel, Effect[bool | None]):
     lease_owner: str
     revision: int | None = None
     """The loop's revision; see `SessionLog.pause_invocation`."""
-    listens: bool = False
+    awaits_message: bool = False
     """Whether a task agent waits for a message of the user (GR-173)."""
 
 

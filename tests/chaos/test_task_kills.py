@@ -15,7 +15,7 @@ TALK = {"go": "Where?", "There.": "When?", "Now.": "How?", "So.": None}
 CASES = {
     "pause.after:kill@1,2": 2,
     "pause.before:kill@1,2": 2,
-    "hear.notified:kill@1,2": 2,
+    "reply.notified:kill@1,2": 2,
     "answer.before:kill@1": 0,
     "steer.before:kill@1,2": 2,
     "steer.after:kill@1,2,3": 3,

@@ -18,7 +18,7 @@ STORES = ("sqlite", "postgres")
 ALL = "all"
 
 
-ELSEWHERE = {"hear.notified": "chaos/test_task_kills.py: a second message, to a task that waits"}
+ELSEWHERE = {"reply.notified": "chaos/test_task_kills.py: a second message, to a task that waits"}
 """Failpoints that no scene passes by, and the test that acts there."""
 
 

@@ -187,8 +187,8 @@ class CommitPlan:
             return False
         mine = stored_copy(noted.event, keeps_bases=self.step.key.is_child)
         merged = noted.event.actions.state_read.keys()  # the store may have changed these values
-        told = _told(mine) == _told(event)
-        return told and _without(mine, merged) == _without(event, merged)
+        alike = _node_fields(mine) == _node_fields(event)
+        return alike and _without(mine, merged) == _without(event, merged)
 
 
 def _node_result(stored: Sequence[StoredEvent]) -> StepResult:
@@ -199,8 +199,8 @@ def _node_result(stored: Sequence[StoredEvent]) -> StepResult:
     if code and not any(event.output is not None for event in events):
         error = raised(AgentError, code, events[-1].error_message or code)
         return last.model_copy(update={"more": before, "error": as_detail(error)})
-    told = {"more": before, "node": end_of(events), "waits": questions(events)}
-    return last.model_copy(update=told)
+    ended = {"more": before, "node": end_of(events), "waits": questions(events)}
+    return last.model_copy(update=ended)
 
 
 def _says_it_all(event: Event) -> bool:
@@ -214,7 +214,7 @@ def _says_it_all(event: Event) -> bool:
     )
 
 
-def _told(event: Event) -> tuple[Any, ...]:
+def _node_fields(event: Event) -> tuple[Any, ...]:
     return event.content, event.output, event.error_code, event.error_message
 
 

@@ -227,7 +227,7 @@ def _tool_calls(event: Event) -> int:
 
 
 def _tells(event: Event, end: Event) -> bool:
-    """Return whether a node's event has told the error with which the run ends (GR-85)."""
+    """Return whether a node's event reports the error with which the run ends (GR-85)."""
     same = (event.error_code, event.error_message) == (end.error_code, end.error_message)
     return bool(event.node_info.path) and same
 

@@ -46,7 +46,7 @@ from durable_adk.sessions.state import SHARED_PREFIXES
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import LOOP_RULES, Opened, OpenStep
 
-HEARING = 0.5
+DELIVERY_SECONDS = 0.5
 """Maximum seconds for which an attempt waits until a notified invocation has the message."""
 STEERING = 1.5
 """Seconds between checks whether a message was delivered or another invocation can receive it."""
@@ -63,7 +63,7 @@ async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
     try:
         return await retry_when_freed(deps, step, _opened)
     except MessageAwaitedError as awaited:
-        return await _heard(deps, step, awaited.record)
+        return await _delivered(deps, step, awaited.record)
     except SessionBusyError as busy:
         if step.steers:  # another invocation may soon be able to receive it
             busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
@@ -71,7 +71,7 @@ async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
         raise
 
 
-async def _heard(deps: Dependencies, step: OpenStep, listener: InvocationRecord) -> Opened:
+async def _delivered(deps: Dependencies, step: OpenStep, recipient: InvocationRecord) -> Opened:
     """Have a paused invocation receive the message; without its owner, open one as usual.
 
     Every attempt notifies it, because one notification may be lost: a workflow may be reset.
@@ -80,19 +80,19 @@ async def _heard(deps: Dependencies, step: OpenStep, listener: InvocationRecord)
         SessionBusyError: It has been notified, and another attempt finds the message delivered.
     """
     name = step.invocation_id
-    if not await deps.is_alive(listener.lease_owner):
-        await end_abandoned(deps, step, listener)
-    elif await deps.steer(step.key, listener, InvocationAnswer(steers=name, answer_id=name)):
-        failpoint("hear.notified")
-        await wait_for_turn(deps, step, HEARING)
+    if not await deps.is_alive(recipient.lease_owner):
+        await end_abandoned(deps, step, recipient)
+    elif await deps.steer(step.key, recipient, InvocationAnswer(steers=name, answer_id=name)):
+        failpoint("reply.notified")
+        await wait_for_turn(deps, step, DELIVERY_SECONDS)
         try:
             return await _opened(deps, step)
         except MessageAwaitedError as again:
             raise SessionBusyError(again.message, remaining=STEERING) from None
-    return await retry_when_freed(deps, step, partial(_opened, heard=False))
+    return await retry_when_freed(deps, step, partial(_opened, may_reply=False))
 
 
-async def _opened(deps: Dependencies, step: OpenStep, *, heard: bool = True) -> Opened:
+async def _opened(deps: Dependencies, step: OpenStep, *, may_reply: bool = True) -> Opened:
     await check_turn(deps, step)
     app = deps.registry.app(step.key.app_name)
     await check_request(deps, step)
@@ -119,7 +119,7 @@ async def _opened(deps: Dependencies, step: OpenStep, *, heard: bool = True) -> 
     await _check_late_answers(deps, step)
     await deps.check_store(step.key)
     failpoint("open.before")
-    record = await _opened_or_heard(deps, step, heard=heard and step.heard)
+    record = await _opened_or_delivered(deps, step, may_reply=may_reply and step.may_reply)
     if isinstance(record, str):
         opened.steered = record
         return opened
@@ -133,8 +133,8 @@ async def _opened(deps: Dependencies, step: OpenStep, *, heard: bool = True) -> 
     return opened
 
 
-async def _opened_or_heard(
-    deps: Dependencies, step: OpenStep, *, heard: bool
+async def _opened_or_delivered(
+    deps: Dependencies, step: OpenStep, *, may_reply: bool
 ) -> InvocationRecord | str:
     """Return the invocation's record, or the id of the invocation that received its message.
 
@@ -142,7 +142,7 @@ async def _opened_or_heard(
         SessionBusyError: The session is not free.
     """
     try:
-        return await _open(deps, step, heard=heard)
+        return await _open(deps, step, may_reply=may_reply)
     except InvocationCancelledError as error:
         if step.when_busy is not WhenBusy.REJECT:
             raise
@@ -301,7 +301,7 @@ async def _callers_state(deps: Dependencies, step: OpenStep) -> dict[str, Any]:
     return private | step.state_delta
 
 
-async def _open(deps: Dependencies, step: OpenStep, *, heard: bool) -> InvocationRecord:
+async def _open(deps: Dependencies, step: OpenStep, *, may_reply: bool) -> InvocationRecord:
     if step.tool_run is not None:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
         if record is not None:
@@ -327,7 +327,7 @@ async def _open(deps: Dependencies, step: OpenStep, *, heard: bool) -> Invocatio
         ttl=ttl_of(step.lease_owner),
         position=QUEUE_POSITIONS[step.when_busy],
         steers=step.steers,
-        heard=heard,
+        may_reply=may_reply,
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
         caller=step.tool_run.caller if step.tool_run else None,
     )

@@ -42,7 +42,7 @@ async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False
             invocation_id=step.invocation_id,
             epoch=step.epoch,
             revision=step.revision,
-            listens=step.listens,
+            awaits_message=step.awaits_message,
         )
     except LeaseLostError:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)

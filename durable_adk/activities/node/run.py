@@ -269,7 +269,7 @@ class _NodeRun:
             self._events.remove(event)
 
     def _failed_by_call(self, known: DynamicEnd) -> StepResult:
-        """Return the result of code that raised the error of a node, which its event has told."""
+        """Return the result of code that raised the error of a node, which its event reports."""
         self._events[:] = [one for one in self._events if _is_message(one)]
         self._output = None
         with suppress(StateValueError):

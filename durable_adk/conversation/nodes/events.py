@@ -33,14 +33,16 @@ def mark_output(event: Event, site: NodeSite, *, message: bool) -> None:
     )
 
 
-def mark_agent_events(events: Sequence[Event], site: NodeSite, schema: Any, *, talks: bool) -> None:
+def mark_agent_events(
+    events: Sequence[Event], site: NodeSite, schema: Any, *, is_task: bool
+) -> None:
     """Mark the events of a step of an agent that is a node (GR-80).
 
     Args:
         events: The events.
         site: The run of the node.
         schema: The agent's `output_schema`, or None.
-        talks: Whether the agent talks to the user, so that its texts are no output.
+        is_task: Whether the agent has a task, so that its texts are no output.
 
     Raises:
         OutputSchemaError: The agent's final text does not match the schema.
@@ -50,7 +52,7 @@ def mark_agent_events(events: Sequence[Event], site: NodeSite, schema: Any, *, t
         if event.output is not None and site.output_for:
             mark_output(event, site, message=False)
     last = events[-1] if events else None
-    if last is None or talks or not site.output_for or not is_answer_text(last):
+    if last is None or is_task or not site.output_for or not is_answer_text(last):
         return
     if schema is not None and last.output is None:
         last.output = parse_output(schema, last.text)
@@ -71,12 +73,12 @@ def is_answer_text(event: Event) -> bool:
 
 def end_of(events: Sequence[Event]) -> NodeEnd:
     """Return how a run of a node's code ended by its events, of which there is at least one."""
-    told = next((event for event in events if event.output is not None), events[-1])
+    first = next((event for event in events if event.output is not None), events[-1])
     routes = [event.actions.route for event in events if event.actions.route is not None]
     return NodeEnd(
-        output=None if told.output is None else NodeRef(event=told.id),
+        output=None if first.output is None else NodeRef(event=first.id),
         route=routes[-1] if routes else None,
-        branch=told.branch,
+        branch=first.branch,
     )
 
 
@@ -139,8 +141,8 @@ def prompt_events(
 
 def _is_reply(event: Event, site: NodeSite, invocation_id: str) -> bool:
     """Return whether an event is a message of the user to the task of a run (GR-173)."""
-    told = event.author == USER and event.invocation_id == invocation_id
-    return told and site.scope is not None and event.isolation_scope == site.scope
+    of_user = event.author == USER and event.invocation_id == invocation_id
+    return of_user and site.scope is not None and event.isolation_scope == site.scope
 
 
 def result_text(event: Event) -> str:

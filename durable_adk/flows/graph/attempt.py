@@ -41,7 +41,7 @@ class NodeAttempt:
         parts: NodeParts,
         task: NodeTask,
         waits: Callable[[], None],
-        talks: Callable[[bool], None],
+        set_awaiting: Callable[[bool], None],
     ) -> None:
         """Create it.
 
@@ -49,11 +49,11 @@ class NodeAttempt:
             parts: What it works with.
             task: The run.
             waits: Called when the run waits for an answer, to launch what may run meanwhile.
-            talks: Called when its task agent begins to wait for a message, and when it has one.
+            set_awaiting: Called when its task agent begins, and ceases, to wait for a message.
         """
         self.parts = parts
         self.task = task
-        self._waits, self._talks = waits, talks
+        self._waits, self._set_awaiting = waits, set_awaiting
         self._invocation = parts.invocation
 
     def run(self) -> AsyncGenerator[Event, None]:
@@ -72,7 +72,7 @@ class NodeAttempt:
         while True:
             if run.asked:
                 await self._wait()
-                self.talks_no_more()
+                self.stop_awaiting_message()
                 await self._invocation.continuing.safe_point()
             answers = bool(run.answered) and not node.reruns
             async with closing(self.step(answers=answers)) as events:
@@ -81,10 +81,10 @@ class NodeAttempt:
             if not run.asked:
                 return
 
-    def talks_no_more(self) -> None:
+    def stop_awaiting_message(self) -> None:
         """Let the graph start further runs: no task agent of the run waits for a message."""
-        if self.task.run.talks:
-            self._talks(False)
+        if self.task.run.awaits_message:
+            self._set_awaiting(False)
 
     async def _wait(self) -> None:
         """Wait for answers: for all of them, or if the node runs again for any."""
@@ -194,7 +194,7 @@ class NodeAttempt:
             task.run.asked.append(name)
             task.run.below.append(name)
         if dynamic is not None and dynamic.open_tasks:
-            self._talks(True)
+            self._set_awaiting(True)
         events = [one.event for one in (*result.more, result) if one.event is not None]
         for call in (call for event in events for call in event.get_function_calls()):
             if call.id in result.waits and call.id not in task.run.asked:
@@ -206,8 +206,8 @@ class NodeAttempt:
         """Run the node's agent, or its graph."""
         task = self.task
         child = next(one for one in self.parts.node.children if one.name == task.node.name)
-        call = NodeCall(site=task.current_site(), talks=self._talks)
-        told, failed = None, None
+        call = NodeCall(site=task.current_site(), set_awaiting=self._set_awaiting)
+        final, failed = None, None
         async with closing(self.parts.run_agent(child, task.scope, call)) as events:
             async for event in events:
                 if not event.node_info.path:  # the loop has made it
@@ -216,26 +216,26 @@ class NodeAttempt:
                 if child.kind == "graph" or event.node_info.path != call.site.path:
                     continue
                 if event.output is not None or event.is_final_response():
-                    told = event if _gives_output(event, child) else told
+                    final = event if _gives_output(event, child) else final
                     failed = event if event.error_code and not event.content else None
         if failed is not None:  # what a model refused is no output (B-21)
             code = failed.error_code or ""
             error = raised(
                 AgentError, code, failed.error_message or f"The model ended with {code}."
             )
-            error.node_path = task.site.path  # the event has told it
+            error.node_path = task.site.path  # the event reports it
             raise error
-        if told is not None and task.site.path not in (told.node_info.output_for or ()):
-            told = Event(
+        if final is not None and task.site.path not in (final.node_info.output_for or ()):
+            final = Event(
                 id=task.scope.branch.next_id(),
-                author=told.author,
-                branch=told.branch,
-                output=told.text if told.output is None else told.output,
+                author=final.author,
+                branch=final.branch,
+                output=final.text if final.output is None else final.output,
             )
-            mark_output(told, call.site, message=False)
-            yield told
+            mark_output(final, call.site, message=False)
+            yield final
         task.end = call.end or NodeEnd(
-            output=None if told is None else _reference(told), branch=task.run.branch
+            output=None if final is None else _reference(final), branch=task.run.branch
         )
 
 

@@ -96,7 +96,7 @@ class _GraphRun(NodeRuns):
         self._schedule.claim_output(task.node.name)
 
     def _start_due(self) -> None:
-        while not self.talks and (name := self._schedule.next()) is not None:
+        while not self.awaits_message and (name := self._schedule.next()) is not None:
             self.count()
             self._launch(name, self._schedule.start(name))
 

@@ -120,7 +120,7 @@ class CalledNodes(NodeRuns):
         self._end(key, CalledEnd(output=task.end.output if task.end else None))
 
     def failed(self, key: str, task: NodeTask, error: BaseException) -> None:
-        """See base class: the model is told of it, and goes on."""
+        """See base class: the error is the response of the call."""
         del task
         late = error is self.parts.invocation.pending.failure
         if late or isinstance(error, OF_INVOCATION) or not isinstance(error, DurableAdkError):

@@ -92,7 +92,7 @@ class NodeRetries:
                 if delay is None:
                     raise
                 run.attempt, run.again_at = run.attempt + 1, runtime.now() + delay
-                self._attempt.talks_no_more()
+                self._attempt.stop_awaiting_message()
                 task.begin_again()
             else:
                 return

@@ -151,21 +151,21 @@ class NodeRuns(ABC):
     def scope_of(self, node: GraphNode, path: str) -> str | None:
         """Return the `isolation_scope` of a run: its own if a task agent is the node (GR-82)."""
         driven = self.parts.node.children if node.kind == "agent" else []
-        talks = any(one.mode == "task" for one in driven if one.name == node.name)
-        return path if talks else self.site.scope
+        is_task = any(one.mode == "task" for one in driven if one.name == node.name)
+        return path if is_task else self.site.scope
 
     @property
-    def talks(self) -> bool:
+    def awaits_message(self) -> bool:
         """Whether a task agent waits for the user, so that no further run begins (GR-73)."""
-        return any(task.run.talks for task in self.tasks.values())
+        return any(task.run.awaits_message for task in self.tasks.values())
 
-    def _talk(self, task: NodeTask, talks: bool) -> None:
+    def _set_awaiting(self, task: NodeTask, awaits: bool) -> None:
         """Note that a task agent waits for the user, or does so no more."""
-        task.run.talks = talks
-        above = self.scope.call and self.scope.call.talks
+        task.run.awaits_message = awaits
+        above = self.scope.call and self.scope.call.set_awaiting
         if above:
-            above(self.talks)
-        if not talks:
+            above(self.awaits_message)
+        if not awaits:
             self.waits()
 
     def _land(self, task: NodeTask, error: BaseException | None = None) -> None:
@@ -211,7 +211,7 @@ class NodeRuns(ABC):
 
     async def perform(self, task: NodeTask) -> None:
         """Do the work of a task."""
-        attempt = NodeAttempt(self.parts, task, self.waits, partial(self._talk, task))
+        attempt = NodeAttempt(self.parts, task, self.waits, partial(self._set_awaiting, task))
         send = partial(self._send, task)
         await NodeRetries(attempt, self.parts, send, closes=self.outlives_failures).run()
 

@@ -30,7 +30,7 @@ class NodeTask:
 
     def begin_again(self) -> None:
         """Begin another attempt: nothing of the last one is the agent's any more."""
-        self.run.talks = False
+        self.run.awaits_message = False
         self.scope.frame.clear()
         last = self.scope.branch
         last.leave()

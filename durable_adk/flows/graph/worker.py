@@ -95,7 +95,7 @@ class _ItemRuns(NodeRuns):
         """Whether items are due, and may begin: none does while one waits for an answer (GR-60)."""
         position = self.position
         asked = any(run.asked for run in position.runs.values())
-        return bool(position.due) and not (asked or self.talks)
+        return bool(position.due) and not (asked or self.awaits_message)
 
     def start_due(self) -> None:
         """Launch further items."""

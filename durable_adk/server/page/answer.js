@@ -33,7 +33,7 @@ const AT_DEADLINE = {
  * Its element has `approve()` and `reject()` for the keyboard.
  */
 export function answerCard(pending, { done = () => {}, place = null } = {}) {
-  const name = pending.kind === "input" ? pending.author : pending.name; // nobody knows the call of a question
+  const name = pending.kind === "input" ? pending.author : pending.name; // the call of a question has the same name for all
   const label = `${ASKS[pending.kind]} ${name}`;
   const head = h(
     "header",

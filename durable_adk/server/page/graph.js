@@ -39,7 +39,7 @@ export class GraphPanel {
   /**
    * @param {object} layout as the server gives it
    * @param {object} context what `EntryList` takes
-   * @param {function()} changed is told that the panel is to be drawn again
+   * @param {function()} changed called when the panel must be drawn again
    */
   constructor(layout, context, changed) {
     this.#layout = layout;
@@ -105,8 +105,8 @@ export class GraphPanel {
     const own = (entry) => this.#isOf(entry, this.#chosen);
     const [entries, committed] = [run?.entries ?? [], run?.committed ?? []].map((all) => all.filter(own));
     this.#list.draw({ ...run, entries, committed }, new Map(pending), NO_CHILDREN);
-    const told = [facts, wordsOf(state), state?.note].filter(Boolean);
-    const head = h("header", null, h("h2", null, label), h("p", { class: "facts" }, told.join(" · ")), state?.error && h("p", { class: "failure" }, errorText(state.error)));
+    const about = [facts, wordsOf(state), state?.note].filter(Boolean);
+    const head = h("header", null, h("h2", null, label), h("p", { class: "facts" }, about.join(" · ")), state?.error && h("p", { class: "failure" }, errorText(state.error)));
     const none = entries.length === 0 && h("p", { class: "quiet" }, "No events yet.");
     fill(this.#about, head, none);
   }

@@ -37,7 +37,7 @@ class Head:
     """Number of cancelled steps under the current lease; see `note_cancellation`."""
     size: int = 0
     """Characters of the events, and of the session's initial state."""
-    listeners: str | None = None
+    awaiting_message: str | None = None
     """The paused invocations that wait for a message of the user, as a JSON list of their ids; the
     one that paused last is the last. None: there is none, which saves a query."""
 
@@ -48,15 +48,15 @@ class Head:
         return self.lease_invocation_id
 
     @property
-    def listening(self) -> list[str]:
-        """The ids in `listeners`. An invocation may have been closed since."""
-        return json.loads(self.listeners or "[]")
+    def awaiting_ids(self) -> list[str]:
+        """The ids in `awaiting_message`. An invocation may have been closed since."""
+        return json.loads(self.awaiting_message or "[]")
 
-    def heard(self, invocation_id: str, *, listens: bool = False) -> "Head":
-        """Return the head without an invocation among `listeners`, or with it as the last one."""
-        others = [name for name in self.listening if name != invocation_id]
-        ids = [*others, invocation_id] if listens else others
-        return replace(self, listeners=json.dumps(ids) if ids else None)
+    def with_awaiting(self, invocation_id: str, *, awaits_message: bool = False) -> "Head":
+        """Return the head with an invocation last in `awaiting_message`, or without it."""
+        others = [name for name in self.awaiting_ids if name != invocation_id]
+        ids = [*others, invocation_id] if awaits_message else others
+        return replace(self, awaiting_message=json.dumps(ids) if ids else None)
 
     def holds(self, invocation_id: str, epoch: int) -> bool:
         """Return whether the invocation may write.

@@ -34,7 +34,7 @@ class InvocationLog(Transactions):
         ttl: float | None = None,
         position: QueuePosition | None = None,
         steers: bool = False,
-        heard: bool = False,
+        may_reply: bool = False,
         bounds: QueueBounds | None = None,
         caller: SessionKey | None = None,
     ) -> InvocationRecord:
@@ -49,7 +49,7 @@ class InvocationLog(Transactions):
             ttl: Seconds without a commit until lease and ticket expire; None: never.
             position: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
             steers: Whether the active invocation may receive the message; see `deliver_message`.
-            heard: Whether a paused invocation that waits for a message receives it instead.
+            may_reply: Whether a paused invocation that waits for a message receives it instead.
             bounds: Limits of the queue.
             caller: The session without which this one, a child, is not created.
 
@@ -67,9 +67,9 @@ class InvocationLog(Transactions):
             create_session=create_session,
             ttl=ttl,
             position=position,
-            message=user_event.to_json() if steers or heard else None,
+            message=user_event.to_json() if steers or may_reply else None,
             steers=steers,
-            heard=heard,
+            may_reply=may_reply,
             bounds=bounds,
             caller=caller,
         )
@@ -131,7 +131,7 @@ class InvocationLog(Transactions):
         invocation_id: str,
         epoch: int,
         revision: int | None = None,
-        listens: bool = False,
+        awaits_message: bool = False,
     ) -> InvocationRecord:
         """Pause a running invocation and release its lease, so that other invocations can run (D9).
 
@@ -143,7 +143,7 @@ class InvocationLog(Transactions):
             epoch: Its epoch.
             revision: If given, the invocation must have no event after this revision; an event
                 there means that it has continued, so the pause is too late.
-            listens: Whether it waits for a message of the user; see `open_invocation`.
+            awaits_message: Whether it waits for a message of the user; see `open_invocation`.
 
         Raises:
             LeaseLostError: The invocation does not hold the lease at this epoch, has continued, or
@@ -155,7 +155,7 @@ class InvocationLog(Transactions):
             invocation_id=invocation_id,
             epoch=epoch,
             revision=revision,
-            listens=listens,
+            awaits_message=awaits_message,
         )
 
     async def resume_invocation(

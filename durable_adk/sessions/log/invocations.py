@@ -96,7 +96,7 @@ def open_invocation(
     position: QueuePosition | None,
     message: str | None = None,
     steers: bool = False,
-    heard: bool = False,
+    may_reply: bool = False,
     bounds: QueueBounds | None = None,
     caller: SessionKey | None = None,
 ) -> InvocationRecord | SessionBusyError:
@@ -126,11 +126,11 @@ def open_invocation(
         sent = message if steers else None
         ticket = queue.take(tables, key, head, wanted, now=now, message=sent, bounds=bounds)
         return queue.busy(tables, key, head, reason, ticket, now=now)
-    if heard and (listener := queue.listener(tables, key, head)) is not None:
+    if may_reply and (recipient := queue.recipient(tables, key, head)) is not None:
         _require_not_delivered(tables, key, entry)
         wanted = wanted_ticket(invocation_id, lease_owner, position or QueuePosition.LAST, ttl)
         queue.leave_message(tables, key, head, wanted, message, now=now, bounds=bounds)
-        return MessageAwaitedError(listener)
+        return MessageAwaitedError(recipient)
     return _begin(tables, key, head, entry, lease_owner=lease_owner, ttl=ttl, now=now)
 
 

@@ -33,7 +33,7 @@ def pause(
     invocation_id: str,
     epoch: int,
     revision: int | None,
-    listens: bool = False,
+    awaits_message: bool = False,
 ) -> InvocationRecord:
     """Pause an invocation and release its lease; see `InvocationLog.pause_invocation`."""
     head, record = tables.head(key), tables.invocation(key, invocation_id)
@@ -45,7 +45,9 @@ def pause(
     later = tables.events(key, Window(after=head.revision if revision is None else revision))
     if any(decode_event(row.body).invocation_id == invocation_id for row in later):
         raise lease_lost(invocation_id, epoch)
-    tables.save_head(key, head.released().heard(invocation_id, listens=listens))
+    tables.save_head(
+        key, head.released().with_awaiting(invocation_id, awaits_message=awaits_message)
+    )
     record.pauses += 1
     return set_status(tables, key, record, Status.PAUSED)
 
@@ -79,7 +81,7 @@ def resume(
         ticket = queue.take(tables, key, head, wanted, now=now)
         return queue.busy(tables, key, head, reason, ticket, now=now)
     abandon(tables, key, head)
-    head = head.leased(invocation_id, ttl, now).heard(invocation_id)
+    head = head.leased(invocation_id, ttl, now).with_awaiting(invocation_id)
     if entry is None:
         tables.save_head(key, head)
     else:
@@ -134,7 +136,7 @@ def close(
         record.error = error
         tables.remove_notes(key, invocation_id)
         record = set_status(tables, key, record, status)
-        head = head.touched(now).heard(invocation_id)
+        head = head.touched(now).with_awaiting(invocation_id)
         tables.save_head(key, head)
     if reason is not None:
         # No ttl: if the lease owner dies, the next opening stores the closing events.

@@ -135,9 +135,9 @@ def behind(
     )
 
 
-def listener(tables: Tables, key: SessionKey, head: Head) -> InvocationRecord | None:
+def recipient(tables: Tables, key: SessionKey, head: Head) -> InvocationRecord | None:
     """Return the paused invocation that receives the next message of the user, or None (GR-173)."""
-    for name in reversed(head.listening):
+    for name in reversed(head.awaiting_ids):
         record = tables.invocation(key, name)
         if record is not None and record.status is Status.PAUSED:
             return record
@@ -166,7 +166,7 @@ def turn(
     reason = held(head, now)
     if reason is None and not resumes:
         reason = behind(tables, key, head, invocation_id=invocation_id, position=position, now=now)
-    if reason is None and not resumes and head.listeners is not None:
+    if reason is None and not resumes and head.awaiting_message is not None:
         reason = _awaited(tables, key, head, invocation_id)
     return None if reason is None else busy(tables, key, head, reason, ticket, now=now)
 
@@ -175,7 +175,7 @@ def _awaited(tables: Tables, key: SessionKey, head: Head, invocation_id: str) ->
     """Return why a message has no turn that a paused invocation is to receive."""
     if tables.message(key, invocation_id) is None:
         return None
-    record = listener(tables, key, head)
+    record = recipient(tables, key, head)
     return record and f"The invocation {record.invocation_id!r} receives this message."
 
 

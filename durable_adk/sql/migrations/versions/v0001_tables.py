@@ -40,7 +40,7 @@ def _create_sessions() -> None:
         sa.Column("retried", sa.BigInteger, nullable=False),
         sa.Column("cancellations", sa.BigInteger, nullable=False),
         sa.Column("size", sa.BigInteger, nullable=False),
-        sa.Column("listeners", sa.Text),
+        sa.Column("awaiting_message", sa.Text),
         sqlite_with_rowid=False,
     )
     of_app = ["app_name", "update_time", "user_id", "session_id"]
