@@ -30,7 +30,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import is_temp
 from durable_adk.sessions.state_merge import MISSING, base_of
 from durable_adk.settings import Limits, Webhooks
-from durable_adk.wire.agent_stack import NodeSite
+from durable_adk.wire.graph.node_run import NodeSite
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import HookStep, Step

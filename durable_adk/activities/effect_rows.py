@@ -16,8 +16,9 @@ from durable_adk.conversation.nodes.events import mark_agent_events
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
-from durable_adk.wire.checkpoint import ItemsStep, StepBatch
+from durable_adk.wire.checkpoint import StepBatch
 from durable_adk.wire.effect import Attempt
+from durable_adk.wire.graph.batch import ItemsStep
 from durable_adk.wire.model_request import ReadModelRequestsStep
 from durable_adk.wire.steps import (
     CallbackStep,

@@ -42,8 +42,6 @@ from durable_adk.errors import RunError, SessionBusyError
 from durable_adk.sessions.records import Status
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
-    ItemsResult,
-    ItemsStep,
     JournalPage,
     LoadedCheckpoint,
     ReadCheckpointStep,
@@ -55,6 +53,7 @@ from durable_adk.wire.checkpoint import (
 )
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.event_page import EventPage, ReadSessionEventsStep
+from durable_adk.wire.graph.batch import ItemsResult, ItemsStep
 from durable_adk.wire.messages import MAX_BYTES, WhenBusy
 from durable_adk.wire.model_request import ModelRequests, ReadModelRequestsStep
 from durable_adk.wire.steps import (

@@ -15,7 +15,7 @@ from durable_adk.events.event import Event
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state_merge import Base
-from durable_adk.wire.agent_stack import NodeSite
+from durable_adk.wire.graph.node_run import NodeSite
 from durable_adk.wire.run_config import RunConfig
 
 

@@ -28,14 +28,8 @@ from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.plugin_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_parallel, run_sequential
-from durable_adk.wire.agent_stack import (
-    HandedOver,
-    NodeRef,
-    NodeRun,
-    NodeSite,
-    RunPosition,
-    StackFrame,
-)
+from durable_adk.wire.agent_stack import HandedOver, RunPosition, StackFrame
+from durable_adk.wire.graph.node_run import NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 

@@ -10,7 +10,8 @@ from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, as_raised, wrapped
 from durable_adk.events.event import Event
 from durable_adk.flows.graph.timer import NodeTimer
-from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite, RunPosition, StackFrame
+from durable_adk.wire.agent_stack import RunPosition, StackFrame
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef, NodeSite
 from durable_adk.wire.manifest import AgentNode
 
 

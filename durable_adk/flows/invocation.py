@@ -12,9 +12,9 @@ from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.plugin_hooks import on_event
 from durable_adk.flows.state import LoopState
 from durable_adk.sessions.state import without_temp
-from durable_adk.wire.agent_stack import NodeRun
 from durable_adk.wire.checkpoint import BATCH_SECONDS, StepBatch
 from durable_adk.wire.graph.dynamic import NodeCaller
+from durable_adk.wire.graph.node_run import NodeRun
 from durable_adk.wire.manifest import AgentNode, HandOver
 from durable_adk.wire.messages import MAX_BYTES, MAX_RESULT_TEXT
 from durable_adk.wire.steps import CommitStep, DynamicNodes, EarlyCommit, StepResult

@@ -34,7 +34,8 @@ from durable_adk.flows.pending_calls import require_answerable
 from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
 from durable_adk.sessions.state_merge import Base, together
-from durable_adk.wire.agent_stack import CalledRun, TurnPosition
+from durable_adk.wire.agent_stack import TurnPosition
+from durable_adk.wire.graph.node_run import CalledRun
 from durable_adk.wire.manifest import AgentNode, Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import StepResult, ToolStep

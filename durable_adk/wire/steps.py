@@ -19,9 +19,9 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
-from durable_adk.wire.agent_stack import CalledEnd, CalledNode, NodeEnd, NodeSite
 from durable_adk.wire.effect import Effect, ErrorDetail
 from durable_adk.wire.graph.dynamic import NodeCaller, OpenCall, OpenTask
+from durable_adk.wire.graph.node_run import CalledEnd, CalledNode, NodeEnd, NodeSite
 from durable_adk.wire.manifest import AgentNode, GraphNodeKind, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig

@@ -24,12 +24,7 @@ from durable_adk.flows.runtime import Inbox, StepBatches
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import (
-    Checkpoint,
-    JournalPage,
-    LoadedCheckpoint,
-    unpacked,
-)
+from durable_adk.wire.checkpoint import Checkpoint, JournalPage, LoadedCheckpoint, unpacked
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, workflow_id
 from durable_adk.wire.steps import (

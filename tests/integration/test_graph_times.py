@@ -15,7 +15,7 @@ from durable_adk.flows.graph.timer import NodeTimer
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
-from durable_adk.wire.agent_stack import NodeRef, NodeRun
+from durable_adk.wire.graph.node_run import NodeRef, NodeRun
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import (
     KEY,

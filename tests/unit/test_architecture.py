@@ -95,11 +95,11 @@ COMPUTING = """
     lifecycle limits lines link listing live location lock logging long lookup lost main manager
     merge migrate migrations missing names notifications oauth object oidc open operation ops
     options orphan orphaned over owner page parameters pause pending plain plain_text polling
-    postgres private process program proxy push query read rebuild reconcile record redaction redis
-    reference refusal regression require result retention retrying routing row scope secret sent
-    server serving settings setup shared size sockets source sql sqlite stack stale stalled started
-    statements status steering steps storage store stored stream streaming subprocess subscription
-    supervise svg sweep sync tables take target terminal text threads token transaction
+    postgres private process program proxy push query range read rebuild reconcile record redaction
+    redis reference refusal regression require result retention retrying routing row scope secret
+    sent server serving settings setup shared size sockets source sql sqlite stack stale stalled
+    started statements status steering steps storage store stored stream streaming subprocess
+    subscription supervise svg sweep sync tables take target terminal text threads token transaction
     transactional types unavailable unfinished upload url utils values version wait watchdog watches
     webhook wire word
 """

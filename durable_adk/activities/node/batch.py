@@ -17,9 +17,11 @@ from durable_adk.activities.tool.run import RetryLater
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.errors import DurableAdkError, TransientError, as_detail, from_detail
 from durable_adk.graph.retry_config import retry_of
-from durable_adk.wire.agent_stack import NodeRef, numbers_in
-from durable_adk.wire.checkpoint import BATCH_SECONDS, ItemsResult, ItemsStep
+from durable_adk.wire.checkpoint import BATCH_SECONDS
 from durable_adk.wire.effect import Attempt
+from durable_adk.wire.graph.batch import ItemsResult, ItemsStep
+from durable_adk.wire.graph.node_run import NodeRef
+from durable_adk.wire.graph.ranges import numbers_in
 from durable_adk.wire.steps import NodeStep, StepResult
 
 _ERRORS: Final = (DurableAdkError, RetryLater, MemoryError)

@@ -50,7 +50,6 @@ from durable_adk.graph.node import build_node
 from durable_adk.json_values import canonical, check_json, to_json_value
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
-from durable_adk.wire.agent_stack import NodeRef, NodeRun, NodeSite
 from durable_adk.wire.checkpoint import Counters
 from durable_adk.wire.graph.dynamic import (
     DynamicEnd,
@@ -59,6 +58,7 @@ from durable_adk.wire.graph.dynamic import (
     OpenCall,
     OpenNode,
 )
+from durable_adk.wire.graph.node_run import NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.steps import DynamicNodes, NodeStep
 

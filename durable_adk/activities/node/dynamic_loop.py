@@ -22,10 +22,11 @@ from durable_adk.sessions.lease_owner import LOCAL_PREFIX
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
-from durable_adk.wire.agent_stack import NodeEnd, NodeRun, NodeSite, StackFrame
+from durable_adk.wire.agent_stack import StackFrame
 from durable_adk.wire.checkpoint import Checkpoint, Counters, Cursor, PendingState
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.graph.dynamic import NodeCaller, OpenNode
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig

@@ -9,7 +9,7 @@ from google.genai import types
 from durable_adk.calling.copies import own_copy
 from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
-from durable_adk.wire.agent_stack import ItemOutputs, NodeRef
+from durable_adk.wire.graph.node_run import ItemOutputs, NodeRef
 
 Items = Callable[[str], Callable[[Any], list[Any]]]
 """Returns `ParallelWorker.items` of the worker at a path."""

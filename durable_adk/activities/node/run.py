@@ -30,8 +30,8 @@ from durable_adk.graph.base_node import BaseNode
 from durable_adk.graph.tool_node import ToolNode
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.sessions.state import check_state_entry
-from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.graph.dynamic import DynamicEnd
+from durable_adk.wire.graph.node_run import NodeEnd
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_event
 from durable_adk.wire.steps import NodeStep, StepResult

@@ -33,7 +33,7 @@ from durable_adk.errors import (
 from durable_adk.json_values import check_json
 from durable_adk.sessions.call_attempt import AttemptEnd
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.agent_stack import CalledNode
+from durable_adk.wire.graph.node_run import CalledNode
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import ChildRun, StepResult, ToolStep

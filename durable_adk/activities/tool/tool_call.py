@@ -61,7 +61,7 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.require_confirmation import NOT_AS_SHOWN, REJECTED
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
-from durable_adk.wire.agent_stack import CalledEnd, CalledNode, NodeRef
+from durable_adk.wire.graph.node_run import CalledEnd, CalledNode, NodeRef
 from durable_adk.wire.steps import ChildRun, ToolStep
 
 _LOG = get_logger(__name__)

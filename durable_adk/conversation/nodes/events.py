@@ -10,7 +10,7 @@ from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.conversation.history import USER
 from durable_adk.events.event import Event, NodeInfo
 from durable_adk.tools.output_schema import parse_output
-from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef, NodeSite
 from durable_adk.wire.manifest import Wait
 
 

@@ -11,7 +11,7 @@ from durable_adk.flows.agent_scope import AgentScope, NodeCall
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.pending_calls import require_answerable
-from durable_adk.wire.agent_stack import NodeEnd, NodeRef
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.steps import NodeStep, StepResult
 

@@ -12,13 +12,8 @@ from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.graph.worker import run_worker
 from durable_adk.flows.invocation import Invocation
 from durable_adk.sessions.branch_end import MAX_UNFINISHED, UnfinishedBranch
-from durable_adk.wire.agent_stack import (
-    GraphPosition,
-    NodeEnd,
-    NodeRef,
-    NodeRun,
-    NodeSite,
-)
+from durable_adk.wire.agent_stack import GraphPosition
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode, GraphRecord
 
 

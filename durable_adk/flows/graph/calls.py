@@ -16,14 +16,14 @@ from durable_adk.flows.graph.retries import OF_INVOCATION
 from durable_adk.flows.graph.runs import NodeRuns
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.flows.invocation import Invocation
-from durable_adk.wire.agent_stack import (
+from durable_adk.wire.agent_stack import TurnPosition
+from durable_adk.wire.graph.node_run import (
     CalledEnd,
     CalledNode,
     CalledRun,
     NodeRef,
     NodeRun,
     NodeSite,
-    TurnPosition,
 )
 from durable_adk.wire.manifest import AgentNode, GraphNode
 

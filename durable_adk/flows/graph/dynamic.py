@@ -2,7 +2,8 @@
 
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.graph.runs import NodeParts, NodeRuns, NodeTask
-from durable_adk.wire.agent_stack import DynamicNodePosition, NodeEnd, NodeRun, NodeSite
+from durable_adk.wire.agent_stack import DynamicNodePosition
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRun, NodeSite
 
 
 class DynamicNodeRun(NodeRuns):

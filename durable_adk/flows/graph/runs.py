@@ -19,7 +19,7 @@ from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy
 from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.retries import NodeRetries
 from durable_adk.flows.graph.task import NodeTask, attempt_prefix
-from durable_adk.wire.agent_stack import NodeRun, NodeSite
+from durable_adk.wire.graph.node_run import NodeRun, NodeSite
 from durable_adk.wire.manifest import GraphNode
 
 

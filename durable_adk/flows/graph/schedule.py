@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from durable_adk.errors import AgentError, raised
 from durable_adk.graph.base_node import START
 from durable_adk.graph.routes import fired, route_values
-from durable_adk.wire.agent_stack import Arrival, GraphPosition, NodeEnd, NodeRef, NodeRun, Trigger
+from durable_adk.wire.agent_stack import Arrival, GraphPosition, Trigger
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef, NodeRun
 from durable_adk.wire.manifest import GraphEdge, GraphNode, GraphRecord
 
 

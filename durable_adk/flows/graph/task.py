@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from durable_adk.errors import DurableAdkError
 from durable_adk.flows.agent_scope import AgentScope, Branch
-from durable_adk.wire.agent_stack import NodeEnd, NodeRun, NodeSite
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRun, NodeSite
 from durable_adk.wire.manifest import GraphNode
 from durable_adk.wire.steps import StepResult
 

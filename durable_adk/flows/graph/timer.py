@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from durable_adk.wire.agent_stack import NodeRun
+from durable_adk.wire.graph.node_run import NodeRun
 
 
 class NodeTimer:

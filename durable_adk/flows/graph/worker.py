@@ -11,19 +11,11 @@ from durable_adk.flows.graph.attempt import NodeAttempt, NodeParts
 from durable_adk.flows.graph.runs import NodeRuns
 from durable_adk.flows.graph.task import NodeTask
 from durable_adk.graph.retry_config import retry_of
-from durable_adk.wire.agent_stack import (
-    ItemOutputs,
-    NodeRef,
-    NodeRun,
-    Ranges,
-    WorkerPosition,
-    count_in,
-    item_event,
-    numbers_in,
-    taken_from,
-    with_numbers,
-)
-from durable_adk.wire.checkpoint import BATCH_SECONDS, ItemsStep, item_run, item_site
+from durable_adk.wire.agent_stack import WorkerPosition
+from durable_adk.wire.checkpoint import BATCH_SECONDS
+from durable_adk.wire.graph.batch import ItemsStep, item_run, item_site
+from durable_adk.wire.graph.node_run import ItemOutputs, NodeRef, NodeRun, item_event
+from durable_adk.wire.graph.ranges import Ranges, count_in, numbers_in, taken_from, with_numbers
 from durable_adk.wire.steps import NodeStep
 
 MAX_ITEMS_AT_ONCE: Final = 50

@@ -1,1 +1,1 @@
-"""What the loop and the activities of a graph tell each other."""
+"""Messages between the loop and the activities of a graph."""

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from durable_adk.json_values import JsonModel
 from durable_adk.settings import Limits
-from durable_adk.wire.agent_stack import NodeEnd
 from durable_adk.wire.effect import ErrorDetail
+from durable_adk.wire.graph.node_run import NodeEnd
 from durable_adk.wire.messages import ToolRun
 from durable_adk.wire.run_config import Budget
 

@@ -10,6 +10,7 @@ from durable_adk.activities.effect_rows import EffectRow
 from durable_adk.activities.effects import EFFECTS, row_of
 from durable_adk.wire import checkpoint, event_page, model_request, steps, webhook
 from durable_adk.wire.effect import Effect
+from durable_adk.wire.graph import batch
 
 NAMES = {
     *("open_invocation", "call_model", "call_tool", "execute_code", "run_callback"),
@@ -34,7 +35,7 @@ NAMES = {
     *("read_session_events", "read_model_requests", "deliver_webhook"),
 }
 
-MODULES = (steps, checkpoint, event_page, model_request, webhook)
+MODULES = (steps, batch, checkpoint, event_page, model_request, webhook)
 
 
 def declared(step: type[Any]) -> Any:

@@ -3,7 +3,7 @@
 from durable_adk.context.activity import Context
 from durable_adk.context.step_scope import StepScope
 from durable_adk.sessions import Session
-from durable_adk.wire.agent_stack import NodeRef, NodeSite
+from durable_adk.wire.graph.node_run import NodeRef, NodeSite
 
 
 def key(prefix: str) -> str:

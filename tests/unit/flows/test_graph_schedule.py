@@ -12,7 +12,8 @@ from durable_adk.errors import AgentError
 from durable_adk.flows.graph.schedule import GraphSchedule, common_branch
 from durable_adk.graph.base_node import START
 from durable_adk.graph.routes import DEFAULT_ROUTE
-from durable_adk.wire.agent_stack import GraphPosition, NodeEnd, NodeRef
+from durable_adk.wire.agent_stack import GraphPosition
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef
 from durable_adk.wire.manifest import GraphEdge, GraphNode, GraphRecord
 
 BEGIN = START.name

@@ -5,18 +5,9 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from durable_adk.wire.agent_stack import (
-    ItemOutputs,
-    LlmPosition,
-    NodeRef,
-    RunPosition,
-    SequentialPosition,
-    StackFrame,
-    count_in,
-    numbers_in,
-    taken_from,
-    with_numbers,
-)
+from durable_adk.wire.agent_stack import LlmPosition, RunPosition, SequentialPosition, StackFrame
+from durable_adk.wire.graph.node_run import ItemOutputs, NodeRef
+from durable_adk.wire.graph.ranges import count_in, numbers_in, taken_from, with_numbers
 
 STORED: dict[str, Any] = {
     "position": {

@@ -9,9 +9,9 @@ import pytest
 from durable_adk.activities.effects import row_of
 from durable_adk.activities.node.batch import run_items
 from durable_adk.sessions import SessionKey
-from durable_adk.wire.agent_stack import NodeEnd, NodeRef, NodeSite
-from durable_adk.wire.checkpoint import ItemsResult, ItemsStep
 from durable_adk.wire.effect import Attempt
+from durable_adk.wire.graph.batch import ItemsResult, ItemsStep
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef, NodeSite
 from durable_adk.wire.steps import NodeStep, StepResult
 
 
