@@ -1,7 +1,7 @@
 """An agent's `output_schema`: validation, and parsing of the output (AGT-19, AGT-22)."""
 
 import re
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -47,16 +47,13 @@ def parse_output(schema: Any, text: str) -> Any:
         raise _unfit(schema, error) from None
 
 
-def output_from_args(
-    schema: Any, args: dict[str, Any], *, key: str | Literal[False] | None = False
-) -> Any:
+def output_from_args(schema: Any, args: dict[str, Any], *, key: str | None) -> Any:
     """Return the JSON value of output that is a call's arguments; see `output_parameters`.
 
     Raises:
         OutputSchemaError: It does not match the schema.
     """
     adapter = _adapter(schema)
-    key = _key(schema) if key is False else key
     try:
         if key is not None and key not in args:
             raise OutputSchemaError(f"The output lacks the argument {key!r}")
@@ -65,15 +62,13 @@ def output_from_args(
         raise _unfit(schema, error) from None
 
 
-def output_parameters(schema: Any, *, key: str | Literal[False] | None = False) -> dict[str, Any]:
+def output_parameters(schema: Any, *, key: str | None) -> dict[str, Any]:
     """Return the JSON schema of the call arguments that hold the output.
 
     Args:
         schema: The schema of the output.
         key: The one argument that is the output; None: the output is all arguments, an object.
-            False: as for `set_model_response`.
     """
-    key = _key(schema) if key is False else key
     whole = json_schema_of(schema)
     if key is None:
         # As in ADK: the class's docstring is for its readers, not for the model.
@@ -110,8 +105,8 @@ def json_schema_of(schema: Any) -> dict[str, Any]:
             return _adapter(schema).json_schema()
 
 
-def _key(schema: Any) -> str | None:
-    """Return the argument that holds non-object output; None if the arguments are the output."""
+def output_key_of(schema: Any) -> str | None:
+    """Return ADK's name of the argument for output that is no model; None for a model."""
     if _is_model(schema):
         return None
     items = get_args(schema)

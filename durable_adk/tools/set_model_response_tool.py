@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from google.genai import types
-
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import OutputSchemaError
-from durable_adk.models.llm_request import SET_MODEL_RESPONSE, LlmRequest
-from durable_adk.tools.base_tool import BaseTool
-from durable_adk.tools.output_schema import output_from_args, output_parameters
+from durable_adk.models.llm_request import SET_MODEL_RESPONSE
+from durable_adk.tools.output_schema import output_key_of
+from durable_adk.tools.output_tool import OutputTool
 
 _INSTRUCTION = (
     f"Give your final answer by calling {SET_MODEL_RESPONSE}, never as text. Call it by itself, "
@@ -16,7 +14,7 @@ _INSTRUCTION = (
 )
 
 
-class SetModelResponseTool(BaseTool):
+class SetModelResponseTool(OutputTool):
     """Receives the output of an agent that has an `output_schema` and tools (AGT-19).
 
     Providers reject a response schema together with function declarations, so the schema is
@@ -30,30 +28,17 @@ class SetModelResponseTool(BaseTool):
             output_schema: The agent's `output_schema`.
         """
         super().__init__(
-            name=SET_MODEL_RESPONSE,
-            description="Gives your final answer, in the shape that these parameters have.",
-            contract="pure",
+            SET_MODEL_RESPONSE,
+            "Gives your final answer, in the shape that these parameters have.",
+            _INSTRUCTION,
+            output_schema,
+            key=output_key_of(output_schema),
         )
-        self.output_schema = output_schema
-
-    def _get_declaration(self) -> types.FunctionDeclaration:
-        return types.FunctionDeclaration(
-            name=self.name,
-            description=self.description,
-            parameters_json_schema=output_parameters(self.output_schema),
-        )
-
-    async def process_llm_request(
-        self, *, tool_context: ToolContext, llm_request: LlmRequest
-    ) -> None:
-        """Declare the tool and add an instruction for its use."""
-        await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
-        llm_request.append_instructions([_INSTRUCTION])
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         """Record the output; if it does not match the schema, return an error to the model."""
         try:
-            answer = output_from_args(self.output_schema, args)
+            answer = self.output_of(args)
         except OutputSchemaError as error:
             return {"error": f"{error.message}. Correct it and call {self.name} again."}
         tool_context.actions.set_model_response = answer

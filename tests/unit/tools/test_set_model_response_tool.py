@@ -10,7 +10,12 @@ from pydantic import BaseModel
 
 from durable_adk.errors import OutputSchemaError
 from durable_adk.events import EventActions
-from durable_adk.tools.output_schema import output_from_args, output_parameters, parse_output
+from durable_adk.tools.output_schema import (
+    output_from_args,
+    output_key_of,
+    output_parameters,
+    parse_output,
+)
 from durable_adk.tools.set_model_response_tool import SetModelResponseTool
 
 
@@ -60,7 +65,7 @@ async def test_a_fitting_answer_is_taken(schema: Any, args: dict[str, Any], valu
 @pytest.mark.parametrize(("schema", "args", "value"), CASES)
 def test_the_parameters_declare_what_is_taken(schema: Any, args: Any, value: Any) -> None:
     """AGT-19: an object whose required names the arguments have, and whose references resolve."""
-    declared = output_parameters(schema)
+    declared = output_parameters(schema, key=output_key_of(schema))
     assert set(declared["required"]) <= set(args) <= set(declared["properties"])
     references = json.dumps(declared).count("#/$defs/Town")
     assert bool(references) is ("$defs" in declared)
@@ -70,7 +75,7 @@ def test_the_parameters_declare_what_is_taken(schema: Any, args: Any, value: Any
 def test_declaring_changes_no_schema() -> None:
     """AGT-18: the user's dict stays as it is."""
     schema = {"$defs": {"A": {"type": "string"}}, "type": "array"}
-    output_parameters(schema)
+    output_parameters(schema, key=output_key_of(schema))
     assert set(schema) == {"$defs", "type"}
 
 
@@ -87,7 +92,7 @@ async def test_another_answer_goes_back(schema: Any, args: dict[str, Any], probl
     """AGT-19: named, so that the model can give a better one; nothing is taken."""
     here = context()
     with pytest.raises(OutputSchemaError, match=problem):
-        output_from_args(schema, args)
+        output_from_args(schema, args, key=output_key_of(schema))
     told = await SetModelResponseTool(schema).run_async(args=args, tool_context=here)
     assert problem in told["error"]
     assert here.actions.set_model_response is None
@@ -95,5 +100,5 @@ async def test_another_answer_goes_back(schema: Any, args: dict[str, Any], probl
 
 def test_the_class_is_not_told_to_the_model() -> None:
     """As in ADK: its docstring is for its readers; those of parts of it are kept."""
-    assert "description" not in output_parameters(Town)
-    assert output_parameters(Trip)["$defs"]["Town"]["description"] == "A town."
+    assert "description" not in output_parameters(Town, key=None)
+    assert output_parameters(Trip, key=None)["$defs"]["Town"]["description"] == "A town."
