@@ -135,9 +135,8 @@ def read_node_parameters(func: Callable[..., Any], name: str) -> NodeParameters:
         ) from error
     namespace = namespace_of(func)
     parameters = list(signature.parameters.values())
-    packages = ("durable_adk", "google.adk")
     contexts = (
-        each.name for each in parameters if is_annotated_context(each, namespace, *packages)
+        each.name for each in parameters if is_annotated_context(each, namespace, *_PACKAGES)
     )
     context = next(contexts, "ctx")
     annotations = {each.name: each.annotation for each in parameters if each.name != context}

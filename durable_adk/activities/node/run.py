@@ -1,6 +1,5 @@
 """Runs the code of one node, as one attempt of its step (GR-43 to GR-50)."""
 
-import time
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
@@ -87,7 +86,6 @@ class _NodeRun:
         self._output: Event | None = None
         self._ended = NodeEnd(branch=active.step.branch)
         """How it ends without an event."""
-        self._plugins = active.plugins
         self._wait: Wait | None = None
         """How long the tool that is the node may wait for its response."""
         self.overdue = False
@@ -220,7 +218,6 @@ class _NodeRun:
         while self._events and _is_message(self._events[0]):
             event = self._events.pop(0)
             event.id = event_before(self._step.event_id, len(self._sent))
-            event.timestamp = event.timestamp or time.time()
             self._sent.append(event)
             found.append(event)
         return found
