@@ -9,10 +9,12 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES
 from durable_adk.errors import DurableAdkError, InvocationCancelledError, describe
 from durable_adk.events.event import Event, NodeInfo
 from durable_adk.events.event_actions import EventActions
 from durable_adk.sessions.state_merge import Base, together
+from durable_adk.wire.graph.dynamic import OpenCall
 
 ABORTED = "INVOCATION_ABORTED"
 """The error code of a run that was cancelled."""
@@ -106,6 +108,20 @@ def error_response(
         branch=branch,
         content=types.Content(role="user", parts=[types.Part(function_response=response)]),
     )
+
+
+def final_response(call: OpenCall, message: str, *, branch: str | None, name: str) -> Event:
+    """Return the response that closes a call which will have no answer.
+
+    Args:
+        call: The call.
+        message: What the model is to know.
+        branch: The branch of the event.
+        name: The event's id.
+    """
+    event = error_response(call.call_id, call.name, message, author=call.author, branch=branch)
+    event.id, event.custom_metadata = name, {FINAL_RESPONSES: True}
+    return event
 
 
 def calls_needing_user(response: Event) -> set[str]:

@@ -7,16 +7,12 @@ the code runs again.
 """
 
 import asyncio
-import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from google.genai import types
-
-from durable_adk.activities.commit.notes import find_note, write_note
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.fence import raise_fence
 from durable_adk.activities.local_runtime import Effects
@@ -26,14 +22,14 @@ from durable_adk.activities.node.dynamic_loop import (
     DynamicNodeRuntime,
     Totals,
 )
+from durable_adk.activities.node.notes import CallNotes
 from durable_adk.activities.step import ActiveStep
 from durable_adk.apps.graph_nodes import check_nodes
 from durable_adk.apps.graph_record import manifest_of_call
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.context.activity import Context
 from durable_adk.context.step_scope import step_session
-from durable_adk.conversation.pending_calls import FINAL_RESPONSES
-from durable_adk.conversation.tool_responses import error_response
+from durable_adk.conversation.tool_responses import final_response
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -47,7 +43,6 @@ from durable_adk.events.event import Event
 from durable_adk.flows.graph.retries import OF_INVOCATION
 from durable_adk.graph.base_node import START, BaseNode
 from durable_adk.graph.node import build_node
-from durable_adk.json_values import canonical, check_json, to_json_value
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.wire.checkpoint import Counters
@@ -58,18 +53,12 @@ from durable_adk.wire.graph.dynamic import (
     OpenCall,
     OpenNode,
 )
-from durable_adk.wire.graph.node_run import NodeRef, NodeRun, NodeSite
+from durable_adk.wire.graph.node_run import NodeEnd, NodeRef, NodeRun, NodeSite
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.steps import DynamicNodes, NodeStep
 
 logger = get_logger(__name__)
 
-JOURNAL: Final = "calls"
-"""Kind of the notes that hold a `DynamicJournal`."""
-INPUT: Final = "called_input"
-"""Kind of the notes that hold what a called node was given: the same in all its runs (B-7)."""
-FAILURE: Final = "called_failure"
-"""Kind of the notes that hold how a called node has failed (B-6)."""
 CLOSED: Final = "The node that called this one has ended, or has failed."
 
 
@@ -141,6 +130,7 @@ class NodeCalls:
         self._deps = active.deps.with_called(app.with_called(self._nodes), self._given)
         self._looks = active.attempt.number > 1 or active.scope.ahead
         """Whether the store may have what the nodes do."""
+        self._notes = CallNotes(active, looks=self._looks)
         self._effects = effects(self._deps, lost=int(self._looks))
         self._journal = DynamicJournal()
         self._calls: dict[str, _Called] = {}
@@ -168,13 +158,7 @@ class NodeCalls:
         """Continue with what earlier runs of the code have called; end earlier attempts."""
         await raise_fence(self._deps, self._step.key, self._step.invocation_id)
         if self._caller.journal is not None:
-            find = retrying(find_note, STORE_TIMEOUT)
-            body = await find(self._active, JOURNAL, self._caller.journal)
-            if body is None:
-                raise AgentError(
-                    f"The session store lacks what {self._step.named.path} has called before."
-                )
-            self._journal = DynamicJournal.from_json(body)
+            self._journal = await self._notes.journal(self._caller.journal)
 
     # ----- calls of the code
 
@@ -308,7 +292,7 @@ class NodeCalls:
     async def _drive(self, called: _Called) -> None:
         try:
             ended = self._journal.ended.get(called.key) or await self._ended(called)
-        except OF_INVOCATION as error:  # the code must not go on without what it needs
+        except OF_INVOCATION as error:  # the code would lack what it needs
             self.fatal = self.fatal or error
             called.done.set_result(None)
         except Exception as error:  # noqa: BLE001 - the code gets it
@@ -330,30 +314,28 @@ class NodeCalls:
         """
         site = called.site
         await self._send_messages()
-        if self._looks:
-            find = retrying(find_note, STORE_TIMEOUT)
-            known = await find(self._active, FAILURE, site.prefix)
-            if known is not None:
-                return DynamicEnd.from_json(known)
+        known = await self._notes.failure(site)
+        if known is not None:
+            return known
         self._nodes[site.path] = called.node
-        self._given[site.prefix] = await self._recorded(called)
+        self._given[site.prefix] = await self._notes.input(site, called.node, called.value)
         saved = self._journal.open.get(called.key)
         loop = called.loop = self._loop(
             manifest_of_call(called.node, self._step.agent), site, saved
         )
         run = NodeRun(run_id=0, input=site.input, branch=called.branch, event_id=site.prefix)
         try:
-            end = await loop.run(site, run)
+            end = await loop.run(run)
         except OF_INVOCATION:
             raise
         except DurableAdkError as error:
             return await self._failed(called, error)
-        if end is not None:
+        if isinstance(end, NodeEnd):
             return DynamicEnd(end=end)
-        if loop.saved is None or loop.has_bodies:
+        if loop.has_bodies:
             text = f"{site.path} waits for an answer below an agent with a body of its own."
             return await self._failed(called, AgentError(f"{text} Make that agent a node."))
-        self._journal.open[called.key] = loop.saved
+        self._journal.open[called.key] = end
         return None
 
     def _loop(
@@ -372,19 +354,6 @@ class NodeCalls:
         runtime = DynamicNodeRuntime(self._deps, of, self._effects, self._caller.limits)
         return DynamicNodeLoop(call, self._totals, runtime)
 
-    async def _recorded(self, called: _Called) -> Any:
-        """Return what a node is given: what it was given when it began, if it has begun."""
-        manifest = called.node
-        if not (manifest.rerun_on_resume or manifest.static_children()):
-            return called.value  # its code runs once, unless its worker dies
-        body = _packed(called.value, called.site.path)
-        write = retrying(write_note, STORE_TIMEOUT)
-        kept = await write(self._active, INPUT, called.site.prefix, body)
-        if kept == body:
-            return called.value
-        logger.warning("node.other_input", node_path=called.site.path)
-        return _unpacked(kept)
-
     async def _failed(
         self, called: _Called, error: DurableAdkError, *, cancelled: bool = False
     ) -> DynamicEnd:
@@ -392,13 +361,16 @@ class NodeCalls:
             error=as_detail(error), path=error.node_path or called.site.path, cancelled=cancelled
         )
         if called.loop is not None:
-            for call in called.loop.invocation.pending.waiting:
-                await self._commit(self._closing(call))
+            await self._close_calls(called.loop.invocation.pending.waiting)
         self._journal.ended[called.key] = ended
         self._journal.open.pop(called.key, None)
-        write = retrying(write_note, STORE_TIMEOUT)
-        await write(self._active, FAILURE, called.site.prefix, ended.to_json())
+        await self._notes.keep_failure(called.site, ended)
         return ended
+
+    async def _close_calls(self, calls: Iterable[OpenCall]) -> None:
+        for call in calls:
+            name = f"{self._step.event_id}.{call.call_id}"
+            await self._commit(final_response(call, CLOSED, branch=self._step.branch, name=name))
 
     async def _send_messages(self) -> None:
         """Store what the code has yielded: it comes before the events of the node."""
@@ -487,8 +459,7 @@ class NodeCalls:
                 ended = self._journal.ended
                 ended = {key: one for key, one in ended.items() if one.error is None}
                 self._journal = DynamicJournal(ended=ended)
-            write = retrying(write_note, STORE_TIMEOUT)
-            await write(self._active, JOURNAL, name, self._journal.to_json())
+            await self._notes.keep_journal(name, self._journal)
         counters, before, local = self._totals.counters, self._caller, self._step.local_state
         state = self._totals.local_state
         return DynamicNodes(
@@ -518,38 +489,9 @@ class NodeCalls:
         for key, node in list(self._journal.open.items()):
             if any(node is one for one in waiting):
                 continue
-            for call in node.waiting:
-                await self._commit(self._closing(call))
+            await self._close_calls(node.waiting)
             del self._journal.open[key]
-
-    def _closing(self, call: OpenCall) -> Event:
-        event = error_response(
-            call.call_id, call.name, CLOSED, author=call.author, branch=self._step.branch
-        )
-        event.id = f"{self._step.event_id}.{call.call_id}"
-        event.custom_metadata = {FINAL_RESPONSES: True}
-        return event
 
 
 async def _gathered(*tasks: "asyncio.Task[None]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _packed(value: Any, path: str) -> str:
-    """Return the JSON text of what a node is given.
-
-    Raises:
-        StateValueError: It is not JSON; the message names the type and the place.
-    """
-    if isinstance(value, types.Content):
-        return canonical({"content": value.model_dump(mode="json", exclude_none=True)})
-    plain = to_json_value(value)
-    check_json(plain, f"the input of {path}")
-    return canonical({"value": plain})
-
-
-def _unpacked(text: str) -> Any:
-    packed = json.loads(text)
-    if "content" in packed:
-        return types.Content.model_validate(packed["content"])
-    return packed["value"]

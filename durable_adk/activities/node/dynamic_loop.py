@@ -131,32 +131,33 @@ class DynamicNodeLoop:
     def __init__(self, call: Call, totals: Totals, runtime: DynamicNodeRuntime) -> None:
         self._call, self._totals, self._runtime = call, totals, runtime
         self.invocation = _invocation(call, totals, runtime)
-        self.saved: OpenNode | None = None
-        """Set once it waits."""
 
-    async def run(self, site: NodeSite, run: NodeRun) -> NodeEnd | None:
-        """Run the node; return None if it waits.
+    async def run(self, run: NodeRun) -> NodeEnd | OpenNode:
+        """Run the node until it ends or waits.
 
         Args:
-            site: The run for steps.
             run: The run, if it has not begun before.
+
+        Returns:
+            How it ended, or where it waits.
 
         Raises:
             DurableAdkError: It has failed for good; its event is stored, unless the whole
                 invocation fails.
             CancelledError: The call was cancelled.
         """
-        called = AgentLoop(self.invocation).called(site, run, above=self._call.step.run)
+        call, waits_at = self._call, None
+        called = AgentLoop(self.invocation).called(call.site, run, above=call.step.run)
         work = asyncio.ensure_future(self._commit_all(called))
         waits = asyncio.ensure_future(self._until_it_waits())
         try:
             await asyncio.wait({work, waits}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                self.saved = self._open_node()
+                waits_at = self._open_node()
         finally:
             waits.cancel()
             await uninterrupted(self._leave(work))
-        return None if self.saved is not None else work.result()
+        return waits_at or work.result()
 
     async def _commit_all(self, called: DynamicNodeRun) -> NodeEnd:
         async with closing(called.run()) as events:

@@ -80,7 +80,7 @@ class CalledNodes(NodeRuns):
         runs: The runs by call; changed in place.
     """
 
-    outlives_failures = True
+    closes_calls = True
 
     def __init__(
         self,

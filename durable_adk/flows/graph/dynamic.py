@@ -1,7 +1,9 @@
 """The run of a node that the code of another node has called (GR-151)."""
 
 from durable_adk.flows.agent_scope import AgentScope
-from durable_adk.flows.graph.runs import NodeParts, NodeRuns, NodeTask
+from durable_adk.flows.graph.attempt import NodeParts
+from durable_adk.flows.graph.runs import NodeRuns
+from durable_adk.flows.graph.task import NodeTask
 from durable_adk.wire.agent_stack import DynamicNodePosition
 from durable_adk.wire.graph.node_run import NodeEnd, NodeRun, NodeSite
 
@@ -16,7 +18,7 @@ class DynamicNodeRun(NodeRuns):
         run: The run, if it has not begun before.
     """
 
-    outlives_failures = True
+    closes_calls = True
 
     def __init__(self, parts: NodeParts, scope: AgentScope, site: NodeSite, run: NodeRun) -> None:
         super().__init__(parts, scope, site)

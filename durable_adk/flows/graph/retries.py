@@ -6,8 +6,7 @@ from random import Random
 
 from durable_adk.calling.closing import closing
 from durable_adk.conversation.nodes.events import mark
-from durable_adk.conversation.pending_calls import FINAL_RESPONSES
-from durable_adk.conversation.tool_responses import error_response
+from durable_adk.conversation.tool_responses import final_response
 from durable_adk.errors import (
     BudgetExceededError,
     DurableAdkError,
@@ -148,12 +147,10 @@ class NodeRetries:
         """Return responses to the calls of a failed attempt that still wait for an answer."""
         task = self._task
         events: list[Event] = []
+        branch = task.run.branch
         for call in self._invocation.pending.forget_branch(task.scope.branch.prefix):
-            event = error_response(
-                call.call_id, call.name, FAILED, author=call.author, branch=task.run.branch
-            )
-            event.id = task.scope.branch.next_id()
-            event.custom_metadata = {FINAL_RESPONSES: True}
+            name = task.scope.branch.next_id()
+            event = final_response(call, FAILED, branch=branch, name=name)
             mark(event, task.site)
             events.append(event)
         return events

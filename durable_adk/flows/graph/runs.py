@@ -26,6 +26,9 @@ from durable_adk.wire.manifest import GraphNode
 class NodeRuns(ABC):
     """Runs of nodes side by side."""
 
+    closes_calls = False
+    """Whether the open calls of a run that has failed for good are closed: its caller continues."""
+
     def __init__(self, parts: NodeParts, scope: AgentScope, site: NodeSite) -> None:
         self.parts = parts
         self.scope = scope
@@ -55,9 +58,6 @@ class NodeRuns(ABC):
     @abstractmethod
     def ended(self, key: str, task: NodeTask) -> None:
         """Record the end of a run, and launch what it lets start."""
-
-    outlives_failures = False
-    """Whether the failure of a run is not that of all."""
 
     def failed(self, key: str, task: NodeTask, error: BaseException) -> None:
         """Record the failure of a run, which fails all unless a subclass says otherwise.
@@ -213,7 +213,7 @@ class NodeRuns(ABC):
         """Do the work of a task."""
         attempt = NodeAttempt(self.parts, task, self.waits, partial(self._set_awaiting, task))
         send = partial(self._send, task)
-        await NodeRetries(attempt, self.parts, send, closes=self.outlives_failures).run()
+        await NodeRetries(attempt, self.parts, send, closes=self.closes_calls).run()
 
     async def _send(self, task: NodeTask, event: Event) -> None:
         """Have an event committed."""
