@@ -261,6 +261,9 @@ class Context(ReadonlyContext):
             override_isolation_scope: The `isolation_scope` of its events.
             raise_on_wait: Accepted as in ADK: a node that waits always ends this code.
 
+        Returns:
+            The other node's output; None if it has none.
+
         Raises:
             ValueError: This node lacks rerun_on_resume=True, or the run id is a number.
             DynamicNodeFailError: The other node has failed.

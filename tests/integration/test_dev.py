@@ -1,9 +1,11 @@
 """`durable-adk dev` as a developer uses it: what it shows, reloads, keeps and leaves behind."""
 
 import os
+import random
 import re
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -202,13 +204,21 @@ def test_code_that_waits_while_it_is_imported_is_replaced(dev):
     dev.stop(dev.dev)
 
 
+def two_free_ports() -> int:
+    """The first of two ports that are free, and that no connection gets as its own."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            socket.create_server(("127.0.0.1", port + 1)).close()
+            return port
+    raise AssertionError("no two ports are free")
+
+
 def test_ports_are_kept_unless_they_are_taken(dev):
     """Temporal's is that of the last start, the one asked for, or another if a program has it.
 
     Its UI runs only at a port that is asked for.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = two_free_ports()
     dev.serve("--no-reload", "--port", str(port), "--ui-port", str(port + 1))
     assert dev.state.port == port
     assert f"http://127.0.0.1:{port + 1}" in "".join(dev.end())

@@ -1,12 +1,13 @@
 """The agent stack in a checkpoint."""
 
+import json
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, strategies as st
 
 from durable_adk.wire.agent_stack import LlmPosition, RunPosition, SequentialPosition, StackFrame
-from durable_adk.wire.graph.node_run import ItemOutputs, NodeRef
+from durable_adk.wire.graph.node_run import ItemOutputs, NodeRef, NodeRun
 from durable_adk.wire.graph.ranges import count_in, numbers_in, taken_from, with_numbers
 
 STORED: dict[str, Any] = {
@@ -89,3 +90,11 @@ def test_a_thousand_outputs_take_few_bytes() -> None:
     assert [one.event for one in (*refs[:499], *refs[501:]) if one] == [
         f"p.{number}.1" for number in range(1, 1_001) if number not in (500, 501)
     ]
+
+
+def test_a_number_that_is_0_is_stored() -> None:
+    """GR-151: code may call its first node as run 0, and an attempt may have no time left."""
+    run = NodeRun(run_id=0, input=NodeRef(event="e"), event_id="e.1", left=0.0, again_at=0.0)
+    stored = json.loads(run.model_dump_json())
+    assert (stored["run_id"], stored["left"], stored["again_at"]) == (0, 0.0, 0.0)
+    assert NodeRun.model_validate(stored) == run
