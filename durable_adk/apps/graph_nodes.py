@@ -6,7 +6,6 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.graph.base_node import BaseNode
-from durable_adk.graph.function_node import FunctionNode
 from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.graph.tool_node import ToolNode
 from durable_adk.graph.workflow import Workflow
@@ -76,11 +75,6 @@ def check_nodes(node: BaseNode) -> None:
     Raises:
         AgentDefinitionError: A node has one; the message names it.
     """
-    if isinstance(node, FunctionNode) and node.auth_config is not None:
-        raise AgentDefinitionError(
-            f"Node {node.name!r} has an auth_config, which nodes of a graph do not support: call "
-            "the function as a tool of an agent, or load the credential in the function."
-        )
     if isinstance(node, ToolNode):
         tool = node.tool
         if tool.contract is ToolContract.AT_MOST_ONCE or tool.task_queue is not None:

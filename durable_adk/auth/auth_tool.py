@@ -11,6 +11,8 @@ from durable_adk.auth.auth_schemes import AuthScheme
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.json_values import canonical
 
+REQUEST_CREDENTIAL = "adk_request_credential"
+"""Name of the function call that asks."""
 _VOLATILE = {"auth_uri", "state", "redirect_uri", "expires_at", "expires_in"}
 """Fields that differ between consents or installations."""
 

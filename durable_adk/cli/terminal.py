@@ -25,7 +25,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors.user_error import text_of
 from durable_adk.events.event import ANSWERED_BY, MISSING_TOOLSETS, Event
 from durable_adk.events.request_input import REQUEST_INPUT

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from google.genai import types
 from pydantic import ValidationError
 
+from durable_adk.auth.auth_credential import AuthCredential, AuthCredentialTypes
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.nodes.answers import RESULT, read_answer
@@ -256,7 +257,7 @@ def _credential(item: TrackedCall, data: dict[str, Any]) -> Answer:
     what = f"The answer to {item.call.name}"
     try:
         requested = AuthConfig.model_validate(item.call.args.get("authConfig"))
-        given = AuthConfig.model_validate(data)
+        given = _auth_config(requested, data[RESULT] if set(data) == {RESULT} else data)
     except ValidationError as error:
         _refuse(f"{what} is no AuthConfig ({_problems(error)}); return the requested one.")
     if given.exchanged_auth_credential is None:
@@ -271,6 +272,23 @@ def _credential(item: TrackedCall, data: dict[str, Any]) -> Answer:
     )
     stored = without_secrets(whole).model_dump(mode="json", by_alias=True, exclude_none=True)
     return _answered(item, stored, credential=whole)
+
+
+def _auth_config(requested: AuthConfig, value: Any) -> AuthConfig:
+    """Return the configuration in an answer; as in ADK, a credential or an API key is enough.
+
+    Raises:
+        ValidationError: It is none of these.
+    """
+    raw = requested.raw_auth_credential
+    wants_key = raw is not None and raw.auth_type is AuthCredentialTypes.API_KEY
+    if wants_key and isinstance(value, str | int | float) and not isinstance(value, bool):
+        value = {"authType": AuthCredentialTypes.API_KEY, "apiKey": str(value)}
+    try:
+        given = AuthCredential.model_validate(value)
+    except ValidationError:
+        return AuthConfig.model_validate(value)
+    return requested.model_copy(update={"exchanged_auth_credential": given})
 
 
 def _check_state(requested: AuthConfig, given: AuthConfig, what: str) -> None:

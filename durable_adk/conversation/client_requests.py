@@ -10,6 +10,7 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.events.event import Event
@@ -19,7 +20,6 @@ from durable_adk.json_values import JsonModel, canonical
 from durable_adk.tools.require_confirmation import is_runtime_hint
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"
-REQUEST_CREDENTIAL = "adk_request_credential"
 CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
 """Names of the calls that go to the client instead of a tool (FLW-20). No tool may have one."""
 CONFIRMATION_REQUESTERS = "adk_asked_by"
@@ -120,8 +120,9 @@ def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
     Returns:
         Those of these that apply: `kind` as in `PendingCall`, `tool` and its `arguments`, `hint`
         and `payload` of a request for confirmation, `authConfig` of one for a credential, and
-        `responseSchema`: JSON schema of `InvocationAnswer.response`. A question's `hint` is its
-        message, and its payload is the only argument.
+        `responseSchema`: JSON schema of `InvocationAnswer.response`. The `hint` of a
+        question, or of a node's request for a credential, is its message; a question's payload is
+        its only argument.
     """
     match name, args:
         case name, {"originalFunctionCall": {"name": str(tool), **call}} if (
@@ -136,7 +137,9 @@ def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
                 "responseSchema": _CONFIRMATION_SCHEMA,
             }
         case name, {"authConfig": config} if name == REQUEST_CREDENTIAL:
-            return {"kind": "credential", "authConfig": config}
+            message = args.get("message")
+            hint = {"hint": message} if message else {}
+            return {"kind": "credential", "authConfig": config, **hint}
         case name, {"interruptId": str()} if name == REQUEST_INPUT:
             payload, message = args.get("payload"), args.get("message")
             return {

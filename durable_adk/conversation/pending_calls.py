@@ -12,7 +12,8 @@ from typing import Any, Literal
 from google.genai import types
 from pydantic import ConfigDict, Field
 
-from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.conversation.history import USER, not_rewound
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -179,7 +180,8 @@ def _stays_open(before: TrackedCall, now: TrackedCall) -> bool:
 
     Nodes have constant ids, unlike models.
     """
-    other = now.call.name == REQUEST_INPUT and before.call.invocation_id != now.call.invocation_id
+    of_node = now.call.name in (REQUEST_INPUT, REQUEST_CREDENTIAL)
+    other = of_node and before.call.invocation_id != now.call.invocation_id
     return other and before.status is CallStatus.OPEN
 
 
@@ -227,6 +229,8 @@ def _tracked(
                 kind, about, original = "long_running", call.id, call
         case name, {"functionCallId": str(about)} if name == REQUEST_CREDENTIAL:
             kind, original = "credential", made.get(about)
+            if about == call.id:  # of a node, which no model has called
+                original = types.FunctionCall(id=about, name=event.node_info.name)
         case _:
             kind, about, original = "long_running", call.id, call
     deadline, on_deadline = _deadline(event, call.id, kind)

@@ -12,6 +12,7 @@ from durable_adk.calling import call
 from durable_adk.calling.closing import closing
 from durable_adk.context.activity import Context
 from durable_adk.context.node_confirmation import decision, question
+from durable_adk.context.node_credential import credential_request, load_credential
 from durable_adk.errors import WorkflowConfigurationError
 from durable_adk.events.event import Event
 from durable_adk.events.request_input import RequestInput
@@ -57,7 +58,8 @@ class FunctionNode(BaseNode):
     """
 
     auth_config: AuthConfig | None = None
-    """The credential that the node needs; the user is asked for it before the node runs."""
+    """The credential that the node needs: if none is stored for the user, they are asked for it
+    before the function runs, which reads it with `Context.get_auth_response`."""
     require_confirmation: bool | Callable[..., Any] = False
     """Whether a person must approve each run; a function decides by the call's arguments."""
     parameter_binding: ParameterBinding = "state"
@@ -118,6 +120,10 @@ class FunctionNode(BaseNode):
             return
         if decided is not None and not decided.confirmed:
             yield Event(output={"error": REJECTED})
+            return
+        config = self.auth_config
+        if config is not None and not await load_credential(ctx, config):
+            yield credential_request(ctx, config)
             return
         async with closing(self._items(*bound.args, **bound.kwargs)) as items:
             async for item in items:

@@ -22,6 +22,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig as AdkGetS
 from google.adk.sessions.state import State as AdkState
 from google.adk.workflow._errors import DynamicNodeFailError, NodeInterruptedError
 
+from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.context.activity import Context, ReadonlyContext
 from durable_adk.errors import (
     DynamicNodeFailError as OurDynamicNodeFailError,
@@ -52,12 +53,25 @@ _OPTIONS = (RunConfig.model_fields.keys() & AdkRunConfig.model_fields.keys()) - 
 }
 
 
+_TEMP = AdkState.TEMP_PREFIX
+_NONE: Mapping[str, AuthCredential] = {}
+
+
 class SharedState(AdkState):
     """A state of google-adk's class that reads from and writes to this package's state."""
 
-    def __init__(self, ours: State, schema: Any = None) -> None:
+    def __init__(
+        self, ours: State, schema: Any = None, credentials: Mapping[str, AuthCredential] = _NONE
+    ) -> None:
+        """Create it.
+
+        Args:
+            ours: This package's state.
+            schema: The state's schema.
+            credentials: What google-adk's `AuthHandler` finds under ``temp:`` and their keys.
+        """
         super().__init__(ours._value, ours._delta, schema)
-        self._ours = ours
+        self._ours, self._credentials = ours, credentials
 
     def __getitem__(self, key: str) -> Any:
         return self._ours[key]
@@ -75,7 +89,8 @@ class SharedState(AdkState):
 
     def get(self, key: str, default: Any = None) -> Any:
         """See base class."""
-        return self._ours.get(key, default)
+        found = self._credentials.get(key.removeprefix(_TEMP)) if key.startswith(_TEMP) else None
+        return self._ours.get(key, default) if found is None else adk_credential(found)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """See base class."""
@@ -118,7 +133,7 @@ class SharedContext(AdkContext):
             attempt_count=ours.attempt_count,
         )
         self._ours = ours
-        self._state = SharedState(ours.state, ours.state.schema)
+        self._state = SharedState(ours.state, ours.state.schema, ours.provided_credentials)
         site = ours._scope.site
         self._isolation_scope = site and site.scope
         self._event_author = ours._scope.agent_name if ours.node is not None else ""

@@ -10,7 +10,11 @@ from durable_adk.agents import LlmAgent
 from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAuth2Auth
 from durable_adk.auth.auth_schemes import APIKey, OpenIdConnectWithConfig
 from durable_adk.auth.credential_service import InMemoryCredentialService
+from durable_adk.context.activity import Context
 from durable_adk.errors import InvalidRequestError
+from durable_adk.graph.node import node
+from durable_adk.graph.retry_config import NodeRetryConfig
+from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SessionKey
 from durable_adk.tools import ToolContext
@@ -86,6 +90,29 @@ async def test_an_answer_may_hold_enums(make_runner: MakeRunner) -> None:
     assert [gist(event) for event in after] == ["a response mail", "a text sent"]
 
 
+@pytest.mark.parametrize(
+    "short",
+    [
+        {"result": SECRET},
+        {"authType": "apiKey", "apiKey": SECRET},
+        {"result": {"auth_type": "apiKey", "api_key": SECRET}},
+    ],
+)
+async def test_a_key_alone_is_an_answer(make_runner: MakeRunner, short: dict[str, Any]) -> None:
+    """GR-52: as google-adk takes it; what is stored of the answer is a configuration without it."""
+    runner = await make_runner(sender(), credential_service=InMemoryCredentialService())
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    function = types.FunctionResponse(id=pending.call_id, name=pending.name, response=short)
+    answer = types.Content(role="user", parts=[types.Part(function_response=function)])
+    after = [event async for event in runner.run_async(**USER, new_message=answer)]
+    assert after[0].get_function_responses()[0].response == {"key_length": len(SECRET)}
+    log = await stored(runner)
+    assert SECRET not in "".join(event.to_json() for event in log)
+    [kept] = [one for e in log if e.author == "user" for one in e.get_function_responses()]
+    assert (kept.response or {})["credentialKey"] == "mail"
+
+
 async def test_a_token_is_asked_for_once_and_kept(make_runner: MakeRunner) -> None:
     """TOL-53: who consents gives a code, which the tool's client exchanges; later calls have it."""
     with token_provider() as provider:
@@ -140,6 +167,108 @@ async def _history(runner: Any, invocation_id: str) -> str:
     history = str((await handle.workflow.fetch_history()).events)
     assert "adk_request_credential" in history  # so that a miss below is no empty search
     return history
+
+
+def graph(function: Any) -> Workflow:
+    """A graph with a function that needs a credential, and one behind it."""
+
+    def last(node_input: Any) -> Any:
+        return node_input
+
+    return Workflow(name="wf", edges=[("START", function, last)])
+
+
+async def test_a_node_runs_once_there_is_a_credential(
+    make_runner: MakeRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """GR-52, TOL-55: only the function gets it, and it is asked for once per user."""
+    caplog.set_level(logging.DEBUG)
+    runs: list[int] = []
+
+    @node(auth_config=KEY)
+    def mail(ctx: Context) -> int:
+        runs.append(1)
+        found = ctx.get_auth_response(KEY)
+        return len(found.api_key or "") if found else 0
+
+    runner = await make_runner(graph(mail), credential_service=InMemoryCredentialService())
+    (asks,) = await send(runner)
+    (asked,) = asks.get_function_calls()
+    assert (asks.author, asked.name, asked.id) == (
+        "wf",
+        "adk_request_credential",
+        "wf_auth:wf@1/mail@1",
+    )
+    args = asked.args or {}
+    assert args["functionCallId"] == asked.id
+    assert args["message"] == "Please provide your API key for X-Key."
+    (pending,) = await runner.pending(**USER)
+    assert (pending.kind, pending.original_name) == ("credential", "mail")
+    assert runs == []
+    after = [event async for event in runner.run_async(**USER, new_message=given(pending))]
+    assert [event.output for event in after] == [len(SECRET), len(SECRET)]
+    again = await send(runner)
+    assert [event.output for event in again] == [len(SECRET), len(SECRET)]
+    assert len(runs) == 2
+    assert SECRET not in "".join(event.to_json() for event in await stored(runner))
+    assert SECRET not in await _history(runner, asks.invocation_id)
+    assert SECRET not in caplog.text
+
+
+async def test_a_node_has_a_token_that_outlives_it(make_runner: MakeRunner) -> None:
+    """GR-52: the code is exchanged before the function runs, once, though it fails and repeats."""
+    with token_provider() as provider:
+        scheme = OpenIdConnectWithConfig(
+            authorization_endpoint="https://provider/consent", token_endpoint=provider.url
+        )
+        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=CLIENT, credential_key="mail")
+
+        @node(auth_config=config, retry_config=NodeRetryConfig(max_attempts=3, initial_delay=0.01))
+        def mail(ctx: Context) -> str | None:
+            found = ctx.get_auth_response(config)
+            if ctx.attempt_count < 3:
+                raise ValueError("no")
+            return found and found.oauth2 and found.oauth2.access_token
+
+        runner = await make_runner(graph(mail), credential_service=InMemoryCredentialService())
+        await send(runner)
+        (pending,) = await runner.pending(**USER)
+        asked = AuthConfig.model_validate((pending.args or {})["authConfig"])
+        assert asked.exchanged_auth_credential
+        assert asked.exchanged_auth_credential.oauth2
+        assert asked.exchanged_auth_credential.oauth2.auth_uri
+        asked.exchanged_auth_credential.oauth2.auth_code = "42"
+        answer = given(pending, asked)
+        after = [event async for event in runner.run_async(**USER, new_message=answer)]
+    assert [event.output for event in after if event.output] == ["t", "t"]
+    assert len(provider.asked) == 1
+
+
+async def test_a_code_that_gave_no_token_is_asked_for_again(make_runner: MakeRunner) -> None:
+    """GR-52: the run whose request it answers gets it as it is; the next one asks."""
+    with token_provider() as provider:
+        scheme = OpenIdConnectWithConfig(
+            authorization_endpoint="https://provider/consent", token_endpoint=provider.url
+        )
+        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=CLIENT, credential_key="mail")
+
+        @node(auth_config=config)
+        def mail(ctx: Context) -> str:
+            found = ctx.get_auth_response(config)
+            return str(found and found.oauth2 and found.oauth2.access_token)
+
+        runner = await make_runner(graph(mail), credential_service=InMemoryCredentialService())
+        await send(runner)
+        (pending,) = await runner.pending(**USER)
+        asked = AuthConfig.model_validate((pending.args or {})["authConfig"])
+        assert asked.exchanged_auth_credential
+        assert asked.exchanged_auth_credential.oauth2
+        asked.exchanged_auth_credential.oauth2.auth_code = "41"
+        answer = given(pending, asked)
+        after = [event async for event in runner.run_async(**USER, new_message=answer)]
+        assert [event.output for event in after] == ["None", "None"]
+        (again,) = await send(runner)
+    assert [call.name for call in again.get_function_calls()] == ["adk_request_credential"]
 
 
 async def test_without_a_service_the_credential_is_refused(make_runner: MakeRunner) -> None:

@@ -6,9 +6,9 @@ from google.genai import types
 
 from durable_adk.auth import AuthConfig, AuthCredential, OAuth2Auth
 from durable_adk.auth.auth_schemes import OAuth2, OAuthFlows
+from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
 from durable_adk.conversation.client_requests import (
     REQUEST_CONFIRMATION,
-    REQUEST_CREDENTIAL,
     confirmation_request,
     credential_request,
 )

@@ -8,8 +8,9 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
 from durable_adk.cli.terminal import gist, local_time
-from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.events.event import Event
 from durable_adk.log import get_logger, logs_are_json, printable
 from durable_adk.sessions.session import SessionKey

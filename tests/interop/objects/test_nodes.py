@@ -5,9 +5,12 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from fastapi.openapi.models import APIKey
 from google.adk import Context, Event, Workflow
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
+from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
+from google.adk.auth.auth_handler import AuthHandler
 from google.adk.events import RequestInput
 from google.adk.sessions import StateSchemaError
 from google.adk.tools import FunctionTool
@@ -34,6 +37,11 @@ from tests.interop.objects.running import call, llm
 
 PLACE = {"user_id": "u", "session_id": "s"}
 REJECTED = "This tool call is rejected."
+KEY = AuthConfig(
+    auth_scheme=APIKey(**{"in": "header", "name": "X-Key"}),
+    raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.API_KEY),
+    credential_key="mail",
+)
 NOW = RetryConfig(max_attempts=3, initial_delay=0, jitter=0)
 
 
@@ -286,6 +294,28 @@ async def test_a_function_waits_for_its_confirmation(
     found = await rows(Workflow(name="wf", edges=[("START", set_up, pay)]), "hi", *answers)
     asked = [("pay@1", [call])] if answers else []
     assert found[1:] == [*asked, ("pay@1", outcome[0])]
+
+
+@pytest.mark.parametrize("handler", [False, True])
+async def test_a_function_waits_for_its_credential(handler: bool) -> None:
+    """GR-52: it reads what the user gives by its context, or by google-adk's handler."""
+
+    @node(auth_config=KEY, rerun_on_resume=True)
+    def mail(ctx: Context) -> str | None:
+        found = (
+            AuthHandler(KEY).get_auth_response(ctx.state) if handler else ctx.get_auth_response(KEY)
+        )
+        return found and found.api_key
+
+    call = types.FunctionResponse(
+        id="wf_auth:wf@1/mail@1", name="adk_request_credential", response={"result": "secret"}
+    )
+    answer = types.Content(role="user", parts=[types.Part(function_response=call)])
+    async with started(Workflow(name="wf", edges=[("START", mail)])) as runner:
+        await runner.session_service.create_session(app_name=runner.app_name, **PLACE)
+        before = [event async for event in runner.run_async(**PLACE, new_message="hi")]
+        after = [event async for event in runner.run_async(**PLACE, new_message=answer)]
+    assert [told(event) for event in [*before, *after]] == [["wf_auth:wf@1/mail@1"], "secret"]
 
 
 async def test_a_tool_waits_for_its_confirmation() -> None:

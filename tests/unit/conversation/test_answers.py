@@ -7,8 +7,9 @@ import pytest
 from google.genai import types
 from hypothesis import given, settings, strategies as st
 
+from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
 from durable_adk.conversation.answers import answer_message, answered_invocation_ids, check_answers
-from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES, PendingCall, pending_calls
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event

@@ -3,9 +3,9 @@
 import pytest
 from google.genai import types
 
+from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
 from durable_adk.conversation.client_requests import (
     REQUEST_CONFIRMATION,
-    REQUEST_CREDENTIAL,
     confirmation_request,
     credential_request,
     decision,
