@@ -181,6 +181,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         function=lambda active: run_node(active, EffectPerformer),
         what=lambda step: f"Node {step.node!r}",
         summary=lambda step: step.named.path,
+        task_queue=lambda step, _: step.task_queue,
         span=lambda step: f"invoke_node {step.node}",
     ),
     StepEffect(
@@ -245,6 +246,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         ),
         what=lambda batch: f"Items of {batch.step.node!r}",
         summary=lambda batch: batch.summary,
+        task_queue=lambda batch, _: batch.step.task_queue,
         notes_attempts=lambda _: False,  # each step does
         counts_lost=False,
     ),

@@ -32,7 +32,7 @@ from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.run_config import Budget
 from durable_adk.wire.steps import NodeStep, Step
 
-_OF_NODES = ("retry_config", "timeout", "parallel_worker")
+_OF_NODES = ("retry_config", "timeout", "task_queue", "parallel_worker")
 """Fields of an agent that count where the agent is a node of a graph."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 

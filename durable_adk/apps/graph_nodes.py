@@ -77,11 +77,16 @@ def check_nodes(node: BaseNode) -> None:
     """
     if isinstance(node, ToolNode):
         tool = node.tool
-        if tool.contract is ToolContract.AT_MOST_ONCE or tool.task_queue is not None:
+        if tool.contract is ToolContract.AT_MOST_ONCE:
             raise AgentDefinitionError(
-                f"Tool {tool.name!r} is a node of a graph, where a contract of at_most_once and a "
-                "task_queue have no effect: give it to an agent of the graph."
+                f"Tool {tool.name!r} is a node of a graph, where a contract of at_most_once has no "
+                "effect: give it to an agent of the graph."
             )
+    if node.task_queue is not None and isinstance(node, BaseAgent | Workflow | ParallelWorker):
+        raise AgentDefinitionError(
+            f"Node {node.name!r} has a task_queue, which {type(node).__name__} does not use: set "
+            "it on the functions and tools in it, which run in activities."
+        )
     for child in [] if isinstance(node, BaseAgent) else node.static_children():
         check_nodes(child)
 

@@ -15,6 +15,7 @@ from durable_adk.graph.names import check_keywords, check_node_name, unknown_key
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.routes import Route
 from durable_adk.settings import FiniteSeconds
+from durable_adk.tools.tool_options import checked_task_queue
 
 
 class BaseNode(BaseModel):
@@ -37,6 +38,9 @@ class BaseNode(BaseModel):
     """Which errors are retried; None: none."""
     timeout: FiniteSeconds | None = Field(default=None, gt=0)
     """Seconds that one attempt may take; None: no limit."""
+    task_queue: str | None = None
+    """Task queue for the node's runs; a worker of this app must poll it. None: that of the
+    invocation."""
     input_schema: Any = None
     """Type of the input, which the input is converted to, or its JSON schema, which is not
     checked."""
@@ -54,6 +58,11 @@ class BaseNode(BaseModel):
     @classmethod
     def _usable_name(cls, value: str) -> str:
         return check_node_name(value)
+
+    @field_validator("task_queue")
+    @classmethod
+    def _usable_queue(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return checked_task_queue(value, f"node {info.data.get('name')!r}")
 
     @field_validator("input_schema", "output_schema")
     @classmethod

@@ -29,6 +29,7 @@ class NodeOptions(TypedDict, total=False):
     rerun_on_resume: bool | None
     retry_config: NodeRetryConfig | None
     timeout: float | None
+    task_queue: str | None
     auth_config: AuthConfig | None
     require_confirmation: bool | Callable[..., Any] | None
     parameter_binding: ParameterBinding
@@ -122,10 +123,11 @@ def node(
 
     Args:
         node_like: A function, a tool, an agent or a node.
-        **options: `name`; `rerun_on_resume`; `retry_config`; `timeout` in seconds; of functions
-            `auth_config`, `require_confirmation` and `parameter_binding`; `parallel_worker`, to run
-            the node once for each item of its input, at most `max_parallel_workers` at once. The
-            other options are then those of each item.
+        **options: `name`; `rerun_on_resume`; `retry_config`; `timeout` in seconds;
+            `task_queue`, not of agents and graphs; of functions `auth_config`,
+            `require_confirmation` and `parameter_binding`; `parallel_worker`, to run the node once
+            for each item of its input, at most `max_parallel_workers` at once. The other options
+            are then those of each item.
 
     Raises:
         WorkflowConfigurationError: It cannot be a node, or has not these options.

@@ -55,7 +55,8 @@ class ToolNode(BaseNode):
             **others: Other fields of `BaseNode`.
         """
         # Again after a confirmation: the call that waited for it is made then.
-        settings: dict[str, Any] = {"rerun_on_resume": True, **others}
+        again = {"rerun_on_resume": True, "task_queue": tool.task_queue}
+        settings: dict[str, Any] = {**again, **others}
         settings |= {"tool": tool, "name": name or tool.name}
         super().__init__(retry_config=retry_config, timeout=timeout, **settings)
 

@@ -56,7 +56,9 @@ _CALLBACKS = {
 }
 """The activity that runs each kind of callback."""
 
-_STEP = re.compile(r"activity (call_model|call_tool|run_callback|execute_code|run_node)\b")
+_STEP = re.compile(
+    r"activity (call_model|call_tool|run_callback|execute_code|run_node)\b(?!, on task queue)"
+)
 """The activities whose steps `App.steps_per_activity` puts into one."""
 
 
@@ -129,11 +131,13 @@ def _node_runs_in(node: GraphNode) -> str:
     """Return where a node runs, how often, and for how long."""
     own = node.inner or node
     words = ["workflow code" if own.kind == "agent" else "activity run_node"]
+    queue = [f"on task queue {own.task_queue}"] if own.task_queue else []
     if node.inner is not None:
         alone = own.kind in ("agent", "worker") or own.calls
         words = [words[0] if alone else "activity run_items"]
         words[0] += " for each item"
         words += [f"{node.window} items at once"] if node.window else []
+    words += queue
     for rule in [node] if node.inner is None else [node.inner, node]:
         if rule.retry is not None:
             config = NodeRetryConfig.model_validate(rule.retry)
@@ -150,7 +154,7 @@ def _unused(node: BaseNode | None) -> list[str]:
         return _unused(node.node)
     if not isinstance(node, ToolNode):
         return []
-    tool = node.tool  # apps refuse contracts and queues that the graph would break
+    tool = node.tool  # apps refuse a contract that the graph would break
     if tool.contract is ToolContract.AT_LEAST_ONCE:
         return []
     return [

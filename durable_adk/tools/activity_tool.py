@@ -269,7 +269,7 @@ def _checked(options: dict[str, Any], name: str) -> ActivityOptions:
         raise AgentDefinitionError(
             f"{where} of tool {name!r} cannot be: {first['msg']}. The options are {known}."
         ) from None
-    checked_task_queue(checked.task_queue, name)
+    checked_task_queue(checked.task_queue, f"tool {name!r}")
     _require_schedulable(checked, name)
     if checked.start_to_close_timeout is None and checked.schedule_to_close_timeout is None:
         raise AgentDefinitionError(

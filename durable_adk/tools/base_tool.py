@@ -110,7 +110,7 @@ class BaseTool(ToolOrToolset):
         )
         self.contract = checked_contract(contract, name)
         self.retry = checked_retry(retry, self.contract, name)
-        self.task_queue = checked_task_queue(task_queue, name)
+        self.task_queue = checked_task_queue(task_queue, f"tool {name!r}")
         self.custom_metadata = custom_metadata
 
     @property

@@ -50,19 +50,23 @@ def checked_retry(
     return retry
 
 
-def checked_task_queue(task_queue: str | None, name: str) -> str | None:
-    """Return the task queue of a tool.
+def checked_task_queue(task_queue: str | None, what: str) -> str | None:
+    """Return the task queue of a tool or node.
+
+    Args:
+        task_queue: The queue's name.
+        what: Names the tool or node in the error.
 
     Raises:
         AgentDefinitionError: The name is blank or too long.
     """
     if task_queue is not None and not task_queue.strip():
         raise AgentDefinitionError(
-            f"task_queue of tool {name!r} is {task_queue!r}; name a queue, or pass None."
+            f"task_queue of {what} is {task_queue!r}; name a queue, or pass None."
         )
     if len((task_queue or "").encode()) > MAX_NAME:
         raise AgentDefinitionError(
-            f"task_queue of tool {name!r} has more than {MAX_NAME} bytes; shorten it."
+            f"task_queue of {what} has more than {MAX_NAME} bytes; shorten it."
         )
     return task_queue
 

@@ -83,6 +83,8 @@ class GraphNode(JsonModel):
     """A `NodeRetryConfig`; None: no retry."""
     timeout: float | None = None
     """Seconds of one attempt; None: the default of a tool, or for an agent none."""
+    task_queue: str | None = None
+    """Task queue of its steps; None: the invocation's."""
     window: int | None = None
     """Number of items of a worker that may run at once; None: any."""
     inner: "GraphNode | None" = None

@@ -274,6 +274,8 @@ class NodeStep(Step):
     """One attempt of a node of a graph that has code of its own, or joins others."""
 
     node: str
+    task_queue: str | None = None
+    """The node's own; None: the invocation's."""
     kind: GraphNodeKind
     """Its kind when the invocation opened."""
     collects: bool = False

@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from google.genai import types
+from temporalio import activity
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.fence import is_superseded
 from durable_adk.activities.local_runtime import Effects, LocalRuntime, renewed_lease
 from durable_adk.calling.closing import closing, uninterrupted
-from durable_adk.errors import LeaseLostError
+from durable_adk.errors import AgentError, LeaseLostError
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.flows.graph.dynamic import DynamicNodeRun
@@ -25,12 +26,13 @@ from durable_adk.settings import Limits
 from durable_adk.wire.agent_stack import StackFrame
 from durable_adk.wire.checkpoint import Checkpoint, Counters, Cursor, PendingState
 from durable_adk.wire.effect import Effect
+from durable_adk.wire.graph.batch import ItemsStep
 from durable_adk.wire.graph.dynamic import NodeCaller, OpenNode
 from durable_adk.wire.graph.node_run import NodeEnd, NodeRun, NodeSite
-from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.manifest import AgentNode, ToolSpec
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
-from durable_adk.wire.steps import AgentRun, NodeStep, Opened
+from durable_adk.wire.steps import AgentRun, NodeStep, Opened, ToolStep
 
 R = TypeVar("R")
 
@@ -89,7 +91,28 @@ class DynamicNodeRuntime(LocalRuntime):
         if await is_superseded(self._deps, key, invocation_id):
             # Its own results could not be told from those of the attempt that counts.
             raise LeaseLostError("A later attempt runs the code that has called the node.")
+        _check_queue(step)
         return await super().perform(step)
+
+
+def _check_queue(step: Effect[Any]) -> None:
+    """Refuse a step that belongs on another task queue: this process cannot send it there.
+
+    Raises:
+        AgentError: It does; the message names the tool or node, and the remedy.
+    """
+    match step:
+        case ToolStep(spec=ToolSpec(task_queue=str(queue))):
+            what = f"Tool {step.tool!r}"
+        case NodeStep(task_queue=str(queue)) | ItemsStep(step=NodeStep(task_queue=str(queue))):
+            what = f"Node {step.node if isinstance(step, NodeStep) else step.step.node!r}"
+        case _:
+            return
+    if activity.in_activity() and activity.info().task_queue != queue:
+        raise AgentError(
+            f"{what} has the task queue {queue!r}, and runs in the activity of the code that calls "
+            "it, on another one: make it a node of the graph instead of calling it."
+        )
 
 
 @dataclass(kw_only=True)

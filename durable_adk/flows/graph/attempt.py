@@ -153,6 +153,7 @@ class NodeAttempt:
             attempt_timeout=node.timeout or longest,
             caller=caller,
             node=node.name,
+            task_queue=node.task_queue,
             kind=node.kind,
             answers=answers,
             collects=collected is not None,

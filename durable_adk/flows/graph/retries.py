@@ -106,7 +106,9 @@ class NodeRetries:
         if task.outcome is not None:
             return
         await self._invocation.continuing.safe_point()
-        if task.node.kind not in ("agent", "worker") and not task.node.calls:
+        node = task.node
+        apart = node.kind in ("agent", "worker") or node.calls or node.task_queue is not None
+        if not apart:
             seconds = task.node.timeout or 0.0
             await self._invocation.run_batch(task.scope, task.node.name, seconds=seconds)
 

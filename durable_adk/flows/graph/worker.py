@@ -195,6 +195,7 @@ class _BatchedItemRuns(_ItemRuns):
             **fields,
             attempt_timeout=inner.timeout or limits.tool_timeout,
             node=inner.name,
+            task_queue=inner.task_queue,
             kind=inner.kind,
             returns_event=state.reads_state,
         )

@@ -180,9 +180,11 @@ def each(node_input: Any) -> Any:
 def test_nodes_that_share_an_activity_are_shown_so() -> None:
     """`App.steps_per_activity`: not the items of a worker, which have batches of their own."""
     items = node(each, name="items", parallel_worker=True)
-    root = Workflow(name="wf", edges=[("START", node(each), items)])
+    apart = node(each, name="apart", task_queue="gpu")
+    root = Workflow(name="wf", edges=[("START", node(each), items, apart)])
     found = {part.name: part.runs_in for part in app_parts(_app(root, steps_per_activity=20))}
     assert found["each"] == "activity run_steps"
+    assert found["apart"] == "activity run_node, on task queue gpu"
     assert found["items"] == "activity run_items for each item"
 
 
