@@ -41,6 +41,7 @@ from durable_adk.wire.checkpoint import (
 from durable_adk.wire.effect import Attempt, Effect
 from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult
 from durable_adk.wire.steps import CommitStep, ModelStep, NodeStep, Step, StepResult, ToolStep
+from durable_adk.wire.tool_contract import ToolContract
 
 logger = get_logger(__name__)
 
@@ -191,6 +192,7 @@ class BatchRuntime(InProcess):
             or row.is_large(step)
             or row.task_queue(step, opened.model_task_queues or {}) is not None
             or (isinstance(step, ToolStep) and step.spec is not None and step.spec.apart)
+            or (isinstance(step, NodeStep) and step.contract is ToolContract.AT_MOST_ONCE)
         ):
             return True
         if self._running:

@@ -76,11 +76,11 @@ def check_nodes(node: BaseNode) -> None:
         AgentDefinitionError: A node has one; the message names it.
     """
     if isinstance(node, ToolNode):
-        tool = node.tool
-        if tool.contract is ToolContract.AT_MOST_ONCE:
+        once = node.tool.contract is ToolContract.AT_MOST_ONCE
+        if once and node.retry_config is not None:
             raise AgentDefinitionError(
-                f"Tool {tool.name!r} is a node of a graph, where a contract of at_most_once has no "
-                "effect: give it to an agent of the graph."
+                f"Tool {node.tool.name!r} has the contract at_most_once, so its node cannot have a "
+                "retry_config: leave it out."
             )
     if node.task_queue is not None and isinstance(node, BaseAgent | Workflow | ParallelWorker):
         raise AgentDefinitionError(

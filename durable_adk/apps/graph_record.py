@@ -107,6 +107,7 @@ def record_of(node: BaseNode) -> GraphNode:
         retry=node.retry_config and node.retry_config.model_dump(exclude_none=True),
         timeout=node.timeout,
         task_queue=node.task_queue,
+        contract=node.tool.contract if isinstance(node, ToolNode) else None,
         window=node.max_parallel_workers if isinstance(node, ParallelWorker) else None,
         inner=record_of(node.node) if isinstance(node, ParallelWorker) else None,
     )

@@ -36,6 +36,7 @@ from durable_adk.wire.tool_contract import ToolContract
 
 _AGAIN = "runs again, unless its result was stored"
 _AGAIN_UNLESS_STORED = "runs again, unless its output was stored"
+_ONCE_UNLESS_STORED = "is not run again; the run fails if the outcome is unknown"
 AGAIN_WITH_KEY = "may run again, with the same idempotency key"
 _CONTINUES = "continues where it was; completed work is not repeated"
 _CONTRACTS = {
@@ -119,7 +120,7 @@ def _of_graph(graph: BaseNode, recorded: AgentNode) -> Iterator[AppPart]:
             kind="node" if kind == "node" else f"{kind} node",
             name=node.name,
             runs_in=_node_runs_in(node),
-            after_crash=_CONTINUES if node.kind in ("agent", "worker") else _AGAIN_UNLESS_STORED,
+            after_crash=_node_after_crash(node, objects.get(node.name)),
             warnings=_unused(objects.get(node.name)),
         )
     for one in driven_nodes(graph):
@@ -148,14 +149,21 @@ def _node_runs_in(node: GraphNode) -> str:
     return ", ".join(words)
 
 
+def _node_after_crash(node: GraphNode, made: BaseNode | None) -> str:
+    if node.kind in ("agent", "worker"):
+        return _CONTINUES
+    once = isinstance(made, ToolNode) and made.tool.contract is ToolContract.AT_MOST_ONCE
+    return _ONCE_UNLESS_STORED if once else _AGAIN_UNLESS_STORED
+
+
 def _unused(node: BaseNode | None) -> list[str]:
     """Return the properties of a tool that do not apply where the tool is a node."""
     if isinstance(node, ParallelWorker):
         return _unused(node.node)
     if not isinstance(node, ToolNode):
         return []
-    tool = node.tool  # apps refuse a contract that the graph would break
-    if tool.contract is ToolContract.AT_LEAST_ONCE:
+    tool = node.tool
+    if tool.contract in (ToolContract.AT_LEAST_ONCE, ToolContract.AT_MOST_ONCE):
         return []
     return [
         f"Of the tool {tool.name!r}, its contract {tool.contract.value!r} has no effect in a graph."

@@ -85,10 +85,17 @@ class GraphNode(JsonModel):
     """Seconds of one attempt; None: the default of a tool, or for an agent none."""
     task_queue: str | None = None
     """Task queue of its steps; None: the invocation's."""
+    contract: ToolContract | None = None
+    """The contract of the tool that it is; None: at least once."""
     window: int | None = None
     """Number of items of a worker that may run at once; None: any."""
     inner: "GraphNode | None" = None
     """The node that a worker runs for each item."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether its steps are never performed in one activity with others."""
+        return self.task_queue is not None or self.contract is ToolContract.AT_MOST_ONCE
 
 
 class GraphRecord(JsonModel):

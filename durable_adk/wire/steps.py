@@ -25,6 +25,7 @@ from durable_adk.wire.graph.node_run import CalledEnd, CalledNode, NodeEnd, Node
 from durable_adk.wire.manifest import AgentNode, GraphNodeKind, HandOver, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig
+from durable_adk.wire.tool_contract import ToolContract
 
 
 class OpenStep(JsonModel, Effect["Opened"]):
@@ -265,6 +266,11 @@ class ToolStep(Step):
     spec: ToolSpec | None = None
     """The tool's entry in the manifest; None: all defaults."""
 
+    @property
+    def contract(self) -> ToolContract | None:
+        """The recorded contract; None: at least once."""
+        return self.spec.contract if self.spec is not None else None
+
 
 class CodeStep(Step):
     """One execution of code; the code is in the agent's last committed event."""
@@ -276,6 +282,8 @@ class NodeStep(Step):
     node: str
     task_queue: str | None = None
     """The node's own; None: the invocation's."""
+    contract: ToolContract | None = None
+    """See `GraphNode.contract`."""
     kind: GraphNodeKind
     """Its kind when the invocation opened."""
     collects: bool = False

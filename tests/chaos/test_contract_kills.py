@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
 from durable_adk.client.queries import read_attempts
+from durable_adk.errors import RunError
 from durable_adk.events import Event
 from durable_adk.server.routes.records import attempts_of
 from durable_adk.sessions import Status
@@ -18,6 +20,8 @@ from durable_adk.tools import ToolContract
 from tests.chaos.thawing import thawed
 from tests.support.contract_apps import (
     KEPT,
+    NODE,
+    NODE_RECONCILED,
     RECONCILED,
     RETRIED,
     SIDE_BY_SIDE,
@@ -65,7 +69,7 @@ class Outcome:
 
     place: Workplace
     stored: list[Event]
-    result: dict[str, Any]
+    status: Status
 
     @property
     def told(self) -> dict[str, Any]:
@@ -77,9 +81,12 @@ class Outcome:
 
 async def _run(case: Case, place: Workplace) -> Outcome:
     async with place.restarted_worker(case.at):
-        await asyncio.wait_for(place.all_of(case.app), PATIENCE)
-        result = await place.workflow(case.app).result()
-    return Outcome(place, await place.log(case.app), result)
+        with suppress(RunError, WorkflowFailureError):  # the store is looked at
+            await asyncio.wait_for(place.all_of(case.app), PATIENCE)
+            await place.workflow(case.app).result()
+    record = await place.sessions.get_invocation(place.key(case.app), INVOCATION)
+    assert record is not None
+    return Outcome(place, await place.log(case.app), record.status)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +109,37 @@ async def outcomes(
     await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
+NODES = [
+    Case(at="tool.begun:kill@1", app=NODE, runs=0, unknown=True),
+    Case(at="tool.halfway:kill@1", app=NODE, runs=1, unknown=True),
+    Case(at="commit.before:kill@2", app=NODE, runs=1, unknown=True),
+    Case(at="commit.after:kill@2", app=NODE, runs=1),
+    Case(at="tool.begun:kill@1", app=NODE_RECONCILED, runs=1, found=1),
+    Case(at="tool.halfway:kill@1", app=NODE_RECONCILED, runs=2, found=1),
+    Case(at="commit.before:kill@2", app=NODE_RECONCILED, runs=1, found=1),
+]
+
+
+@pytest.mark.parametrize("case", NODES, ids=lambda case: f"{case.app}-{case.at}")
+async def test_a_tool_that_is_a_node_runs_as_often_as_it_allows(
+    case: Case, outcomes: dict[Case, "asyncio.Task[Outcome]"]
+) -> None:
+    """I8: an unknown outcome fails the run; no other node takes it for a result."""
+    outcome = await outcomes[case]
+    traces = outcome.place.traces
+    assert outcome.place.deaths == case.kills
+    assert len(traces.runs("charge")) == case.runs
+    assert len(traces.runs("find")) == case.found
+    last = outcome.stored[-1]
+    if case.unknown:
+        assert (last.error_code, last.output) == ("ToolError", None)
+        assert "outcome of this call of 'charge' is unknown" in (last.error_message or "")
+        assert outcome.status is Status.FAILED
+    else:
+        assert "charged" in last.output
+        assert outcome.status is Status.COMPLETED
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.app}-{case.at}")
 async def test_a_tool_runs_as_often_as_it_allows(
     case: Case, outcomes: dict[Case, "asyncio.Task[Outcome]"]
@@ -116,7 +154,7 @@ async def test_a_tool_runs_as_often_as_it_allows(
     assert (outcome.told.get("outcome") == "unknown") == case.unknown
     assert ("charged" in outcome.told) == (not case.unknown)
     assert outcome.stored[-1].text == "Charged."
-    assert outcome.result["status"] == Status.COMPLETED
+    assert outcome.status is Status.COMPLETED
 
 
 async def test_a_frozen_worker_does_not_make_an_at_most_once_tool_run_twice(

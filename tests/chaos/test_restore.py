@@ -20,6 +20,8 @@ from durable_adk.apps import App
 from durable_adk.client import create_schedule
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events import Event
+from durable_adk.graph.tool_node import ToolNode
+from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Kind
@@ -323,6 +325,39 @@ async def test_what_may_have_begun_is_not_run_again_after_a_restore(clinic: Clin
     assert told["door"]["outcome"] == "unknown"
     assert told["ring"] == {"result": "rung"}
     assert len(clinic.traces.runs("door")) == len(clinic.traces.runs("ring")) == 1
+    assert await clinic.findings() == []
+
+
+async def test_a_node_that_may_have_begun_is_not_run_again_after_a_restore(clinic: Clinic) -> None:
+    """I8, I21: as a call of a model; the run fails, as nothing may follow an unknown outcome."""
+
+    async def door(message: str) -> str:
+        """Begin, and wait."""
+        clinic.traces.note("door", message)
+        await until((clinic.folder / "open").exists, patience=math.inf)
+        return "through"
+
+    node = ToolNode(tool=FunctionTool(door, contract="at_most_once"))
+    root = Workflow(name="wf", edges=[("START", node)])
+    clinic.apps["node"] = App(name="node", root_agent=root)
+    key, backup = clinic.key("node"), clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "before")
+        copy(clinic.file, backup)
+        run = asyncio.create_task(clinic.run("node", "one"))
+        await until(lambda: clinic.traces.runs("door"))
+        run.cancel()
+    restore(clinic.file, backup)
+    (clinic.folder / "open").touch()
+    await clinic.mend(missing=Missing.LOST, app="node")
+    with suppress(asyncio.CancelledError):
+        await run
+    async with clinic.working():
+        with pytest.raises(WorkflowFailureError):
+            await asyncio.wait_for(clinic.workflow("node", "one").result(), PATIENCE)
+    codes = [item.event.error_code for item in await clinic.store.read_events(key)]
+    assert codes == [None, "ToolError"]
+    assert len(clinic.traces.runs("door")) == 1
     assert await clinic.findings() == []
 
 

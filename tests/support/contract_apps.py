@@ -9,6 +9,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.context.activity import ToolContext
 from durable_adk.failpoints import failpoint
+from durable_adk.graph.workflow import Workflow
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.tools import FunctionTool, RetryConfig, ToolContract
 from durable_adk.tools.reconcile import NOT_RUN
@@ -23,6 +24,8 @@ KEPT = "kept"
 """The app with code between the model's answer and its commit."""
 SIDE_BY_SIDE = "side_by_side"
 """The app that makes two at-most-once calls at once."""
+NODE, NODE_RECONCILED = "once_as_node", "reconciled_as_node"
+"""The apps whose at-most-once tool is a node of a graph; the second one's finds lost runs."""
 
 
 class Charges:
@@ -100,4 +103,21 @@ def contract_apps(folder: Path) -> dict[str, App]:
         app(KEPT, folder, [unique], after_model_callback=slow_to_agree),
         app(SIDE_BY_SIDE, folder, [calls(("charge", {}), ("charge", {})), "Both."], tools=[once]),
     ]
+    nodes = {
+        NODE: once,
+        NODE_RECONCILED: FunctionTool(bank.charge, contract="at_most_once", reconcile=bank.find),
+    }
+    for name, tool in nodes.items():
+        root = Workflow(name="wf", edges=[("START", no_arguments, tool, charged)])
+        apps.append(App(name=name, root_agent=root))
     return {app.name: app for app in apps}
+
+
+def no_arguments(node_input: str) -> dict[str, str]:
+    """Give the tool nothing."""
+    return {}
+
+
+def charged(node_input: dict[str, str]) -> dict[str, str]:
+    """Run behind the tool."""
+    return node_input

@@ -109,7 +109,7 @@ class CommitPlan:
     @property
     def _contract(self) -> ToolContract | None:
         step = self.step
-        return step.spec.contract if isinstance(step, ToolStep) and step.spec else None
+        return step.contract if isinstance(step, ToolStep | NodeStep) else None
 
     # ----- who commits
 

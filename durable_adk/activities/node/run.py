@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 from durable_adk.activities.node.dynamic import MakeEffects, NodeCalls
 from durable_adk.activities.node.tool_hooks import call_with_hooks
 from durable_adk.activities.step import ActiveStep
+from durable_adk.activities.tool.contract import ToolNotStartedError
 from durable_adk.calling import contained_items, time_limit
 from durable_adk.context.activity import Context
 from durable_adk.conversation.call_ids import ID_PREFIX
@@ -48,6 +49,7 @@ async def run_node(active: ActiveStep[NodeStep], effects: MakeEffects) -> StepRe
 
     Raises:
         StoreUnavailableError: The code raised this error and is to be retried.
+        LeaseLostError: The invocation has ended.
     """
     await active.load()
     await active.attempt.begins()
@@ -57,6 +59,8 @@ async def run_node(active: ActiveStep[NodeStep], effects: MakeEffects) -> StepRe
         await run.perform()
     except StoreUnavailableError:
         raise
+    except ToolNotStartedError as waits:
+        raise waits.error from waits
     except TimeoutError as late:
         error = run.timed_out() if run.overdue else wrapped(AgentError, late)
     except DurableAdkError as ours:
@@ -131,7 +135,7 @@ class _NodeRun:
         context.node = node = self._app.node_at(step)
         context.state.schema = self._app.state_schema_at(self._site.path)
         if isinstance(node, ToolNode):
-            call = partial(call_with_hooks, self._plugins)
+            call = partial(call_with_hooks, self._active)
             node = node.model_copy(update={"call_tool": call})
             tool = node.tool
             self._wait = Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)

@@ -6,6 +6,7 @@ from google.genai import types
 
 from durable_adk.activities.model.model_events import text_before
 from durable_adk.activities.step import ActiveStep
+from durable_adk.activities.tool.contract import ToolNotStartedError
 from durable_adk.activities.tool.response_event import (
     pending_result,
     request_metadata,
@@ -15,7 +16,6 @@ from durable_adk.activities.tool.response_event import (
 from durable_adk.activities.tool.run import (
     RetryLater,
     ToolAttempt,
-    ToolNotStartedError,
 )
 from durable_adk.activities.tool.tool_call import CallOutcome, ToolCall
 from durable_adk.agents.llm_agent import is_task

@@ -1,22 +1,18 @@
 """Runs a tool as often as its contract allows (D7, I8)."""
 
-import json
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from durable_adk.activities.attempt_record import AttemptRecorder
 from durable_adk.activities.commit.notes import (
-    BEGUN,
     ReceivedResult,
-    find_note,
     find_received,
     keep_received,
     note_name,
-    write_note,
 )
 from durable_adk.activities.step import ActiveStep
+from durable_adk.activities.tool.contract import AtMostOnce, RunLostError
 from durable_adk.activities.tool.delegated import AgentToolRuns
 from durable_adk.activities.tool.response_event import result_and_media
 from durable_adk.activities.user_code.callbacks import as_list
@@ -24,21 +20,18 @@ from durable_adk.calling import contained
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
     DurableAdkError,
-    LeaseLostError,
     StoreUnavailableError,
     ToolsetUnavailableError,
 )
-from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
 from durable_adk.log import get_logger
-from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool
 from durable_adk.telemetry.names import RESULT as RESULT_CONTENT, WAITS_FOR
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.function_tool import FunctionTool
-from durable_adk.tools.reconcile import LOST, NOT_RUN, overdue, unknown_outcome
+from durable_adk.tools.reconcile import LOST, overdue, unknown_outcome
 from durable_adk.tools.require_confirmation import confirmation_refusal
 from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.steps import ToolStep
@@ -69,24 +62,11 @@ class ToolsetUnavailable(RetryLater):
     """The tool has not run: a toolset that may contain it was unavailable."""
 
 
-class ToolNotStartedError(Exception):
-    """The tool has not run, because the store could not confirm that it may.
-
-    Args:
-        error: The cause, usually a StoreUnavailableError; the step is retried then.
-    """
-
-    def __init__(self, error: DurableAdkError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
 @dataclass
 class ToolAttempt:
     """Runs of one call, as seen by one attempt of its step."""
 
     active: ActiveStep[ToolStep]
-    _noting: bool = field(default=False)
     _running: bool = field(default=False)
     _final: Exception | None = field(default=None)
     """The exception that an at-most-once tool raised."""
@@ -94,6 +74,7 @@ class ToolAttempt:
     def __post_init__(self) -> None:
         """Create the attempt's recorder, for the case that there is no result."""
         self.recorder = AttemptRecorder(self.active)
+        self._once = AtMostOnce(self.active, note_name(self.step))
 
     @property
     def step(self) -> ToolStep:
@@ -119,12 +100,12 @@ class ToolAttempt:
         """
         once = self._contract(tool) is ToolContract.AT_MOST_ONCE
         if once:
-            given = await contained(tool.refused(args=args, tool_context=context))
-            if given is None:
-                given = await self._lost_before(tool, args, context)
+            try:
+                given = await self._once.instead(tool, args, context)
+            except RunLostError:
+                return unknown_outcome(tool.name, LOST)
             if given is not None:
                 return given
-            failpoint("tool.begun")
         self._running = once
         self.recorder.begin()
         try:
@@ -214,67 +195,13 @@ class ToolAttempt:
         Raises:
             StoreUnavailableError: The store, not the tool, took the time.
         """
-        if self._noting:
+        if self._once.noting:
             raise StoreUnavailableError("The session store did not answer; the tool was not run.")
         if not self._running:
             return None
         return unknown_outcome(name, overdue(self.step.attempt_timeout))
 
-    # ----- at most once
-
-    async def _lost_before(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
-        """Return a substitute response if an earlier run was lost, or None if this attempt may run.
-
-        A note that only one attempt can write records which attempt owns the run. If the tool
-        reports that this run had no effect, the next note records its successor, and so on. If
-        several attempts get that report at the same time, only one of them continues.
-        """
-        token, name = uuid.uuid4().hex, self._name
-        while (lease_owner := await self._begun(name, token)) != token:
-            finding = await self._reconciled(tool, args, context)
-            if finding is None:
-                return unknown_outcome(tool.name, LOST)
-            if finding is not NOT_RUN:
-                return finding
-            name = f"{self._name}.{lease_owner}"
-        return None
-
-    async def _begun(self, name: str, token: str) -> str:
-        """Return the owner of the run recorded under this name: our token if there was none.
-
-        Raises:
-            ToolNotStartedError: The store does not respond, or the invocation has ended.
-        """
-        self._noting = True
-        try:
-            lease_owner = await retrying(self._lease_owner, STORE_TIMEOUT)(name, token)
-        except DurableAdkError as error:
-            raise ToolNotStartedError(error) from error
-        self._noting = False
-        return lease_owner
-
-    async def _lease_owner(self, name: str, token: str) -> str:
-        await write_note(self.active, BEGUN, name, json.dumps(token))
-        # Read the note back instead of trusting the write: a closed invocation keeps no notes, so
-        # every writer would believe it is first. A worker that was frozen must not run the tool.
-        body = await find_note(self.active, BEGUN, name)
-        if body is None:
-            raise LeaseLostError("The invocation has ended; the tool was not run.")
-        return str(json.loads(body))
-
-    async def _reconciled(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
-        """Ask the tool about a lost run; if it raises, the outcome stays unknown."""
-        try:
-            return await contained(tool.reconcile(args=args, tool_context=context))
-        except Exception:
-            logger.exception("tool.reconcile_failed", tool=tool.name, call_id=self.step.call_id)
-            return None
-
     # ----- the tool's contract
-
-    @property
-    def _name(self) -> str:
-        return note_name(self.step)
 
     @property
     def _spec(self) -> ToolSpec:

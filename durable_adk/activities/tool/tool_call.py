@@ -9,6 +9,7 @@ from durable_adk.activities.commit.notes import ReceivedResult
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
 from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
+from durable_adk.activities.tool.contract import ToolNotStartedError
 from durable_adk.activities.tool.delegated import (
     AgentResult,
     AgentToolRuns,
@@ -23,7 +24,6 @@ from durable_adk.activities.tool.response_event import (
 from durable_adk.activities.tool.run import (
     RetryLater,
     ToolAttempt,
-    ToolNotStartedError,
     unconfirmed,
 )
 from durable_adk.activities.user_code.callbacks import answer_of

@@ -154,6 +154,7 @@ class NodeAttempt:
             caller=caller,
             node=node.name,
             task_queue=node.task_queue,
+            contract=node.contract,
             kind=node.kind,
             answers=answers,
             collects=collected is not None,

@@ -107,7 +107,7 @@ class NodeRetries:
             return
         await self._invocation.continuing.safe_point()
         node = task.node
-        apart = node.kind in ("agent", "worker") or node.calls or node.task_queue is not None
+        apart = node.kind in ("agent", "worker") or node.calls or node.apart
         if not apart:
             seconds = task.node.timeout or 0.0
             await self._invocation.run_batch(task.scope, task.node.name, seconds=seconds)

@@ -196,6 +196,7 @@ class _BatchedItemRuns(_ItemRuns):
             attempt_timeout=inner.timeout or limits.tool_timeout,
             node=inner.name,
             task_queue=inner.task_queue,
+            contract=inner.contract,
             kind=inner.kind,
             returns_event=state.reads_state,
         )

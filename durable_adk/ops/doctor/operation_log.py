@@ -38,7 +38,7 @@ from durable_adk.errors import DurableAdkError
 from durable_adk.ops.doctor.started_tool_calls import started_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.converter import with_our_payloads
-from durable_adk.wire.steps import Opened, OpenStep, ToolStep
+from durable_adk.wire.steps import NodeStep, Opened, OpenStep, ToolStep
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
 from durable_adk.workflows.runner import workflow_runner
 
@@ -67,7 +67,7 @@ class OperationLog:
     operations: list[Operation] = field(default_factory=list[Operation])
     failure: str | None = None
     """Why its history cannot be replayed."""
-    started_calls: list[ToolStep] = field(default_factory=list[ToolStep])
+    started_calls: list[ToolStep | NodeStep] = field(default_factory=list[ToolStep | NodeStep])
     """The pending tool calls that may have started; empty if the workflow is not open."""
     last_recorded: int = 0
     """Sequence number of the last event whose commit is recorded in the history itself."""

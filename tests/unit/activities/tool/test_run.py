@@ -178,7 +178,7 @@ async def test_an_at_most_once_tool_is_not_run_while_the_store_is_away(
 
     with monkeypatch.context() as patch:
         patch.setattr(made.sessions, "note", away)
-        patch.setattr("durable_adk.activities.tool.run.STORE_TIMEOUT", 0.1)
+        patch.setattr("durable_adk.activities.tool.contract.STORE_TIMEOUT", 0.1)
         with pytest.raises(StoreUnavailableError):
             await made.effects.perform(step, Attempt(number=1))
         hurried = step.model_copy(update={"attempt_timeout": 0.05})
