@@ -186,8 +186,8 @@ def _check_status(
     """Return whether the answer is a late update; raise if the call is not pending."""
     call, completed = item.call, status is Status.COMPLETED
     lost = status is not None and status.closed and not completed
-    asked = call.name == REQUEST_INPUT  # by a node, which has ended with its graph
-    update = call.kind == "long_running" and completed and not asked
+    # A node has ended with its graph, and nothing else knows what its call is about.
+    update = call.kind == "long_running" and completed and not call.node_path
     if item.status is CallStatus.DECIDED and not update:
         raise AlreadyAnsweredError(
             f"The answer to call {call.call_id!r} is too late: its deadline has passed."
@@ -209,7 +209,7 @@ def _check_status(
         _refuse(
             f"The invocation {call.invocation_id} is over, or was copied from google-adk: nothing "
             f"waits for an answer to its call {call.call_id!r}. Send a message instead, so that "
-            "the tool asks again."
+            "the tool or the node asks again."
         )
     return update
 

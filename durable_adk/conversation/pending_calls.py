@@ -56,6 +56,8 @@ class PendingCall(JsonModel):
     author: str
     """The agent that made the call."""
     branch: str | None = None
+    node_path: str = Field(default="", exclude=True)
+    """The path of the node of a graph that made the call; empty for any other caller."""
     event_id: str
     invocation_id: str
     requested_at: float
@@ -243,6 +245,7 @@ def _tracked(
         original_name=(original.name if original else None) or "",
         author=event.author,
         branch=event.branch,
+        node_path=_node_path(event),
         event_id=event.id,
         invocation_id=event.invocation_id,
         requested_at=event.timestamp,
@@ -250,6 +253,12 @@ def _tracked(
         on_deadline=on_deadline,
     )
     return TrackedCall(pending, original)
+
+
+def _node_path(event: Event) -> str:
+    """Return the path of the node that made an event; empty if none did, or a root agent."""
+    path = event.node_info.path
+    return path if "/" in path else ""
 
 
 def with_deadlines(event: Event, waits: Mapping[str, Wait]) -> None:

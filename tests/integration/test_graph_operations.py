@@ -13,7 +13,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, EventsCompactionConfig
 from durable_adk.artifacts import FileArtifactService
 from durable_adk.client import workflow_id
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import AlreadyAnsweredError, InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.graph.routes import DEFAULT_ROUTE
 from durable_adk.graph.workflow import Workflow
@@ -203,6 +203,20 @@ async def respond(runner: Runner) -> list[Row]:
     (pending,) = await runner.pending(**USER)
     message = answers(pending.name, **{pending.call_id: {"result": "yes"}})
     return await reply(runner, message)
+
+
+async def test_a_graph_that_has_ended_takes_no_later_answer(make_runner: MakeRunner) -> None:
+    """TOL-41, TRAP-28: no agent of it can go on with one, and it would begin without a message."""
+    runner = await make_runner(routed())
+    await said(runner, "buys")
+    (pending,) = await runner.pending(**USER)
+    rows = await respond(runner)
+    assert rows[-1].value == "last buys-begun ['seen it', 'yes']"
+    before = await stored(runner)
+    message = answers(pending.name, **{pending.call_id: {"result": "late"}})
+    with pytest.raises(AlreadyAnsweredError):
+        await reply(runner, message)
+    assert await stored(runner) == before
 
 
 # ----- operations on the store and on Temporal
