@@ -19,10 +19,11 @@ from durable_adk.graph.routes import DEFAULT_ROUTE
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
+from durable_adk.ops.adk_sessions import StoredSessions, copy_sessions, open_database
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.erasure import Erasure, erase, survey
 from durable_adk.runners import Runner
-from durable_adk.sessions import Status
+from durable_adk.sessions import SqliteSessionService, Status
 from durable_adk.tools import LongRunningFunctionTool
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import KEY, Row, Runs, answers, reply, said, status
@@ -203,6 +204,48 @@ async def respond(runner: Runner) -> list[Row]:
     (pending,) = await runner.pending(**USER)
     message = answers(pending.name, **{pending.call_id: {"result": "yes"}})
     return await reply(runner, message)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "buys"])
+async def test_a_graph_that_waits_is_copied(kind: str, tmp_path: Path) -> None:
+    """TRAP-28: its events are the same in google-adk's tables and in another store.
+
+    Nothing waits there for an answer: the copy names the call, and a message runs the graph from
+    START.
+    """
+    database = f"sqlite:///{tmp_path / 'adk.db'}"
+    async with (
+        SqliteSessionService(tmp_path / "ours.db") as ours,
+        SqliteSessionService(tmp_path / "copy.db") as copy,
+    ):
+        async with Runner(app_name="app", node=routed(), session_service=ours) as runner:
+            await said(runner, kind)
+            events = await stored(runner)
+            async with open_database(database, is_target=True) as target:
+                await copy_sessions(StoredSessions(store=ours), target)
+        async with open_database(database) as source:
+            report = await copy_sessions(source, copy)
+        asked = {"asks": "wf@1/ask@1", "calls": "wf@1/parent@1/ask@1", "buys": "order"}
+        assert report.problems == []
+        assert [one.tool for one in report.requests] == ([asked[kind]] if kind in asked else [])
+        async with Runner(app_name="app", node=routed(), session_service=copy) as runner:
+            assert await stored(runner) == events
+            assert await status(runner) is Status.COMPLETED
+            assert await runner.pending(**USER) == []
+            if kind in asked:
+                await refused(runner, events)
+            rows = await said(runner, kind)
+            assert rows[0].value == f"{kind}-begun"
+            assert await status(runner) is Status.PAUSED
+
+
+async def refused(runner: Runner, events: list[Event]) -> None:
+    """Answer the last call of a graph that is over, which changes nothing."""
+    (asked,) = events[-1].get_function_calls()
+    message = answers(str(asked.name), **{str(asked.id): {"result": "late"}})
+    with pytest.raises(InvalidRequestError, match="nothing waits for an answer"):
+        await reply(runner, message)
+    assert await stored(runner) == events
 
 
 async def test_a_graph_that_has_ended_takes_no_later_answer(make_runner: MakeRunner) -> None:

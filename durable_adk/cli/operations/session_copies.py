@@ -51,9 +51,10 @@ def _show(report: CopyReport, *, as_json: bool) -> int:
 
 
 def _request(one: OpenRequest) -> str:
+    what = "an answer" if one.kind == "long_running" else f"a {one.kind}"
     return (
-        f"app {one.app}, user {one.user}, session {one.session}: {one.tool} waited for a "
-        f"{one.kind}, which cannot be given here; send a message, so that the tool asks again."
+        f"app {one.app}, user {one.user}, session {one.session}: {one.tool} waited for {what}, "
+        "which cannot be given here; send a message, so that it asks again."
     )
 
 

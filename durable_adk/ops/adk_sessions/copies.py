@@ -9,8 +9,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from durable_adk.conversation.pending_calls import pending_calls
+from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.errors import EventConflictError, StaleSessionError
+from durable_adk.events.request_input import REQUEST_INPUT
 from durable_adk.json_values import canonical
 from durable_adk.ops.adk_sessions.row_events import UNREADABLE, reason
 from durable_adk.sessions.log.copies import CopiedEvent, CopiedSession
@@ -35,7 +36,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenRequest:
-    """A tool call of a copied session that waits for a confirmation or a credential.
+    """A call of a copied session that waits for a confirmation, a credential, or a node's answer.
 
     google-adk finds it in the events when the answer arrives. This package sends an answer to the
     waiting workflow, which a copied session does not have.
@@ -45,6 +46,7 @@ class OpenRequest:
     user: str
     session: str
     tool: str
+    """The tool, or the path of the node that asks."""
     kind: str
 
 
@@ -218,10 +220,14 @@ def _report_different(session: CopiedSession, problem: str, report: CopyReport) 
 def _open_requests(session: CopiedSession, events: Sequence[CopiedEvent]) -> list[OpenRequest]:
     app, user, name = session.key
     return [
-        OpenRequest(app=app, user=user, session=name, tool=one.original_name, kind=one.kind)
+        OpenRequest(app=app, user=user, session=name, tool=_who_asks(one), kind=one.kind)
         for one in pending_calls([item.event for item in events])
-        if one.kind != "long_running"
+        if one.kind != "long_running" or one.node_path
     ]
+
+
+def _who_asks(call: PendingCall) -> str:
+    return call.node_path if call.name == REQUEST_INPUT else call.original_name
 
 
 def _is_copy_of(copied: CopiedSession, session: CopiedSession) -> bool:
