@@ -146,7 +146,7 @@ class StepEffect(CodeEffect[A, StepResult]):
             result, closed = await run_and_commit(active, self._marked)
             only_event = result.seq is not None and not (result.waits or result.more)
             if isinstance(step, NodeStep) and only_event and not step.returns_event:
-                result.event = None  # the history needs no output: the next node reads the store
+                result.event = None  # of an item: what comes next reads the store
             if closed and step.early_commit is not None:
                 # Must not be interrupted: the result must tell the loop what is stored.
                 again = closed == "before"

@@ -292,8 +292,8 @@ class NodeStep(Step):
     answers: bool = False
     """Whether the answers are the node's output, and its code does not run again (GR-133)."""
     returns_event: bool = False
-    """Whether the loop needs the event: custom agents read the session's state there, and the
-    app's output is the invocation's text."""
+    """Whether the result has the event, from which the doctor repairs an older store. Those of a
+    worker's items would fill the history; they have it only if custom agents read the state."""
     caller: NodeCaller | None = None
     """Set if the code may call other nodes."""
 

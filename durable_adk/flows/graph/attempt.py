@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from durable_adk.calling.closing import closing
-from durable_adk.conversation.nodes.events import is_answer_text, is_root_output, mark, mark_output
+from durable_adk.conversation.nodes.events import is_answer_text, mark, mark_output
 from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, NodeCall
@@ -158,7 +158,7 @@ class NodeAttempt:
             kind=node.kind,
             answers=answers,
             collects=collected is not None,
-            returns_event=invocation.state.reads_state or is_root_output(task.site.output_for),
+            returns_event=True,
         )
 
     async def _perform(self, step: NodeStep) -> StepResult:

@@ -1,0 +1,74 @@
+"""Session stores and Temporal servers that are put back to how they were while graphs wait."""
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from durable_adk.apps import App
+from durable_adk.graph.workflow import Workflow
+from durable_adk.ops.doctor.findings import Kind
+from tests.chaos.test_restore import assert_same
+from tests.chaos.test_temporal_restore import working
+from tests.support.clinic import Clinic
+from tests.support.dumps import copy, restore
+from tests.support.own_server import own_client
+from tests.support.scripts import shape
+from tests.support.waiting import until
+from tests.support.waiting_graphs import end, given, is_over, waiting
+
+
+@pytest.fixture(scope="module")
+async def own(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
+    """A client of a server with nothing else on it."""
+    async with own_client(tmp_path_factory.mktemp("own")) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def clinic(tmp_path: Path, own: Client) -> AsyncIterator[Clinic]:
+    """A store, and no worker yet."""
+    opened = Clinic(tmp_path, own, own.service_client.config.target_host)
+    yield opened
+    await opened.store.close()
+
+
+def serve(clinic: Clinic, kind: str, graph: Workflow, steps: int = 1) -> None:
+    """Have the clinic's workers serve a graph."""
+    clinic.apps[kind] = App(name=kind, root_agent=graph, steps_per_activity=steps)
+
+
+async def shapes(clinic: Clinic, kind: str) -> list[dict[str, Any]]:
+    """The session's events without their times."""
+    return [shape(item.event) for item in await clinic.store.read_events(clinic.key(kind))]
+
+
+@pytest.mark.parametrize("moment", ["before it began", "while it waited"])
+@pytest.mark.parametrize("kind", ["asks"])
+async def test_a_graph_is_put_back_to_its_end(kind: str, moment: str, clinic: Clinic) -> None:
+    """F37, I21: from a backup of before its message, and from one of before the answer."""
+    serve(clinic, kind, waiting(kind, Counter()))
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run(kind, "zero")
+        await given(clinic, kind, "no")
+        copy(clinic.file, backup)
+        await clinic.run(kind, "one")
+        if moment == "while it waited":
+            copy(clinic.file, backup)
+        await given(clinic, kind, "yes")
+        await until(lambda: is_over(clinic, kind))
+        events, whole, by = await shapes(clinic, kind), clinic.dump(), time.time()
+        restore(clinic.file, backup)
+        (finding,) = await clinic.findings(app=kind)
+        assert finding.kind is Kind.REGRESSED
+        await clinic.mend(app=kind)
+        assert await clinic.findings(app=kind) == []
+        assert await shapes(clinic, kind) == events
+        assert_same(clinic.dump(), whole, by=by)
+        await clinic.run(kind, "two")
+        assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")
