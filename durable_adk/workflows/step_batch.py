@@ -2,10 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
 
 from durable_adk.errors import from_detail
 from durable_adk.wire.checkpoint import StepBatch, StepBatchResult, StepOutcome, step_name
 from durable_adk.wire.steps import CloseStep, CommitStep, HookStep, Step, StepResult
+
+Observe = Callable[[Any, StepOutcome], None]
+OBSERVER: ContextVar[Observe | None] = ContextVar("observer", default=None)
+"""Sees the steps whose outcomes the loop takes from batches, in a replay that sets it."""
 
 
 class BatchOutcomes:
@@ -52,8 +58,10 @@ class BatchOutcomes:
         return outcome
 
 
-def taken(outcome: StepOutcome) -> StepResult | int | None:
+def taken(step: object, outcome: StepOutcome) -> StepResult | int | None:
     """Return or raise what a step of a batch has returned or raised."""
+    if (observe := OBSERVER.get()) is not None:
+        observe(step, outcome)
     if outcome.cancelled:
         raise asyncio.CancelledError
     if outcome.error is not None:

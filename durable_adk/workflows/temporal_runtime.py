@@ -131,7 +131,7 @@ class TemporalRuntime:
         """Run an activity; for an effect on the store, a local one first."""
         outcome = self._outcomes.take(step)
         if outcome is not None and not outcome.repeated:
-            return cast("R", taken(outcome))
+            return cast("R", taken(step, outcome))
         if outcome is not None:
             step = cast("Effect[R]", cast("Step", step).model_copy(update={"repeated": True}))
         row = row_of(step)

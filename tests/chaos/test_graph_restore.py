@@ -21,6 +21,9 @@ from tests.support.scripts import shape
 from tests.support.waiting import until
 from tests.support.waiting_graphs import end, given, is_over, waiting
 
+AHEAD = 20
+"""Steps in one activity."""
+
 
 @pytest.fixture(scope="module")
 async def own(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
@@ -47,11 +50,14 @@ async def shapes(clinic: Clinic, kind: str) -> list[dict[str, Any]]:
     return [shape(item.event) for item in await clinic.store.read_events(clinic.key(kind))]
 
 
+@pytest.mark.parametrize("steps", [1, AHEAD])
 @pytest.mark.parametrize("moment", ["before it began", "while it waited"])
 @pytest.mark.parametrize("kind", ["asks"])
-async def test_a_graph_is_put_back_to_its_end(kind: str, moment: str, clinic: Clinic) -> None:
+async def test_a_graph_is_put_back_to_its_end(
+    kind: str, moment: str, steps: int, clinic: Clinic
+) -> None:
     """F37, I21: from a backup of before its message, and from one of before the answer."""
-    serve(clinic, kind, waiting(kind, Counter()))
+    serve(clinic, kind, waiting(kind, Counter()), steps)
     backup = clinic.folder / "backup.db"
     async with clinic.working():
         await clinic.run(kind, "zero")
@@ -69,6 +75,7 @@ async def test_a_graph_is_put_back_to_its_end(kind: str, moment: str, clinic: Cl
         await clinic.mend(app=kind)
         assert await clinic.findings(app=kind) == []
         assert await shapes(clinic, kind) == events
-        assert_same(clinic.dump(), whole, by=by)
+        if steps == 1:  # a batch does not report the times of the events of its loop
+            assert_same(clinic.dump(), whole, by=by)
         await clinic.run(kind, "two")
         assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")

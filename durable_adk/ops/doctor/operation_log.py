@@ -23,6 +23,7 @@ from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 from temporalio.worker import (
+    ExecuteWorkflowInput,
     Interceptor,
     Replayer,
     StartActivityInput,
@@ -37,10 +38,12 @@ from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.errors import DurableAdkError
 from durable_adk.ops.doctor.started_tool_calls import started_calls
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.checkpoint import StepOutcome
 from durable_adk.wire.converter import with_our_payloads
 from durable_adk.wire.steps import NodeStep, Opened, OpenStep, ToolStep
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
 from durable_adk.workflows.runner import workflow_runner
+from durable_adk.workflows.step_batch import OBSERVER
 
 
 @dataclass(eq=False)
@@ -125,6 +128,19 @@ class _OperationRecorder(WorkflowOutboundInterceptor):
         return handle
 
 
+def _of_batch(step: Any, outcome: StepOutcome) -> Operation:
+    """Return the operation of a step that a batch has performed."""
+    done = outcome.error is None and not outcome.cancelled
+    result = outcome.seq if outcome.result is None else outcome.result.model_copy(deep=True)
+    return Operation(
+        name=outcome.name,
+        step=step.model_copy(deep=True),
+        at=outcome.at,
+        result=result if done else None,
+        done=done,
+    )
+
+
 class _ReplayInterceptor(Interceptor):
     """Records the operations of one replay."""
 
@@ -137,11 +153,16 @@ class _ReplayInterceptor(Interceptor):
     ) -> type[WorkflowInboundInterceptor]:
         """See the base class."""
         del input
-        recorder = type("_Recorder", (_OperationRecorder,), {"operations": self.operations})
+        operations = self.operations
+        recorder = type("_Recorder", (_OperationRecorder,), {"operations": operations})
 
         class Inbound(WorkflowInboundInterceptor):
             def init(self, outbound: WorkflowOutboundInterceptor) -> None:
                 super().init(recorder(outbound))
+
+            async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002  # the SDK's name
+                OBSERVER.set(lambda step, outcome: operations.append(_of_batch(step, outcome)))
+                return await super().execute_workflow(input)
 
         return Inbound
 
