@@ -342,6 +342,11 @@ class SessionLog(InvocationLog, InvocationRecords, SessionReads, Queue, Notes, C
         head = await self._store.read(lambda tables: sessions.existing(tables, key, epoch=epoch))
         return head.revision
 
+    async def read_awaiting(self, key: SessionKey) -> list[str]:
+        """Read the ids of the invocations that wait for a message; see `Head.awaiting_message`."""
+        head = await self._store.read(lambda tables: tables.head(key))
+        return [] if head is None else head.awaiting_ids
+
     async def read_creation(self, key: SessionKey) -> Creation | None:
         """Read when the session was created.
 

@@ -52,7 +52,7 @@ async def shapes(clinic: Clinic, kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("steps", [1, AHEAD])
 @pytest.mark.parametrize("moment", ["before it began", "while it waited"])
-@pytest.mark.parametrize("kind", ["asks"])
+@pytest.mark.parametrize("kind", ["asks", "talks"])
 async def test_a_graph_is_put_back_to_its_end(
     kind: str, moment: str, steps: int, clinic: Clinic
 ) -> None:
@@ -78,4 +78,24 @@ async def test_a_graph_is_put_back_to_its_end(
         if steps == 1:  # a batch does not report the times of the events of its loop
             assert_same(clinic.dump(), whole, by=by)
         await clinic.run(kind, "two")
+        assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")
+
+
+@pytest.mark.parametrize("kind", ["asks", "talks"])
+async def test_a_graph_that_waits_is_put_back_and_gets_its_answer(
+    kind: str, clinic: Clinic
+) -> None:
+    """F37, I21: the store also knows again that its task waits for a message."""
+    serve(clinic, kind, waiting(kind, Counter()))
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run(kind, "zero")
+        await given(clinic, kind, "no")
+        copy(clinic.file, backup)
+        await clinic.run(kind, "one")
+        whole, by = clinic.dump(), time.time()
+        restore(clinic.file, backup)
+        await clinic.mend(app=kind)
+        assert await clinic.findings(app=kind) == []
+        assert_same(clinic.dump(), whole, by=by)
         assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")

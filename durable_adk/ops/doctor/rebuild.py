@@ -237,7 +237,8 @@ class SessionRebuild:
         await self.scratch.create_session(
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, state=initial
         )
-        loaded = Rebuilt(key=key, after=0, events=events, records=records)
+        awaiting = _of(records, await self.store.read_awaiting(key))
+        loaded = Rebuilt(key=key, after=0, events=events, records=records, awaiting=awaiting)
         await self.scratch.rebuild([loaded])
 
     async def _delete_earlier(self, key: SessionKey) -> None:
@@ -264,7 +265,8 @@ class SessionRebuild:
                 self._create_times.setdefault(key, operation.result.record.update_time)
                 if active is not None:  # the opening ended it, because its lease owner was gone
                     self._times[key, active.invocation_id] = step.timestamp
-            case AnswerStep() if operation.result.delivered is not None:
+            case AnswerStep() as step if operation.result.delivered is not None:
+                await self._resume(key, step)
                 await self._commit(key, operation, position)
             case AnswerStep() as step:
                 taken = await take_answer(deps, step)
@@ -292,6 +294,17 @@ class SessionRebuild:
         if self._last_epochs.get((key, active.invocation_id), 0) > active.epoch:
             await self.scratch.pause_invocation(
                 key, invocation_id=active.invocation_id, epoch=active.epoch
+            )
+
+    async def _resume(self, key: SessionKey, step: AnswerStep) -> None:
+        """Have an invocation whose task agent waited take the lease for its message."""
+        record = await self.scratch.get_invocation(key, step.invocation_id)
+        if record is not None and record.status is Status.PAUSED:
+            await self.scratch.resume_invocation(
+                key,
+                invocation_id=step.invocation_id,
+                lease_owner=step.lease_owner,
+                user_event=None,
             )
 
     async def _commit(self, key: SessionKey, operation: Operation, position: LogPosition) -> None:
@@ -371,6 +384,7 @@ class SessionRebuild:
                 after=after,
                 events=events,
                 records=records,
+                awaiting=_of(records, await self.scratch.read_awaiting(key)),
                 notes=notes,
                 create_time=self._create_times.get(key, 0.0),
             ),
@@ -420,6 +434,12 @@ class SessionRebuild:
         )
         deps = Dependencies(registry=AppRegistry([]), sessions=self.scratch)
         self._times[key, name] = (await close_invocation(deps, step)).record.update_time
+
+
+def _of(records: Iterable[InvocationRecord], names: Iterable[str]) -> list[str]:
+    """Return those of the names that records have."""
+    known = {record.invocation_id for record in records}
+    return [name for name in names if name in known]
 
 
 def _common(logs: Iterable[OperationLog], stored: Collection[str]) -> int:

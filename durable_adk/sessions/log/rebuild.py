@@ -37,6 +37,8 @@ class Rebuilt:
     """Events from `after` + 1 on, without gaps."""
     records: list[InvocationRecord] = field(default_factory=list[InvocationRecord])
     """Invocations as of the last of the events; they replace the stored ones."""
+    awaiting: list[str] = field(default_factory=list[str])
+    """Those of `records` that wait for a message; see `Head.awaiting_message`."""
     notes: list[RebuiltNote] = field(default_factory=list[RebuiltNote])
     """Notes to store; existing ones are kept."""
     create_time: float = 0.0
@@ -107,7 +109,7 @@ def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
         tables.put_invocation(one.key, record)
     for invocation_id, kind, name, body in one.notes:
         write(tables, one.key, NoteKey(invocation_id, kind, name), body, replace=False)
-    tables.save_head(one.key, _leased(head, one.records))
+    tables.save_head(one.key, _awaiting(_leased(head, one.records), one))
     for ticket in tables.tickets(one.key):
         if tables.find_event(one.key, f"{ticket.invocation_id}.0") is not None:
             drop(
@@ -128,6 +130,15 @@ def _leased(head: Head, records: list[InvocationRecord]) -> Head:
         lease_epoch=newest.epoch,
         lease_invocation_id=newest.invocation_id if running else None,
     )
+
+
+def _awaiting(head: Head, one: Rebuilt) -> Head:
+    """Return the head with the invocations that wait for a message."""
+    for record in one.records:
+        head = head.with_awaiting(record.invocation_id)
+    for name in one.awaiting:
+        head = head.with_awaiting(name, awaits_message=True)
+    return head
 
 
 def is_own(key: SessionKey, name: str) -> bool:
