@@ -1,8 +1,11 @@
 """Session stores and Temporal servers that are put back to how they were while graphs wait."""
 
+import asyncio
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +13,16 @@ import pytest
 from temporalio.client import Client
 
 from durable_adk.apps import App
+from durable_adk.errors import SessionRegressedError
 from durable_adk.graph.workflow import Workflow
 from durable_adk.ops.doctor.findings import Kind
 from tests.chaos.test_restore import assert_same
-from tests.chaos.test_temporal_restore import working
+from tests.chaos.test_temporal_restore import status, working
 from tests.support.clinic import Clinic
 from tests.support.dumps import copy, restore
 from tests.support.own_server import own_client
 from tests.support.scripts import shape
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 from tests.support.waiting_graphs import end, given, is_over, waiting
 
 AHEAD = 20
@@ -99,3 +103,44 @@ async def test_a_graph_that_waits_is_put_back_and_gets_its_answer(
         assert await clinic.findings(app=kind) == []
         assert_same(clinic.dump(), whole, by=by)
         assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")
+
+
+@pytest.mark.parametrize("steps", [1, AHEAD])
+@pytest.mark.parametrize("kind", ["asks", "talks"])
+async def test_an_older_store_takes_no_message_while_a_graph_waits(
+    kind: str, steps: int, clinic: Clinic
+) -> None:
+    """I21: whatever has stored the question; and the doctor puts all of it back."""
+    serve(clinic, kind, waiting(kind, Counter()), steps)
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run(kind, "one")
+        events = await shapes(clinic, kind)
+        copy(clinic.file, backup)
+        cut(backup)
+        restore(clinic.file, backup)
+        older = clinic.dump()
+    async with clinic.working():  # anew, so that no memory of it is left
+        with pytest.raises(SessionRegressedError, match="durable-adk doctor"):
+            await asyncio.wait_for(clinic.run(kind, "two"), PATIENCE)
+        await clinic.workflow(kind, "two").terminate()
+        assert clinic.dump() == older
+        (finding,) = await clinic.findings(app=kind)
+        assert finding.kind is Kind.REGRESSED
+        await clinic.mend(app=kind)
+        assert await clinic.findings(app=kind) == []
+        assert await shapes(clinic, kind) == events
+        assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")
+
+
+def cut(backup: Path) -> None:
+    """Make a backup older: of the open invocation it has the message and the first output."""
+    statements = [
+        "DELETE FROM events WHERE seq > 2",
+        "UPDATE sessions SET revision = 2, lease_invocation_id = 'one', awaiting_message = NULL",
+        "UPDATE invocations SET status = 'running', pauses = 0",
+        "DELETE FROM notes",
+    ]
+    with closing(sqlite3.connect(backup)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)

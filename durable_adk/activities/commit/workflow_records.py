@@ -19,9 +19,11 @@ from durable_adk.wire.checkpoint import Checkpoint, Cursor, unpacked
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.steps import UNKNOWN_EPOCH
 
-STEPS = frozenset({"call_model", "call_tool", "execute_code", "run_callback"})
+STEPS = frozenset({"call_model", "call_tool", "execute_code", "run_callback", "run_node"})
 """Activities that may store their own event; see `StepResult.seq`."""
 _TELLING = STEPS | {
+    "run_steps",
+    "run_items",
     "open_invocation",
     "commit_event",
     "take_answer",
@@ -105,7 +107,7 @@ async def _of_history(
     name: str | None = None
     revision, epoch, closed = 0, None, False
     async for activity, value in _results(later, converter):
-        closed = closed or (activity in STEPS and bool(value.get("closed")))
+        closed = closed or any(step.get("closed") for step in _steps(activity, value))
         for fact in _facts(activity, value):
             if isinstance(fact, InvocationRecord):
                 name, epoch = fact.invocation_id, fact.epoch
@@ -142,8 +144,24 @@ def _facts(activity: str, value: Any) -> Iterator[InvocationRecord | int]:
             checkpoint = Checkpoint.from_json(unpacked(packed))
             yield checkpoint.record
             yield checkpoint.revision
-        case _, {"seq": int(seq)} if activity == "take_answer" or activity in STEPS:
+        case "take_answer", {"seq": int(seq)}:
             yield seq
+        case _:
+            for step in _steps(activity, value):
+                called: dict[str, Any] = step.get("dynamic") or {}
+                yield from (int(seq) for seq in (step.get("seq"), called.get("revision")) if seq)
+
+
+def _steps(activity: str, value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the results of the steps that an activity has performed; see `StepResult`."""
+    match activity, value:
+        case "run_steps", {"outcomes": [*outcomes]}:
+            yield from (one.get("result") or one for one in outcomes)
+        case "run_items", {**items}:
+            yield from ({"seq": seq} for seq in items.get("stored", {}).values())
+            yield from items.get("results", {}).values()
+        case name, {**result} if name in STEPS:
+            yield result
         case _:
             pass
 
