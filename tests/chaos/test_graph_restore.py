@@ -13,9 +13,11 @@ import pytest
 from temporalio.client import Client
 
 from durable_adk.apps import App
-from durable_adk.errors import SessionRegressedError
+from durable_adk.errors import AgentError, SessionRegressedError
+from durable_adk.graph.node import node
 from durable_adk.graph.workflow import Workflow
 from durable_adk.ops.doctor.findings import Kind
+from durable_adk.sessions import Status
 from tests.chaos.test_restore import assert_same
 from tests.chaos.test_temporal_restore import status, working
 from tests.support.clinic import Clinic
@@ -23,7 +25,7 @@ from tests.support.dumps import copy, restore
 from tests.support.own_server import own_client
 from tests.support.scripts import shape
 from tests.support.waiting import PATIENCE, until
-from tests.support.waiting_graphs import end, given, is_over, waiting
+from tests.support.waiting_graphs import KINDS, ask, end, given, is_over, waiting
 
 AHEAD = 20
 """Steps in one activity."""
@@ -105,13 +107,30 @@ async def test_a_graph_that_waits_is_put_back_and_gets_its_answer(
         assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")
 
 
+def listing() -> Workflow:
+    """A graph that asks after a parallel worker."""
+
+    def numbers(node_input: str) -> list[int]:
+        return [1, 2, 3]
+
+    def item(node_input: int) -> int:
+        return node_input
+
+    each = node(item, parallel_worker=True, max_parallel_workers=2)
+    return Workflow(name="wf", edges=[("START", numbers, each, ask)])
+
+
 @pytest.mark.parametrize("steps", [1, AHEAD])
-@pytest.mark.parametrize("kind", ["asks", "talks"])
+@pytest.mark.parametrize("kind", [*KINDS, "lists"])
 async def test_an_older_store_takes_no_message_while_a_graph_waits(
     kind: str, steps: int, clinic: Clinic
 ) -> None:
-    """I21: whatever has stored the question; and the doctor puts all of it back."""
-    serve(clinic, kind, waiting(kind, Counter()), steps)
+    """I21: whatever has stored the question; and the doctor puts all of it back, or nothing.
+
+    The outputs of called nodes and of items are only in the store.
+    """
+    graph = listing() if kind == "lists" else waiting(kind, Counter())
+    serve(clinic, kind, graph, steps)
     backup = clinic.folder / "backup.db"
     async with clinic.working():
         await clinic.run(kind, "one")
@@ -128,9 +147,13 @@ async def test_an_older_store_takes_no_message_while_a_graph_waits(
         (finding,) = await clinic.findings(app=kind)
         assert finding.kind is Kind.REGRESSED
         await clinic.mend(app=kind)
-        assert await clinic.findings(app=kind) == []
-        assert await shapes(clinic, kind) == events
-        assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")
+        if kind in ("calls", "lists"):
+            assert "is in no history" in finding.problem
+            assert clinic.dump() == older
+        else:
+            assert await clinic.findings(app=kind) == []
+            assert await shapes(clinic, kind) == events
+            assert (await given(clinic, kind, "yes"))[-1] == end(kind, "go", "yes")
 
 
 def cut(backup: Path) -> None:
@@ -144,3 +167,19 @@ def cut(backup: Path) -> None:
     with closing(sqlite3.connect(backup)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
+
+
+async def test_a_graph_that_has_lost_what_it_has_called_fails(clinic: Clinic) -> None:
+    """I21: with an error that says it; no node is called again behind the answer."""
+    serve(clinic, "calls", waiting("calls", Counter()))
+    async with clinic.working():
+        await clinic.run("calls", "one")
+        clinic.sql("DELETE FROM notes")
+        with pytest.raises(AgentError, match="lacks what wf@1/parent@1 has called"):
+            await given(clinic, "calls", "yes")
+        record = await clinic.store.get_invocation(clinic.key("calls"), "one")
+        assert record is not None
+        assert record.status is Status.FAILED
+        assert await clinic.findings(app="calls") == []
+        await clinic.run("calls", "two")
+        assert (await given(clinic, "calls", "yes"))[-1] == end("calls", "go", "yes")

@@ -15,8 +15,17 @@ from durable_adk.wire.checkpoint import (
     ReadCheckpointStep,
     ReadJournalStep,
 )
+from durable_adk.wire.graph.batch import ItemsResult, ItemsStep
 from durable_adk.wire.manifest import AgentNode
-from durable_adk.wire.steps import LOOP_RULES, UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
+from durable_adk.wire.steps import (
+    LOOP_RULES,
+    UNKNOWN_EPOCH,
+    CloseStep,
+    Ending,
+    Opened,
+    OpenStep,
+    StepResult,
+)
 
 UNKNOWN_AUTHOR = "no history has the name of the agent under which its opening was aborted"
 
@@ -30,11 +39,22 @@ def infer_operations(logs: Sequence[OperationLog], code: Iterable[App]) -> None:
     """
     for log in logs:
         author = log.opening[1].agent if log.opening else ""
-        log.operations = [each for one in log.operations for each in _with_end(one, author)]
+        whole = chain.from_iterable(map(_with_items, log.operations))
+        log.operations = [each for one in whole for each in _with_end(one, author)]
     known = _openings(logs, code)
     for log in logs:
         if log.opening is None:
             _complete_opening(log, known)
+
+
+def _with_items(operation: Operation) -> list[Operation]:
+    """Return an operation, and the steps of the items of a parallel worker that it has run."""
+    step, done = operation.step, operation.result
+    if not isinstance(step, ItemsStep) or not isinstance(done, ItemsResult):
+        return [operation]
+    results = {name: StepResult(seq=seq) for name, seq in done.stored.items()} | done.results
+    items = ((step.step_of(int(name)), result) for name, result in results.items())
+    return [operation, *(replace(operation, step=item, result=result) for item, result in items)]
 
 
 def _with_end(operation: Operation, author: str) -> list[Operation]:

@@ -45,6 +45,7 @@ from durable_adk.wire.steps import (
     AnswerTaken,
     CloseStep,
     CommitStep,
+    DynamicNodes,
     EarlyCommit,
     Ending,
     Opened,
@@ -119,6 +120,9 @@ def position_of(operation: Operation) -> LogPosition | None:
             position = LogPosition(ending.record.epoch, inf)
         case Step(early_commit=EarlyCommit() as early_commit), StepResult(seq=int() as seq):
             position = LogPosition(early_commit.epoch, seq)
+        case Step() as step, StepResult(dynamic=DynamicNodes(last_event_id=str()) as dynamic):
+            # Called nodes have stored it; of the step itself there is no event yet.
+            position = LogPosition(step.run_epoch or 0, dynamic.revision)
         case _:
             pass
     return position
@@ -156,6 +160,8 @@ def event_id(operation: Operation) -> str:
     match operation.step, operation.result:
         case CommitStep() as step, _:
             return step.event.id
+        case _, StepResult(seq=None, dynamic=DynamicNodes(last_event_id=str() as name)):
+            return name
         case _, StepResult(event=Event() as event):
             return event.id
         case step, _:
@@ -313,10 +319,10 @@ class SessionRebuild:
                 pass
             case _, AnswerTaken(delivered=Event() as event):
                 closing = None
-            case _, StepResult(event=Event() as event, closed=closed):
+            case _, StepResult(seq=int(), event=Event() as event, closed=closed):
                 closing = Status.COMPLETED if closed else None
             case _:
-                return
+                raise _untold(int(position.seq))
         seq = await self.scratch.commit_event(
             key,
             event,
@@ -349,11 +355,7 @@ class SessionRebuild:
         if seq != expected:
             # An invocation's end has no number of its own: it follows the last event.
             after = isinstance(operation.result, Ending) and seq < expected
-            raise EventConflictError(
-                f"event {min(seq, expected) + after} is in no history: it was appended outside of "
-                "an invocation, or by one that Temporal has deleted, or its worker died before "
-                "it could report the event to Temporal"
-            )
+            raise _untold(min(seq, expected) + after)
         if isinstance(operation.step, (OpenStep, CloseStep, PauseStep, AnswerStep)):
             self._times[key, operation.step.invocation_id] = at
 
@@ -434,6 +436,14 @@ class SessionRebuild:
         )
         deps = Dependencies(registry=AppRegistry([]), sessions=self.scratch)
         self._times[key, name] = (await close_invocation(deps, step)).record.update_time
+
+
+def _untold(seq: int) -> EventConflictError:
+    return EventConflictError(
+        f"event {seq} is in no history: it was appended outside of an invocation, or by one that "
+        "Temporal has deleted, or its worker died before it could report the event to Temporal; or "
+        "a node gave it that another node has called, or that runs for each item of a list"
+    )
 
 
 def _of(records: Iterable[InvocationRecord], names: Iterable[str]) -> list[str]:

@@ -28,6 +28,8 @@ from durable_adk.wire.checkpoint import (
     SaveCheckpointStep,
     packed,
 )
+from durable_adk.wire.graph.batch import ItemsResult, ItemsStep
+from durable_adk.wire.graph.node_run import NodeRef, NodeSite
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.messages import InvocationAnswer, ToolRun
 from durable_adk.wire.steps import (
@@ -35,10 +37,14 @@ from durable_adk.wire.steps import (
     AnswerTaken,
     CloseStep,
     CommitStep,
+    DynamicNodes,
+    EarlyCommit,
     Ending,
+    NodeStep,
     Opened,
     OpenStep,
     PauseStep,
+    StepResult,
 )
 
 KEY = SessionKey("app", "u", "s")
@@ -202,6 +208,36 @@ async def test_what_no_history_tells_is_not_guessed() -> None:
     assert one.rebuilt is None
     assert "event 2 is in no history" in one.failure
     assert await store.read_events(KEY) == []
+
+
+@pytest.mark.parametrize("untold", ["items", "called nodes"])
+async def test_what_the_last_step_has_stored_untold_is_missed(untold: str) -> None:
+    """I21: nothing comes after it that would show the gap."""
+    site = NodeSite(path="wf@1/w@1", prefix="a.1", input=NodeRef())
+    step = NodeStep(
+        key=KEY,
+        invocation_id="a",
+        revision=1,
+        run_start=1,
+        agent="wf",
+        event_id="a.1",
+        attempt_timeout=1.0,
+        early_commit=EarlyCommit(epoch=1),
+        site=site,
+        node="w",
+        kind="function",
+    )
+    if untold == "items":
+        items = ItemsStep(step=step, items=[(1, 2)], at_once=2, attempt_timeout=1.0)
+        last = operation("run_items", items, ItemsResult(stored={"1": 2, "2": 3}))
+    else:
+        dynamic = DynamicNodes(revision=3, last_event_id="a.1.b@1.1")
+        last = operation("run_node", step, StepResult(dynamic=dynamic))
+    logs = [log(opens("a", 1, 1), last)]
+    infer_operations(logs, [])
+    result = (await SessionRebuild(InMemorySessionService()).run({KEY: logs}))[KEY]
+    assert result.rebuilt is None
+    assert "is in no history" in result.failure
 
 
 async def test_who_was_taken_over_is_sealed_as_it_was() -> None:
