@@ -12,20 +12,27 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from durable_adk import Context
+from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import AgentError, SessionRegressedError
+from durable_adk.events.request_input import RequestInput
 from durable_adk.graph.node import node
 from durable_adk.graph.workflow import Workflow
+from durable_adk.models import ScriptedModel
+from durable_adk.models.llm_request import LlmRequest
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.sessions import Status
 from tests.chaos.test_restore import assert_same
-from tests.chaos.test_temporal_restore import status, working
+from tests.chaos.test_temporal_restore import ONE, Past, past, status, working
 from tests.support.clinic import Clinic
 from tests.support.dumps import copy, restore
 from tests.support.own_server import own_client
-from tests.support.scripts import shape
+from tests.support.scripts import call, shape
 from tests.support.waiting import PATIENCE, until
-from tests.support.waiting_graphs import KINDS, ask, end, given, is_over, waiting
+from tests.support.waiting_graphs import KINDS, QUESTION, ask, end, given, is_over, waiting
+
+__all__ = ["past"]  # a fixture
 
 AHEAD = 20
 """Steps in one activity."""
@@ -183,3 +190,58 @@ async def test_a_graph_that_has_lost_what_it_has_called_fails(clinic: Clinic) ->
         assert await clinic.findings(app="calls") == []
         await clinic.run("calls", "two")
         assert (await given(clinic, "calls", "yes"))[-1] == end("calls", "go", "yes")
+
+
+def asking_twice(kind: str) -> Workflow:
+    """A graph that waits for two answers, one after the other, and gives both."""
+
+    def again(node_input: Any) -> RequestInput:
+        return RequestInput(interrupt_id=QUESTION, message=str(node_input))
+
+    def talk(request: LlmRequest) -> Any:
+        texts = [part.text for content in request.contents for part in content.parts or []]
+        if len(texts) < 5:
+            return f"what {len(texts)}?"
+        return call("finish_task", result=f"{texts[2]} {texts[4]}")
+
+    @node(rerun_on_resume=True)
+    async def parent(ctx: Context, node_input: str) -> str:
+        return f"{await ctx.run_node(ask)} {await ctx.run_node(again, 'more?')}"
+
+    def last(node_input: Any) -> str:
+        return f"last {node_input}"
+
+    asker = LlmAgent(name="asker", model=ScriptedModel(replies=talk), mode="task")
+    nodes = {"asks": (ask, again), "calls": (parent,), "talks": (asker,)}[kind]
+    return Workflow(name="wf", edges=[("START", *nodes, last)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_answer_that_temporal_has_forgotten_is_given_to_a_graph_again(
+    kind: str, past: Past
+) -> None:
+    """F38, I16: also a message to a task, and one whose question came from a called node."""
+    async with past.serving() as clinic:
+        serve(clinic, kind, asking_twice(kind))
+        async with working(clinic):
+            await clinic.run(kind, ONE)
+            past.remember()
+            await given(clinic, kind, "yes")
+            assert await status(clinic, kind) is Status.PAUSED
+    whole = await shapes(clinic, kind)
+    past.restore()
+    async with past.serving() as clinic, working(clinic):
+        (finding,) = await clinic.findings()
+        assert finding.kind is Kind.BEHIND
+        await clinic.mend()
+
+        async def is_settled() -> bool:
+            return await clinic.findings(busy=True) == []
+
+        await until(is_settled)
+        assert await shapes(clinic, kind) == whole
+        output = (await given(clinic, kind, "no"))[-1]
+        told = {"asks": "no", "calls": "yes no", "talks": "{'result': 'yes no'}"}[kind]
+        assert output == f"last {told}"
+        await until(lambda: is_over(clinic, kind, ONE))
+        assert await clinic.findings() == []

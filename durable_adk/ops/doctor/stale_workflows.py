@@ -12,6 +12,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from durable_adk.errors import InvocationTerminatedError
+from durable_adk.events.event import Event
 from durable_adk.ops.doctor.findings import Case, Kind, case
 from durable_adk.ops.doctor.lease_owners import OwningWorkflow, end_workflow
 from durable_adk.ops.doctor.operation_log import OperationLog
@@ -52,7 +53,10 @@ async def stale_workflow(
 async def undelivered_answers(
     sources: Sources, key: SessionKey, record: InvocationRecord, log: OperationLog | None
 ) -> list[StoredEvent]:
-    """Return the users' answers that are stored, but not in the workflow's history."""
+    """Return the users' answers that are stored, but not in the workflow's history.
+
+    A message to a task agent is one, too.
+    """
     # Temporal may have deleted the earlier runs of a workflow that has continued as new.
     if log is None or log.failure is not None or log.opening is None:
         return []
@@ -62,9 +66,14 @@ async def undelivered_answers(
         item
         for item in stored
         if item.event.author == "user"
-        and item.event.id.startswith(answer_event(record.invocation_id))
+        and item.event.invocation_id == record.invocation_id
+        and (_is_answer(item.event) or item.event.isolation_scope is not None)
         and item.event.id not in delivered
     ]
+
+
+def _is_answer(event: Event) -> bool:
+    return event.id.startswith(answer_event(event.invocation_id))
 
 
 def _closed_invocation(
@@ -94,13 +103,12 @@ def _undelivered(
         f"its workflow {owner.workflow_id} waits for an answer that its session has: {names}",
         invocation_id=record.invocation_id,
         fix="send the stored answer to the workflow again",
-        remedy=partial(_send, sources.client, record, owner, answers),
+        remedy=partial(_send, sources.client, owner, answers),
     )
 
 
 async def _send(
     client: Client,
-    record: InvocationRecord,
     owner: TemporalLeaseOwner,
     answers: Sequence[StoredEvent],
 ) -> None:
@@ -113,15 +121,21 @@ async def _send(
         owner.workflow_id, first_execution_run_id=owner.first_run_id
     )
     for item in answers:
-        answer = InvocationAnswer(
-            message=item.event.content,
-            state_delta=item.event.actions.state_delta,
-            answer_id=item.event.id.removeprefix(answer_event(record.invocation_id)),
-        )
-        payload = answer.to_value()
         try:
-            await handle.signal("answer", payload)
+            await handle.signal("answer", _signal(item.event).to_value())
         except RPCError as error:
             raise InvocationTerminatedError(
                 f"Workflow {owner.workflow_id} did not accept the answer: {error.message}"
             ) from error
+
+
+def _signal(event: Event) -> InvocationAnswer:
+    """Return the signal that led to a stored answer."""
+    if not _is_answer(event):
+        message_of = event.id.removesuffix(".0")
+        return InvocationAnswer(steers=message_of, answer_id=message_of)
+    return InvocationAnswer(
+        message=event.content,
+        state_delta=event.actions.state_delta,
+        answer_id=event.id.removeprefix(answer_event(event.invocation_id)),
+    )
