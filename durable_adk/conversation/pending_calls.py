@@ -4,7 +4,7 @@ All of this derives from committed events. The loop, a client and a replay there
 pending calls, and a crash changes nothing (D9).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field
 from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.conversation.history import USER, not_rewound
+from durable_adk.conversation.nodes.events import is_of_call
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.request_input import REQUEST_INPUT
@@ -156,13 +157,17 @@ def _track(events: Iterable[Event]) -> tuple[dict[str, TrackedCall], list[Tracke
     made: dict[str, types.FunctionCall] = {}
     history: dict[str, TrackedCall] = {}
     older: list[TrackedCall] = []
+    roots = set[str]()
+    """Root agents, by the paths of google-adk."""
     for event in not_rewound(list(events)):
         if event.partial:
             continue
+        if event.parts and event.node_info.path.partition("@")[0] == event.author:
+            roots.add(event.node_info.path)
         # A function call in a message of the user is only content (RES-8).
         for call in event.get_function_calls() if event.author != USER else ():
             before = history.pop(call.id or "", None)
-            if tracked := _tracked(call, event, made):
+            if tracked := _tracked(call, event, made, roots):
                 history[tracked.call.call_id] = tracked
                 if before is not None and _stays_open(before, tracked):
                     older.append(before)
@@ -219,7 +224,10 @@ def tracking_copy(event: Event) -> Event:
 
 
 def _tracked(
-    call: types.FunctionCall, event: Event, made: dict[str, types.FunctionCall]
+    call: types.FunctionCall,
+    event: Event,
+    made: dict[str, types.FunctionCall],
+    roots: AbstractSet[str],
 ) -> TrackedCall | None:
     if not call.id or call.id not in (event.long_running_tool_ids or ()):
         return None
@@ -245,7 +253,7 @@ def _tracked(
         original_name=(original.name if original else None) or "",
         author=event.author,
         branch=event.branch,
-        node_path=_node_path(event),
+        node_path=_node_path(event, roots),
         event_id=event.id,
         invocation_id=event.invocation_id,
         requested_at=event.timestamp,
@@ -255,10 +263,14 @@ def _tracked(
     return TrackedCall(pending, original)
 
 
-def _node_path(event: Event) -> str:
-    """Return the path of the node that made an event; empty if none did, or a root agent."""
+def _node_path(event: Event, roots: AbstractSet[str]) -> str:
+    """Return the path of the node that made an event; empty if an agent outside of graphs did.
+
+    google-adk gives agents paths, too, also those to which a root agent transfers.
+    """
     path = event.node_info.path
-    return path if "/" in path else ""
+    transferred = path.partition("/")[0] in roots and not is_of_call(path)
+    return path if "/" in path and not transferred else ""
 
 
 def with_deadlines(event: Event, waits: Mapping[str, Wait]) -> None:

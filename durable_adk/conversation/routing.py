@@ -6,6 +6,7 @@ from google.genai import types
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.conversation.nodes.events import is_of_call
 from durable_adk.events.event import Event
 from durable_adk.wire.manifest import HandOver
 
@@ -28,8 +29,9 @@ def agent_for(root: BaseAgent, events: Sequence[Event], message: types.Content) 
 def _caller(root: BaseAgent, events: Sequence[Event], ids: set[str | None]) -> BaseAgent | None:
     for event in reversed(events):
         if any(call.id in ids for call in event.get_function_calls()):
-            caller = event.node_info.path.partition("@")[0]  # of all that its calls have run
-            return root.find_agent(caller or event.author)
+            path = event.node_info.path
+            called = path.partition("@")[0] if is_of_call(path) else ""
+            return root.find_agent(called or event.author)
     return None
 
 
@@ -39,8 +41,8 @@ def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
     An event without content is not a reply of its author: the error event of a failed run is by the
     agent that began it, and an agent that handed over may write one after the other agent's reply.
     """
-    if "/" in event.node_info.path:
-        return None  # a call has run it
+    if is_of_call(event.node_info.path):
+        return None
     author = root.find_agent(event.author)
     name = event.actions.transfer_to_agent
     if name and isinstance(author, LlmAgent):

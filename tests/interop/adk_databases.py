@@ -25,7 +25,7 @@ from google.adk.sessions.base_session_service import BaseSessionService  # noqa:
 from google.adk.sessions.database_session_service import DatabaseSessionService  # noqa: E402
 from google.adk.sessions.schemas import v0  # noqa: E402
 from google.adk.sessions.sqlite_session_service import SqliteSessionService  # noqa: E402
-from google.adk.tools import FunctionTool  # noqa: E402
+from google.adk.tools import FunctionTool, LongRunningFunctionTool  # noqa: E402
 from google.adk.tools.tool_confirmation import ToolConfirmation  # noqa: E402
 from google.genai import types  # noqa: E402
 
@@ -197,6 +197,38 @@ async def converse(url: str, kind: str) -> None:
     await made.close()
 
 
+class Scripted(BaseLlm):
+    """Gives its replies in turn."""
+
+    model: str = "scripted"
+    replies: list[types.Part]
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> Any:
+        yield LlmResponse(content=types.ModelContent([self.replies.pop(0)]))
+
+
+def book(city: str) -> dict[str, str]:
+    """Book."""
+    return {"status": "pending"}
+
+
+async def hand_over(url: str, kind: str) -> None:
+    """Have google-adk's root agent transfer to one whose booking goes on."""
+    made = await service(url, kind)
+    transfer = types.Part.from_function_call(name="transfer_to_agent", args={"agent_name": "clerk"})
+    booking = types.Part.from_function_call(name="book", args={"city": "Rome"})
+    replies = [booking, types.Part(text="I am on it.")]
+    tools = [LongRunningFunctionTool(book)]
+    clerk = LlmAgent(name="clerk", model=Scripted(replies=replies), tools=tools)
+    agent = LlmAgent(name="root", model=Scripted(replies=[transfer]), sub_agents=[clerk])
+    runner = Runner(app_name="shop", agent=agent, session_service=made)
+    where = {"user_id": "anna", "session_id": "hands"}
+    await made.create_session(app_name="shop", **where)
+    async for _ in runner.run_async(**where, new_message=types.UserContent("Rome, please.")):
+        pass
+    await made.close()
+
+
 async def read(url: str, kind: str) -> list[Any]:
     """All sessions, as google-adk sees them."""
     made = await service(url, kind)
@@ -214,7 +246,7 @@ async def read(url: str, kind: str) -> list[Any]:
     return found
 
 
-WORK = {"write": write, "grow": grow, "read": read, "converse": converse}
+WORK = {"write": write, "grow": grow, "read": read, "converse": converse, "hand_over": hand_over}
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from durable_adk.ops.adk_sessions.stored_sessions import StoredSessions
 from durable_adk.runners import Runner
 from durable_adk.sessions.database_session_service import DatabaseSessionService
 from durable_adk.sessions.session import Session
-from durable_adk.tools import FunctionTool
+from durable_adk.tools import FunctionTool, LongRunningFunctionTool
 from tests.adk.google_adk import GoogleAdk
 from tests.support.commands import PROGRAM, Terminal
 from tests.support.postgres import HAS_POSTGRES
@@ -362,6 +362,43 @@ async def test_a_request_that_waited_is_named_and_made_again(adk, tmp_path) -> N
         (pending,) = await runner.pending(**session)
     assert (pending.kind, pending.original_name) == ("confirmation", "pay")
     assert pending.call_id != old.id
+
+
+async def test_an_agent_that_was_handed_over_to_goes_on(adk, tmp_path) -> None:
+    """google-adk gives its events a path below the root agent's, as graphs give their nodes."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    adk.ask(work="hand_over", url=url, kind="v1")
+    report = await copied("import", url, store)
+    assert report["requests"] == []  # its answer opens an invocation
+
+    def book(city: str) -> dict[str, str]:
+        """Book."""
+        return {"status": "pending"}
+
+    model = ScriptedModel(replies=lambda _: "Soon.")
+    clerk = LlmAgent(name="clerk", model=model, tools=[LongRunningFunctionTool(book)])
+    agent = LlmAgent(name="root", model=ScriptedModel(replies=[]), sub_agents=[clerk])
+    session = {"user_id": "anna", "session_id": "hands"}
+    async with (
+        DatabaseSessionService(f"sqlite:///{store}") as ours,
+        Runner(app=App(name="shop", root_agent=agent), session_service=ours) as runner,
+    ):
+        said = [event async for event in runner.run_async(**session, new_message="And?")]
+        assert [(event.author, event.text) for event in said] == [("clerk", "Soon.")]
+        texts = [part.text for one in model.requests[0].contents for part in one.parts or []]
+        assert "I am on it." in texts
+        stored = await ours.get_session(app_name="shop", **session)
+        assert stored
+        (asked,) = [
+            call
+            for event in stored.events
+            for call in event.get_function_calls()
+            if call.name == "book"
+        ]
+        answer = types.FunctionResponse(id=asked.id, name="book", response={"seat": "1A"})
+        message = types.UserContent([types.Part(function_response=answer)])
+        said = [event async for event in runner.run_async(**session, new_message=message)]
+    assert [(event.author, event.text) for event in said] == [("clerk", "Soon.")]
 
 
 def pay(amount: int) -> str:

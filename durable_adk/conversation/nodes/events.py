@@ -108,8 +108,18 @@ def shows(event: Event, path: str, scope: str | None) -> bool:
         path: The path of the agent's run; empty for an agent outside of graphs.
         scope: The scope of its events.
     """
-    below = event.node_info.path.startswith(f"{path}/") if path else "/" in event.node_info.path
+    own = event.node_info.path
+    below = own.startswith(f"{path}/") if path else is_of_call(own)
     return event.isolation_scope == scope and not below
+
+
+def is_of_call(path: str) -> bool:
+    """Return whether a node with this path, or one around it, was run by a call of an agent.
+
+    Run ids of calls are the calls' ids. Those in graphs are numbers, as are those that google-adk
+    gives agents to which others transfer: these are not below the others in any other sense.
+    """
+    return any(not part.rpartition("@")[2].isdecimal() for part in path.split("/")[1:])
 
 
 def prompt_events(
