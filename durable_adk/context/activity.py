@@ -195,10 +195,10 @@ class Context(ReadonlyContext):
         """The node whose code runs; None for agents, tools and callbacks."""
         self.resume_inputs = resume_inputs or {}
         """The answers to the node's questions, by interrupt id."""
-        self.output: Any = None
-        """The output of the node, unless its code yields or returns one."""
+        self._output: Any = None
         self.route: Any = None
-        """The route that the node chooses, unless its code yields one."""
+        """The route that the node chooses: the last that its code has set here or yielded."""
+        self._asked: set[str] = set()
         self._set_run(node_path, run_id, attempt_count)
         self.exchanged_credentials: list[AuthConfig] = []
         """Configurations whose code was exchanged for a token that is yet to be saved."""
@@ -218,6 +218,44 @@ class Context(ReadonlyContext):
     def state(self) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]: ADK narrows it to a writable state
         """The state; writes are recorded."""
         return self._state
+
+    @property
+    def output(self) -> Any:
+        """The output of the node: what its code has set here or yielded, at most once (GR-90)."""
+        return self._output
+
+    @output.setter
+    def output(self, value: Any) -> None:
+        if self._output is not None:
+            raise ValueError("Output already set. A node can produce at most one output.")
+        self._output = value
+
+    @property
+    def interrupt_ids(self) -> set[str]:
+        """The ids of the questions that the node's code has yielded since it began to run."""
+        return set(self._asked)
+
+    @property
+    def event_author(self) -> str:
+        """The author of the node's events: its graph; empty outside of graphs (GR-77)."""
+        return self._scope.agent_name if self._scope.site else ""
+
+    @property
+    def isolation_scope(self) -> str | None:
+        """The `isolation_scope` of the node's events (GR-82)."""
+        return self._scope.site.scope if self._scope.site else None
+
+    def note(self, event: Event) -> None:
+        """Let the node's code see what it has yielded, for the runtime.
+
+        Raises:
+            ValueError: The node has an output already.
+        """
+        if event.output is not None:
+            self.output = event.output
+        if event.actions.route is not None:
+            self.route = event.actions.route
+        self._asked.update(event.long_running_tool_ids or ())
 
     def _set_run(self, node_path: str | None, run_id: str, attempt_count: int) -> None:
         site = self._scope.site

@@ -172,7 +172,7 @@ class SharedContext(AdkContext):
         adopt_actions(self._ours._actions, self._event_actions)
         if self._invocation_context.end_invocation:
             self._ours._scope.end_invocation = True
-        if not self._output_emitted:
+        if not self._output_emitted and self._ours.output is None:
             self._ours.output = self._output_value
         if not self._route_emitted:
             self._ours.route = self._route_value

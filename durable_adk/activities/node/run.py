@@ -88,6 +88,8 @@ class _NodeRun:
         self._app = active.deps.registry.app(active.step.key.app_name)
         self._events: list[Event] = []
         self._output: Event | None = None
+        self._told_route: Any = None
+        """The last route that the code has yielded."""
         self._ended = NodeEnd(branch=active.step.branch)
         """How it ends without an event."""
         self._wait: Wait | None = None
@@ -171,6 +173,7 @@ class _NodeRun:
         try:
             async with aclosing(contained_items(items)) as events:
                 async for event in events:
+                    self._note(event, node)
                     self._add(event)
             if calls is not None:
                 await calls.settle()
@@ -179,6 +182,14 @@ class _NodeRun:
             if calls is None or not calls.is_interrupted:
                 raise
             await calls.settle()
+
+    def _note(self, event: Event, node: BaseNode) -> None:
+        """Let the context know what the code has yielded; see `Context.note`."""
+        if event.author not in ("", node.name):  # an agent's that the code has run (GR-75)
+            event.actions.route = None
+        self._context.note(event)
+        if event.actions.route is not None:
+            self._told_route = event.actions.route
 
     def _add(self, event: Event) -> None:
         step = self._step
@@ -210,11 +221,13 @@ class _NodeRun:
         context = self._context
         context.state.collect_delta()
         output = None if self._output is not None else context.output
+        route = None if context.route == self._told_route else context.route
         changed = context.actions.state_delta or context.actions.artifact_delta
-        if output is not None or changed or (context.route is not None and not self._events):
+        has_place = self._events and self._events[-1].actions.route is None
+        if output is not None or changed or (route is not None and not has_place):
             self._add(Event(output=output))
-        if context.route is not None and self._events[-1].actions.route is None:
-            self._events[-1].actions.route = context.route
+        if route is not None:
+            self._events[-1].actions.route = route
 
     def _messages(self) -> list[Event]:
         """Take the events that are stored before a node that the code calls begins."""
