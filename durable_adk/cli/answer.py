@@ -25,6 +25,7 @@ from durable_adk.cli.responses import (
 from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.target import defines_app
 from durable_adk.cli.terminal import EventPrinter, without_raised
+from durable_adk.client.answers import SentAnswer
 from durable_adk.client.feed import follow_changes
 from durable_adk.client.queries import InvocationFilter, LocatedCall, pending_calls_of
 from durable_adk.client.streaming import events_of
@@ -135,11 +136,13 @@ async def _answer(
             found = await find_call(sessions, where, call_id)
         require_kind(found.call, kind)
         message = response_message([(found.call, await response(found.call))])
-        sent = {**found.key.ids(), "message": message, "create_session": False}
-        request = InvocationRequest.parse(sent)
+        request = InvocationRequest.parse(
+            {**found.key.ids(), "message": message, "create_session": False}
+        )
         async with connection.invocation_client(found.record, app=app) as client:
             continuing = _continuing(found, connection, options)
-            events = events_of(client.send(request))
+            sent = SentAnswer(request=request, asked_by=found.call.invocation_id)
+            events = events_of(client.answer(sent))
             await _follow(events, printer, options, continuing=continuing)
             if options.detach:
                 note(f"Answer to {found.call.call_id} accepted.")

@@ -9,6 +9,7 @@ import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from google.genai import types
@@ -45,16 +46,25 @@ class SentAnswer:
     request: InvocationRequest = field(repr=False)
     """Its message may contain a credential."""
     answer_id: str | None = None
-    """The answer's id; None: derived from `invocation_id`, or without one any."""
+    """The answer's id; None: derived from the request's `invocation_id`, or without one, or if that
+    is the invocation that has asked, any."""
     answered_by: dict[str, str] | None = None
     """The sender, as the server identified it."""
     once: bool = False
     """Whether the id is derived from the response and its sender. Not for a credential."""
+    asked_by: str | None = None
+    """The invocation whose calls are answered; None: the one that the request names, if its id is
+    that of one, and else the newest (B-19)."""
 
     @property
     def key(self) -> SessionKey:
         """The session."""
         return self.request.key
+
+    @property
+    def named(self) -> str | None:
+        """The invocation whose calls are answered, if the sender said so."""
+        return self.asked_by or self.request.invocation_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +104,8 @@ async def judge(
         raise InvalidRequestError("An answer is a message of function responses, not text.")
     stored, records = await _history(sessions, sent, message)
     events = [item.event for item in stored]
-    asked, calls = answered_invocation_ids(events, message), answered_call_ids(message)
+    asked = answered_invocation_ids(events, message, invocation_id=sent.named)
+    calls = answered_call_ids(message)
     given = [
         event
         for event in events
@@ -104,10 +115,10 @@ async def judge(
     names = {answer_event(one, last) for one in asked}
     if first := next((item for item in stored if item.event.id in names), None):
         delta = {} if any_state else without_temp(request.state_delta)
-        _require_same(first, stored, message, delta)
+        _require_same(first, stored, message, delta, named=sent.named)
         return JudgedAnswer(sent=sent, first=first)
     statuses = {one: record.status for one, record in records.items()}
-    answers = check_answers(events, message, statuses=statuses)
+    answers = check_answers(events, message, statuses=statuses, invocation_id=sent.named)
     record = records.get(answers[0].call.invocation_id)
     if record is not None and not answers[0].update:
         return JudgedAnswer(sent=sent, answers=answers, answer_id=name, record=record)
@@ -128,7 +139,8 @@ async def find_call(
         NotFoundError: The invocation has made no such call.
     """
     stored = await read_calls(sessions, key, record.start_seq)
-    found = track_calls(item.event for item in stored).get(call_id)
+    events, name = (item.event for item in stored), record.invocation_id
+    found = track_calls(events, invocation_id=name).get(call_id)
     if found is None or found.call.invocation_id != record.invocation_id:
         raise NotFoundError(
             f"Invocation {record.invocation_id!r} has no call {call_id!r} to be answered."
@@ -166,14 +178,18 @@ async def _history(
 ) -> tuple[list[StoredEvent], dict[str, InvocationRecord]]:
     """Return the events since the calls were made, and the invocations that made them."""
     calls, records = answered_call_ids(message), dict[str, InvocationRecord]()
-    stored = await sessions.read_from_calls(sent.key, calls)
-    for name in answered_invocation_ids((item.event for item in stored), message):
+    named = await sessions.get_invocation(sent.key, sent.named) if sent.named else None
+    since = named.start_seq if named else None
+    read = partial(sessions.read_from_calls, sent.key, calls, since=since)
+    stored = await read()
+    events = (item.event for item in stored)
+    for name in answered_invocation_ids(events, message, invocation_id=sent.named):
         record = await sessions.get_invocation(sent.key, name)
         if record is not None:
             records[name] = record
     if sent.answer_id or sent.once or sent.request.invocation_id:
         # The same answer may have ended the invocation in between, and is no update of itself.
-        stored = await sessions.read_from_calls(sent.key, calls)
+        stored = await read()
     return stored, records
 
 
@@ -193,8 +209,8 @@ def _id_of(
     if sent.once:
         said = message.model_dump(mode="json", exclude_none=True)
         return _derived([*sent.key, sorted(asked), said, sent.answered_by, earlier])
-    if not sent.request.invocation_id:
-        return uuid.uuid4().hex
+    if not sent.request.invocation_id or sent.request.invocation_id in asked:
+        return uuid.uuid4().hex  # an invocation may ask under one id several times
     text = canonical([sent.request.invocation_id, *answered_call_ids(message)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -215,11 +231,14 @@ def _require_same(
     stored: Sequence[StoredEvent],
     message: types.Content,
     delta: dict[str, Any],
+    *,
+    named: str | None,
 ) -> None:
     """Raise EventConflictError unless the earlier answer of this id is the same answer."""
     # Check it against the events before it, when its calls were pending.
     before = [item.event for item in stored if item.seq < first.seq]
-    same = is_sent_as(first.event, answer_message(check_answers(before, message)))
+    answers = check_answers(before, message, invocation_id=named)
+    same = is_sent_as(first.event, answer_message(answers))
     kept = first.event.actions.state_delta
     if not same or any(kept.get(name) != value for name, value in delta.items()):
         raise EventConflictError(

@@ -72,12 +72,14 @@ def answered_call_ids(message: types.Content) -> list[str]:
     return sorted(part.function_response.id or "" for part in parts if part.function_response)
 
 
-def answered_invocation_ids(events: Iterable[Event], message: types.Content) -> set[str]:
-    """Return the ids of the invocations whose calls a message answers.
+def answered_invocation_ids(
+    events: Iterable[Event], message: types.Content, *, invocation_id: str | None = None
+) -> set[str]:
+    """Return the ids of the invocations whose calls a message answers; see `track_calls`.
 
     `check_answers` needs the status of each.
     """
-    history = track_calls(events)
+    history = track_calls(events, invocation_id=invocation_id)
     found = (history.get(response.id or "") for response in _responses(message))
     return {item.call.invocation_id for item in found if item}
 
@@ -87,6 +89,7 @@ def check_answers(
     message: types.Content,
     *,
     statuses: Mapping[str, Status] | None = None,
+    invocation_id: str | None = None,
 ) -> list[Answer]:
     """Return the answers in a message, in its order; [] if it has no function responses.
 
@@ -95,6 +98,7 @@ def check_answers(
         message: The user's message.
         statuses: Status of each invocation that `answered_invocation_ids` names. A missing one
             counts as open, unless its events say that it failed or was cancelled.
+        invocation_id: See `track_calls`.
 
     Raises:
         AlreadyAnsweredError: A call has an answer, or its deadline has passed.
@@ -103,7 +107,7 @@ def check_answers(
             several invocations (TRAP-28, TOL-64, RUN-21).
     """
     responses = _responses(message)
-    history = track_calls(events)
+    history = track_calls(events, invocation_id=invocation_id)
     answers = [_answer(response, history, statuses or {}) for response in responses]
     ids = [answer.call.call_id for answer in answers]
     for call_id in ids:

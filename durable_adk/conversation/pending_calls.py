@@ -133,23 +133,34 @@ def blocked_by(call: PendingCall, history: dict[str, TrackedCall]) -> PendingCal
     return None
 
 
-def track_calls(events: Iterable[Event]) -> dict[str, TrackedCall]:
+def track_calls(
+    events: Iterable[Event], *, invocation_id: str | None = None
+) -> dict[str, TrackedCall]:
     """Return every call that the user could ever answer, by id.
 
-    Of a repeated id it is the latest, or if that one is not open, the latest of another invocation
-    that is (B-19). Calls and answers that a rewind removed do not count (REW-1).
+    Of a repeated id it is the call of the named invocation, if there is one; else the latest, or if
+    that one is not open, the latest of another invocation that is (B-19). Calls and answers that a
+    rewind removed do not count (REW-1).
+
+    Args:
+        events: The session's committed events, in order.
+        invocation_id: The invocation whose calls are meant; None: the sender did not say.
     """
-    return _answerable(*_track(events))
+    return _answerable(*_track(events), invocation_id)
 
 
-def _answerable(latest: dict[str, TrackedCall], older: list[TrackedCall]) -> dict[str, TrackedCall]:
+def _answerable(
+    latest: dict[str, TrackedCall], older: list[TrackedCall], invocation_id: str | None = None
+) -> dict[str, TrackedCall]:
     history = dict(latest)
     for item in older:
-        if item.status is CallStatus.OPEN:
-            newest = latest[item.call.call_id]
-            if newest.status is not CallStatus.OPEN:
-                history[item.call.call_id] = item
-    return history
+        newest = latest[item.call.call_id]
+        is_over = newest.status is not CallStatus.OPEN
+        if item.status is CallStatus.OPEN and is_over:
+            history[item.call.call_id] = item
+    named = [*older, *latest.values()] if invocation_id else []
+    of_it = (item for item in named if item.call.invocation_id == invocation_id)
+    return history | {item.call.call_id: item for item in of_it}
 
 
 def _track(events: Iterable[Event]) -> tuple[dict[str, TrackedCall], list[TrackedCall]]:
@@ -195,12 +206,15 @@ def _stays_open(before: TrackedCall, now: TrackedCall) -> bool:
 def _answered_by(
     event: Event, call_id: str, history: Mapping[str, TrackedCall], older: Iterable[TrackedCall]
 ) -> TrackedCall | None:
-    """Return the call that a response of an event is to."""
+    """Return the call that a response of an event is to; a question's is of its invocation."""
     for item in older:
         of_event = item.call.invocation_id == event.invocation_id
         if of_event and item.call.call_id == call_id:
             return item
-    return history.get(call_id)
+    item = history.get(call_id)
+    if item is not None and item.call.name == REQUEST_INPUT:
+        return item if item.call.invocation_id == event.invocation_id else None
+    return item
 
 
 def tracking_copy(event: Event) -> Event:

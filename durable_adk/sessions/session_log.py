@@ -267,13 +267,18 @@ class SessionLog(InvocationLog, InvocationRecords, SessionReads, Queue, Notes, C
         return None if row is None else decoded([row])[0]
 
     async def read_from_calls(
-        self, key: SessionKey, call_ids: Collection[str]
+        self, key: SessionKey, call_ids: Collection[str], *, since: int | None = None
     ) -> list[StoredEvent]:
         """Read the events since the start of the invocations that made these calls.
 
         If several calls have the same id, the latest counts; of a node's questions the latest one
         without an answer, if there is one. Reads all events if a call is not found, or if a rewind
         may refer to earlier events. Returns [] for a missing session.
+
+        Args:
+            key: The session.
+            call_ids: The ids of the calls.
+            since: The sequence number of an event from which on all are read in any case.
         """
         try:
             start = await self.read_revision(key)
@@ -298,6 +303,7 @@ class SessionLog(InvocationLog, InvocationRecords, SessionReads, Queue, Notes, C
                     wanted -= {call.id or "" for call in made} - closed
             stored, upto, size = page + stored, start, size * 2
         begun = [await self._first_seq(key, name) for name in makers]
+        begun += [] if since is None else [since]
         first = 1 if wanted - known else min(begun, default=1)
         if stored and first < stored[0].seq:
             earlier = await self.read_events(key, after=first - 1, upto=stored[0].seq - 1)

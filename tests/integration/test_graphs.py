@@ -17,7 +17,7 @@ from temporalio.client import Client
 from durable_adk.agents import LlmAgent
 from durable_adk.client import workflow_id
 from durable_adk.errors import AlreadyAnsweredError, InvalidRequestError
-from durable_adk.events import Event
+from durable_adk.events import Event, EventActions
 from durable_adk.events.request_input import RequestInput
 from durable_adk.flows import continue_as_new
 from durable_adk.graph.join_node import JoinNode
@@ -529,6 +529,40 @@ async def test_a_text_begins_anew_while_a_question_is_open(make_runner: MakeRunn
     assert record is not None
     assert record.status is Status.PAUSED
     assert runs == {"a": 2, "ask": 2, "after": 1}
+
+
+async def test_an_answer_may_name_its_invocation(make_runner: MakeRunner) -> None:
+    """GR-142, B-19: although a newer one waits for an answer to the same id."""
+    runner = await make_runner(asking(Runs()))
+    for message in ("hi", "again"):
+        await said(runner, message)
+    older, newer = dict.fromkeys(event.invocation_id for event in await stored(runner))
+    for name, given in ((older, False), (newer, True)):
+        rows = await reply(runner, answer("q1", given), invocation_id=name)
+        assert rows == [gives("ask@1", given), ends("after@1", {"got": given})]
+        assert (await stored(runner))[-1].invocation_id == name
+        with pytest.raises(AlreadyAnsweredError):
+            await reply(runner, answer("q1", given), invocation_id=name)
+
+
+async def test_each_round_of_a_named_invocation_has_its_answer(make_runner: MakeRunner) -> None:
+    """B-19, GR-136: an id that is asked again is answered again."""
+
+    def ask(node_input: Any) -> RequestInput:
+        return RequestInput(interrupt_id="q1")
+
+    def decide(node_input: str) -> Event:
+        return Event(output=node_input, actions=EventActions(route=node_input))
+
+    end = Runs().named("end")
+    edges: list[Any] = [("START", ask, decide, {"again": ask, "done": end})]
+    runner = await make_runner(Workflow(name="wf", edges=edges))
+    assert await said(runner) == [asks("ask@1", "q1")]
+    (name,) = {event.invocation_id for event in await stored(runner)}
+    rows = await reply(runner, answer("q1", "again"), invocation_id=name)
+    assert rows[-1] == asks("ask@2", "q1")
+    rows = await reply(runner, answer("q1", "done"), invocation_id=name)
+    assert rows[-1] == ends("end@1", "done")
 
 
 async def test_a_node_that_runs_again_asks_its_questions_one_after_the_other(

@@ -103,7 +103,11 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
 
 
 def checked_answers(
-    events: Sequence[Event], message: types.Content, statuses: Mapping[str, Status]
+    events: Sequence[Event],
+    message: types.Content,
+    statuses: Mapping[str, Status],
+    *,
+    invocation_id: str | None = None,
 ) -> list[Answer]:
     """Return the answers in a message, right before they are stored.
 
@@ -113,7 +117,7 @@ def checked_answers(
     Raises:
         InvalidRequestError: An answer matches no pending call (TRAP-28), or has a credential.
     """
-    answers = check_answers(events, message, statuses=statuses)
+    answers = check_answers(events, message, statuses=statuses, invocation_id=invocation_id)
     if not answers:
         raise InvalidRequestError("The message answers no call; send function responses.")
     for answer in answers:
@@ -280,9 +284,8 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
     )
     message = changed.content or types.Content()
     if step.author == "user":
-        message = answer_message(
-            checked_answers(events, message, {step.invocation_id: Status.RUNNING})
-        )
+        name, statuses = step.invocation_id, {step.invocation_id: Status.RUNNING}
+        message = answer_message(checked_answers(events, message, statuses, invocation_id=name))
     answered = {response.id for part in message.parts or [] if (response := part.function_response)}
     asked = [event for event in events if _calls(event) & answered]
     branches = {event.branch for event in asked}

@@ -228,7 +228,7 @@ def _sent(key: SessionKey, call: PendingCall, body: AnswerBody) -> SentAnswer:
         )
     message = response_message([(call, body.response_value())])
     request = {**key.ids(), "message": message, "create_session": False}
-    return SentAnswer(request=InvocationRequest.parse(request))
+    return SentAnswer(request=InvocationRequest.parse(request), asked_by=call.invocation_id)
 
 
 async def _give(services: ServerServices, sent: SentAnswer) -> None:

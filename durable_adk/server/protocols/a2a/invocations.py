@@ -119,7 +119,9 @@ async def resume(
     answer = answer_of(message, [one.call for one in calls])
     request = _request(key, name, answer)
     client = services.invocations(key.app_name, waits_for_worker=follows)
-    sent = SentAnswer(request=request, answer_id=name, answered_by=caller.answered_by)
+    sent = SentAnswer(
+        request=request, answer_id=name, answered_by=caller.answered_by, asked_by=task_id
+    )
     return Sent(view, entries_of(key, client.answer(sent)))
 
 
