@@ -12,6 +12,10 @@ from durable_adk.tools.output_tool import OutputTool
 FINISH_TASK = "finish_task"
 RESULT = "result"
 """The argument that holds an output which is no object."""
+IGNORED = (
+    f"{FINISH_TASK} was ignored because a task delegation was sent in the same turn. Call "
+    f"{FINISH_TASK} by itself once the delegated result is available."
+)
 _INSTRUCTION = (
     f"Do not call `{FINISH_TASK}` prematurely. First complete every part of the task with the "
     "tools that you have. If the task is unclear, ask the user. Once it is complete, call "

@@ -19,6 +19,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import Status
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
+from durable_adk.tools.finish_task_tool import IGNORED
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import KEY, answers
 from tests.integration.test_task_agents import DONE, Model, gist, said, status
@@ -130,6 +131,28 @@ async def test_single_turns_run_side_by_side_and_tasks_in_order(make_runner: Mak
     assert len(model.prompts()[1]) == 3  # not what its calls have run
     assert sorted(prompt[0][1] for prompt in summer.prompts()) == ["1", "1", "2", "2"]
     assert {prompt[0][1] for prompt in two.model.prompts()} == {'{"n": 4}'}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_a_task_does_not_end_while_it_hands_out_another(make_runner: MakeRunner) -> None:
+    """GR-172: the model calls `finish_task` again, once it has the result of the other one."""
+    both = ids(f_finish_task={"result": "early"}, b_booker={"request": "book"})
+    host = Model(replies=[both, call("finish_task", result="late")])
+    own = Model(replies=["when?", call("finish_task", result="ok")])
+    booker = LlmAgent(name="booker", description="Books.", mode="task", model=own)
+    agent = LlmAgent(name="host", model=host, mode="task", sub_agents=[booker])
+    runner = await make_runner(Workflow(name="wf", edges=[("START", agent)]))
+    assert [one[3] for one in await said(runner, "hi")] == [
+        [("finish_task", {"result": "early"}), ("booker", {"request": "book"})],
+        ("finish_task", {"error": IGNORED}),
+        "when?",
+    ]
+    got = await said(runner, "tuesday")
+    assert [one[3] for one in got[2:]] == [
+        ("booker", {"result": "ok"}),
+        ("finish_task", {"result": "late"}),
+        DONE,
+    ]
+    assert got[-1][4] == {"result": "late"}
 
 
 async def test_a_single_turn_may_ask_for_a_confirmation(make_runner: MakeRunner) -> None:

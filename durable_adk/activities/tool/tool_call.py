@@ -51,6 +51,7 @@ from durable_adk.errors import (
     text_of,
     wrapped,
 )
+from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.graph.node_tool import NodeTool
@@ -59,6 +60,7 @@ from durable_adk.plugins.base_plugin import HookName
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.finish_task_tool import IGNORED, FinishTaskTool
 from durable_adk.tools.require_confirmation import NOT_AS_SHOWN, REJECTED
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.graph.node_run import CalledEnd, CalledNode, NodeRef
@@ -107,10 +109,10 @@ def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
     )
 
 
-def _call_event(scope: StepScope, call: types.FunctionCall) -> str:
-    """Return the id of the event with a call."""
+def _call_event(scope: StepScope, call: types.FunctionCall) -> Event:
+    """Return the event with a call."""
     events = reversed(scope.events)
-    return next(one.id for one in events if any(c is call for c in one.get_function_calls()))
+    return next(one for one in events if any(c is call for c in one.get_function_calls()))
 
 
 @dataclass(kw_only=True)
@@ -180,8 +182,8 @@ class ToolCall:
         if self.given is not None and "error" in (self.given.response or {}):
             # The pending call ended without an answer, for example at its deadline.
             return CallOutcome(response=self.given.response, tool=tool)
-        if not is_as_shown(self.run.active.scope.events, self.run.step.request_id, self.call):
-            return CallOutcome(response={"error": NOT_AS_SHOWN}, tool=tool)
+        if refusal := self._refusal(tool):
+            return CallOutcome(response={"error": refusal}, tool=tool)
         step = self.run.step
         if tool is None and (step.activity or step.called or self.received) is not None:
             # The tool is gone or unavailable, but its recorded result must still be reported.
@@ -216,6 +218,18 @@ class ToolCall:
         child.changed = args if args != (self.call.args or {}) else None
         self.context.actions = before
         return CallOutcome(response=None, asks=child)
+
+    def _refusal(self, tool: BaseTool | None) -> str | None:
+        """Return why the call is not run, or None."""
+        scope = self.run.active.scope
+        if not is_as_shown(scope.events, self.run.step.request_id, self.call):
+            return NOT_AS_SHOWN
+        if not isinstance(tool, FinishTaskTool):
+            return None
+        calls = _call_event(scope, self.call).get_function_calls()
+        others = [self.toolbox.tools.get(call.name or "") for call in calls]
+        hands_out = any(isinstance(one, NodeTool) and one.mode == "task" for one in others)
+        return IGNORED if hands_out else None
 
     def _denied(self, tool: BaseTool) -> bool:
         events, step, reads = self.run.active.scope.events, self.run.step, tool.reads_confirmation
@@ -253,7 +267,7 @@ class ToolCall:
             return {"error": str(error)}
         changed = None if read == (self.call.args or {}) else read
         given = NodeRef(
-            event=_call_event(self.run.active.scope, self.call),
+            event=_call_event(self.run.active.scope, self.call).id,
             take="arguments",
             call=self.call.id,
             key=None if tool.mode == "task" else tool.key,
