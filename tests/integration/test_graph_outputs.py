@@ -9,6 +9,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import ResumabilityConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
+from durable_adk.models.llm_request import LlmRequest
 from durable_adk.plugins import BasePlugin
 from durable_adk.tools import LongRunningFunctionTool
 from tests.conftest import MakeRunner
@@ -48,6 +49,23 @@ def keeps(callback_context: Any) -> None:
 def breaks(callback_context: Any) -> None:
     """Fail."""
     raise ValueError
+
+
+async def test_a_chat_agent_gives_no_output(make_runner: MakeRunner) -> None:
+    """GR-178, B-45: it sees the conversation, and what is behind it never runs."""
+    prompts: list[list[str]] = []
+
+    def replies(request: LlmRequest) -> str:
+        prompts.append([part.text or "" for one in request.contents for part in one.parts or ()])
+        return f"reply {len(prompts)}"
+
+    root, given = graph(model=ScriptedModel(replies=replies), mode="chat", output_key="k")
+    runner = await make_runner(root)
+    for message, reply_text in (("hi", "reply 1"), ("more", "reply 2")):
+        row = speaks(reply_text, output=False)._replace(delta={"k": reply_text})
+        assert await said(runner, message) == [row]
+    assert prompts == [["hi"], ["hi", "reply 1", "more"]]
+    assert given == []
 
 
 async def test_an_after_agent_callback_replaces_the_output(make_runner: MakeRunner) -> None:

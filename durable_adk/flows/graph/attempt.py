@@ -209,6 +209,8 @@ class NodeAttempt:
         task = self.task
         child = next(one for one in self.parts.node.children if one.name == task.node.name)
         call = NodeCall(site=task.current_site(), set_awaiting=self._set_awaiting)
+        if _chats(child):
+            call.site.output_for = []
         final, failed = None, None
         async with closing(self.parts.run_agent(child, task.scope, call)) as events:
             async for event in events:
@@ -243,8 +245,15 @@ class NodeAttempt:
 
 def _gives_output(event: Event, agent: AgentNode) -> bool:
     """Return whether an agent's final event has what the next node is given (GR-64, GR-80)."""
+    if _chats(agent):
+        return False
     speaks = agent.kind == "llm" and agent.mode != "task"
     return event.output is not None or (speaks and is_answer_text(event))
+
+
+def _chats(agent: AgentNode) -> bool:
+    """Return whether an agent, which is a node, answers the user and gives no output (GR-178)."""
+    return agent.kind == "llm" and agent.mode is None
 
 
 def _reference(event: Event) -> NodeRef:
