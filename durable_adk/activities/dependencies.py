@@ -148,10 +148,12 @@ class Dependencies:
 
     def node_values(self, step: Step, scope: StepScope) -> NodeValues:
         """Return where the values come from that the nodes of a graph are given."""
+        app = self.registry.app(step.key.app_name)
         return NodeValues(
             events=scope.events,
             user_content=scope.user_content,
-            items=self.registry.app(step.key.app_name).items_at,
+            items=app.items_at,
+            input_schema=app.input_schema_at,
             given=self.given,
         )
 

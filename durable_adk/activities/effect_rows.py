@@ -12,7 +12,7 @@ from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.webhook.announcement import announce
 from durable_adk.agents.llm_agent import LlmAgent, is_task
 from durable_adk.calling.closing import uninterrupted
-from durable_adk.conversation.nodes.events import mark_agent_events
+from durable_adk.conversation.nodes.events import convert_output, mark_agent_events
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
@@ -162,6 +162,9 @@ class StepEffect(CodeEffect[A, StepResult]):
             events = [one.event for one in (result, *result.more) if one.event is not None]
             is_task_agent = is_task(agent) and not isinstance(step, CallbackStep)
             mark_agent_events(events, step.site, schema, is_task=is_task_agent)
+            app = active.deps.registry.app(step.key.app_name)
+            for event in events:
+                convert_output(event, app.output_of)
         return result
 
 

@@ -1,7 +1,7 @@
 """An app: a name and the agents behind it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
@@ -23,6 +23,7 @@ from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
 from durable_adk.google_objects import all_from_google_adk, from_google_adk
 from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.data import validated
 from durable_adk.graph.parallel_worker import ParallelWorker
 from durable_adk.graph.workflow import Workflow
 from durable_adk.plugins.base_plugin import BasePlugin
@@ -274,6 +275,31 @@ class App(BaseModel):
         nodes = nodes_on_path(self.root_agent, path, self._called)
         schemas = (node.state_schema for node in reversed(nodes))
         return next((schema for schema in schemas if schema is not None), None)
+
+    def input_schema_at(self, path: str) -> Any:
+        """Return the `input_schema` of the graph at the path of a run; None: it has none.
+
+        Raises:
+            AgentNotFoundError: The app does not have the graph, or no longer has it.
+        """
+        return self._at(path).input_schema
+
+    def output_of(self, value: Any, output_for: Sequence[str]) -> Any:
+        """Return an output as the graphs that end with it have it (GR-190).
+
+        Args:
+            value: The output of a node.
+            output_for: See `NodeSite.output_for`.
+
+        Raises:
+            ValidationError: It does not fit the `output_schema` of one of them.
+        """
+        for path in output_for[1:]:
+            nodes = nodes_on_path(self.root_agent, path, self._called)
+            graph = nodes[-1] if len(nodes) == path.count("/") + 1 else None
+            if isinstance(graph, Workflow):
+                value = validated(graph.output_schema, value)
+        return value
 
     def _at(self, path: str) -> BaseNode:
         """Return the node at the path of a run.

@@ -27,14 +27,15 @@ def manifest_of(node: BaseNode) -> AgentNode:
         return node.node()
     nodes = _nodes(node)
     edges = _edges(node)
-    window = node.max_concurrency if isinstance(node, Workflow) else None
+    is_graph = isinstance(node, Workflow)
     return AgentNode(
         name=node.name,
         kind="graph",
         graph=GraphRecord(
             nodes=[record_of(one) for one in nodes],
             edges=[_edge(edge) for edge in edges],
-            window=window,
+            window=node.max_concurrency if is_graph else None,
+            reads=is_graph and node.input_type is not None,
         ),
         children=[manifest_of(one) for one in driven_nodes(node)],
     )

@@ -106,6 +106,8 @@ class GraphRecord(JsonModel):
     edges: list[GraphEdge] = Field(default_factory=list[GraphEdge])
     window: int | None = None
     """Number of nodes that may run at once; None: any (GR-11)."""
+    reads: bool = False
+    """Whether the graph converts its input by a schema of its own (GR-190)."""
 
 
 NodeKind = Literal["llm", "sequential", "loop", "parallel", "graph", "custom"]

@@ -195,6 +195,73 @@ class Runs(Counter[Any]):
 # ----- chains, fan-outs, routes
 
 
+class Number(BaseModel):
+    """What a graph takes, and gives."""
+
+    n: int
+
+
+def same(node_input: Any) -> Any:
+    """Give what it is given."""
+    return node_input
+
+
+async def test_a_graph_converts_its_input_and_output(make_runner: MakeRunner) -> None:
+    """GR-190, GR-191: by its schemas, also in another graph."""
+    prompts: list[Any] = []
+
+    def reply_to(request: LlmRequest) -> str:
+        prompts.append([part.text for one in request.contents for part in one.parts or ()])
+        return "text"
+
+    agent = LlmAgent(name="agent", model=ScriptedModel(replies=reply_to))
+    schemas: dict[str, Any] = {"input_schema": Number, "output_schema": Number}
+    inner = Workflow(name="inner", edges=[("START", node(same, name="x"))], **schemas)
+    again = Runs().named("again", {"n": "5"})
+    edges: list[Any] = [("START", agent, again, inner, node(same, name="end"))]
+    runner = await make_runner(Workflow(name="wf", edges=edges, **schemas))
+    rows = await said(runner, '{"n": "4"}')
+    assert prompts == [['{"n": 4}']]
+    assert [one.value for one in rows] == ["text", {"n": "5"}, {"n": 5}, {"n": 5}]
+
+
+async def test_a_message_that_a_graph_cannot_read_is_refused(make_runner: MakeRunner) -> None:
+    """GR-190: nothing is stored, and nothing waits behind it; a reply to a task is no input."""
+    model = ScriptedModel(replies=["what?", call("finish_task", result="ok")])
+    task = LlmAgent(name="task", mode="task", model=model)
+    root = Workflow(name="wf", edges=[("START", task)], input_schema=Number)
+    runner = await make_runner(root)
+    await ensure_session(runner)
+    for message in ("no JSON", '{"m": 1}'):
+        with pytest.raises(InvalidRequestError, match="does not fit the input_schema of 'wf'"):
+            await said(runner, message)
+    assert await stored(runner) == []
+    assert [one.value for one in await said(runner, '{"n": 1}')] == ["what?"]
+    assert (await said(runner, "no JSON"))[-1].output_for == ["wf@1/task@1", "wf@1"]
+
+
+async def test_an_output_that_does_not_fit_its_graph_fails(make_runner: MakeRunner) -> None:
+    """GR-190, GR-191: the attempt that gives it, and it is not stored."""
+    given = iter(["x", "1"])
+
+    def number(node_input: Any) -> dict[str, str]:
+        return {"n": next(given)}
+
+    retry = NodeRetryConfig(max_attempts=2, initial_delay=0, jitter=0)
+    inner = Workflow(
+        name="inner", edges=[("START", node(number, retry_config=retry))], output_schema=Number
+    )
+    runner = await make_runner(Workflow(name="wf", edges=[("START", inner)]))
+    rows = await said(runner)
+    assert [one.error for one in rows] == ["ValidationError", None]
+    assert rows[-1].value == {"n": 1}
+    agent = LlmAgent(name="agent", model=ScriptedModel(replies=["text"]))
+    runner = await make_runner(Workflow(name="wf", edges=[("START", agent)], output_schema=Number))
+    rows, error = await fail(runner)
+    assert rows == [fails("agent@1", "ValidationError", author="agent")]
+    assert "Input should be a valid dictionary or instance of Number" in str(error)
+
+
 def chain(runs: Runs) -> Workflow:
     """Four functions that hand on values and state."""
 

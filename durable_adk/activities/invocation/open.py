@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+from pydantic import ValidationError
+
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import state_for_bodies
 from durable_adk.activities.invocation.close import close_invocation, read_ending
@@ -34,6 +36,7 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.graph.base_node import BaseNode
+from durable_adk.graph.data import validated
 from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.records import (
     GetSessionConfig,
@@ -116,6 +119,7 @@ async def _opened(deps: Dependencies, step: OpenStep, *, may_reply: bool = True)
         step = await _as_stored(deps, step)
         if not step.prepared:
             return opened
+    await _check_input(deps, step, root)
     await _check_late_answers(deps, step)
     await deps.check_store(step.key)
     failpoint("open.before")
@@ -167,6 +171,32 @@ async def _delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConfl
     if event is None or not is_same_message(event, step.message, step.custom_metadata):
         raise conflict
     return event.invocation_id
+
+
+async def _check_input(deps: Dependencies, step: OpenStep, root: BaseNode) -> None:
+    """Check that the message fits the `input_schema` of the app's graph (GR-190).
+
+    While another invocation may still receive it, it need not.
+
+    Raises:
+        InvalidRequestError: It does not.
+    """
+    if isinstance(root, BaseAgent) or not step.message.parts or answered_call_ids(step.message):
+        return
+    try:
+        validated(root.input_schema, step.message)
+    except ValidationError as unfit:
+        key, name, sessions = step.key, step.invocation_id, deps.sessions
+        if await sessions.has_receiver(key) or await sessions.delivered_event(key, name):
+            return
+        if await sessions.get_invocation(key, name) is not None:
+            return  # a repeat: the first attempt's message fitted
+        await sessions.leave_queue(key, invocation_id=name, lease_owner=step.lease_owner)
+        found = unfit.errors(include_url=False, include_input=False)
+        said = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in found)
+        raise InvalidRequestError(
+            f"The message does not fit the input_schema of {root.name!r}: {said}."
+        ) from None
 
 
 async def _check_late_answers(deps: Dependencies, step: OpenStep) -> None:

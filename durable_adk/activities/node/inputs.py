@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
+from pydantic import ValidationError
 
 from durable_adk.calling.copies import own_copy
-from durable_adk.errors import AgentError
+from durable_adk.errors import AgentError, wrapped
 from durable_adk.events.event import Event
+from durable_adk.graph.data import validated
 from durable_adk.wire.graph.node_run import ItemOutputs, NodeRef
 
 Items = Callable[[str], Callable[[Any], list[Any]]]
@@ -18,6 +20,9 @@ Items = Callable[[str], Callable[[Any], list[Any]]]
 @dataclass(frozen=True, kw_only=True)
 class NodeValues:
     """Where the values come from."""
+
+    input_schema: Callable[[str], Any]
+    """Returns the `input_schema` of the graph at a path."""
 
     events: Sequence[Event]
     """The session's events."""
@@ -35,12 +40,22 @@ class NodeValues:
             ref: The reference.
 
         Raises:
-            AgentError: The session does not have the event any more.
+            AgentError: The session does not have the event any more, or the value does not fit the
+                `input_schema` of a graph.
         """
         return own_copy(self._value(ref))
 
     def _value(self, ref: NodeRef) -> Any:
         """Return the value without a copy: of a list only the item is copied."""
+        value = self._given(ref)
+        try:
+            for path in ref.read_by:
+                value = validated(self.input_schema(path), value)
+        except ValidationError as unfit:
+            raise wrapped(AgentError, unfit) from unfit
+        return value
+
+    def _given(self, ref: NodeRef) -> Any:
         if ref.parts is not None:
             return {name: part and self._value(part) for name, part in ref.parts.items()}
         if ref.of is not None:

@@ -209,7 +209,8 @@ class _NodeRun:
         if event.output is not None:
             if self._output is not None:
                 raise ValueError("Output already set. A node can produce at most one output.")
-            event.output = _plain(event.output, self._site.path)
+            output = self._app.output_of(event.output, self._site.output_for)
+            event.output = _plain(output, self._site.path)
             mark_output(event, self._site, message=False)
             self._output = event
         check_json(event.actions.state_delta, "state_delta")

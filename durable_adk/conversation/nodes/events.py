@@ -1,13 +1,15 @@
 """What the events of a graph's nodes have beyond those of an agent (GR-77 to GR-82)."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from google.genai import types
+from pydantic import ValidationError
 
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.conversation.history import USER
+from durable_adk.errors import AgentError, wrapped
 from durable_adk.events.event import Event, NodeInfo
 from durable_adk.tools.output_schema import parse_output
 from durable_adk.wire.graph.node_run import NodeEnd, NodeRef, NodeSite
@@ -58,6 +60,29 @@ def mark_agent_events(
         last.output = parse_output(schema, last.text)
     if site.ends and not any(event.long_running_tool_ids for event in events):
         mark_output(last, site, message=last.output is None)
+
+
+def convert_output(event: Event, convert: Callable[[Any, Sequence[str]], Any]) -> None:
+    """Convert the output of an agent that is a node for the graphs that end with it (GR-190).
+
+    Args:
+        event: An event of the agent.
+        convert: Returns an output as the graphs have it whose paths are given.
+
+    Raises:
+        AgentError: It does not fit the `output_schema` of one of them.
+    """
+    info = event.node_info
+    told = event.text if info.message_as_output else event.output
+    if not info.output_for or told is None:
+        return
+    try:
+        output = convert(told, info.output_for)
+    except ValidationError as unfit:
+        raise wrapped(AgentError, unfit) from unfit
+    if output != told:
+        event.output = output
+        event.node_info = info.model_copy(update={"message_as_output": None})
 
 
 def is_answer_text(event: Event) -> bool:

@@ -57,7 +57,10 @@ class _GraphRun(NodeRuns):
         )
         self._schedule = GraphSchedule(parts.node.graph or GraphRecord(), self.position)
         if resumed is None:
-            self._schedule.begin(site.input, scope.ctx.branch)
+            given = site.input
+            if self._schedule.graph.reads:
+                given = given.model_copy(update={"read_by": [*given.read_by, site.path]})
+            self._schedule.begin(given, scope.ctx.branch)
 
     def begin(self) -> None:
         """See base class."""

@@ -77,6 +77,16 @@ class Queue(Transactions):
         """
         return await self._store.read(lambda tables: live(tables, key, time.time(), limit=limit))
 
+    async def has_receiver(self, key: SessionKey) -> bool:
+        """Return whether an invocation is active, or a paused one waits for a message (GR-173)."""
+        now = time.time()
+
+        def found(tables: Tables) -> bool:
+            head = tables.head(key)
+            return head is not None and bool(head.active(now) or recipient(tables, key, head))
+
+        return await self._store.read(found)
+
     async def may_go_ahead(
         self, key: SessionKey, *, invocation_id: str, kind: str, prefix: str, after: str
     ) -> bool:

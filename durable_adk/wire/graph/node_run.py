@@ -36,6 +36,8 @@ class NodeRef(JsonModel):
     """The value is the list of the outputs of a worker's items."""
     parts: dict[str, "NodeRef | None"] | None = None
     """The values of a dict: those of a join's predecessors, in the order of its edges."""
+    read_by: list[str] = Field(default_factory=list[str])
+    """The paths of the graphs whose `input_schema` the value is converted by, in this order."""
 
     @classmethod
     def user_message(cls) -> "NodeRef":
