@@ -7,10 +7,11 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
-from durable_adk.agents import LlmAgent, SequentialAgent
+from durable_adk.agents import Context, LlmAgent, SequentialAgent
 from durable_adk.apps import App
 from durable_adk.events import Event
 from durable_adk.graph.join_node import JoinNode
+from durable_adk.graph.node import node
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
@@ -153,6 +154,30 @@ async def test_a_root_agent_may_have_a_task(make_runner: MakeRunner) -> None:
     assert "Do not call `finish_task` prematurely" in str(
         model.requests[0].config.system_instruction
     )
+
+
+async def test_code_waits_for_a_task_agent_that_it_calls(make_runner: MakeRunner) -> None:
+    """GR-82, GR-162, B-50: the agent sees the replies, and nothing runs with None meanwhile."""
+    model = Model(replies=["where?", call("finish_task", result="ok")])
+    asker = LlmAgent(name="asker", model=model, mode="task")
+    given: list[Any] = []
+
+    @node(rerun_on_resume=True)
+    async def code(ctx: Context) -> Any:
+        return await ctx.run_node(asker, "plan")
+
+    def after(node_input: Any) -> str:
+        given.append(node_input)
+        return "end"
+
+    runner = await make_runner(Workflow(name="wf", edges=[("START", code, after)]))
+    path = "wf@1/code@1/asker@1"
+    assert await said(runner, "hi") == [("asker", path, path, "where?")]
+    assert given == []
+    got = await said(runner, "Bonn")
+    assert [one[:3] for one in got[:2]] == [("asker", path, path)] * 2
+    assert given == [{"result": "ok"}]
+    assert model.prompts()[1] == [("user", "plan"), ("model", "where?"), ("user", "Bonn")]
 
 
 async def test_no_node_begins_while_a_task_agent_waits(make_runner: MakeRunner) -> None:

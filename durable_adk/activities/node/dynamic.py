@@ -24,6 +24,7 @@ from durable_adk.activities.node.dynamic_loop import (
 )
 from durable_adk.activities.node.notes import CallNotes
 from durable_adk.activities.step import ActiveStep
+from durable_adk.agents.llm_agent import is_task
 from durable_adk.apps.graph_nodes import check_nodes
 from durable_adk.apps.graph_record import manifest_of_call
 from durable_adk.calling.closing import uninterrupted
@@ -195,7 +196,7 @@ class NodeCalls:
             called.branch = branch or self._step.branch
             if use_sub_branch:
                 called.branch = ".".join(filter(None, (called.branch, called.key)))
-            site.scope = isolation_scope or own.scope
+            site.scope = isolation_scope or (site.path if is_task(node) else own.scope)
             if use_as_output:
                 self.delegate, site.output_for = called, [site.path, *own.output_for]
             work = self._drive(called)
