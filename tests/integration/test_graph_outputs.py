@@ -7,9 +7,11 @@ from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import ResumabilityConfig
+from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
 from durable_adk.plugins import BasePlugin
 from durable_adk.tools import LongRunningFunctionTool
 from tests.conftest import MakeRunner
@@ -49,6 +51,32 @@ def keeps(callback_context: Any) -> None:
 def breaks(callback_context: Any) -> None:
     """Fail."""
     raise ValueError
+
+
+async def test_a_model_that_ends_with_an_error_fails_the_attempt(make_runner: MakeRunner) -> None:
+    """GR-180, B-21: the event with the code tells it, once, and the next attempt may succeed."""
+    replies = iter([LlmResponse(error_code="MAX_TOKENS"), "text", LlmResponse(error_code="SAFETY")])
+    model = ScriptedModel(replies=lambda _: next(replies))
+    retry = NodeRetryConfig(max_attempts=2, exceptions=["MAX_TOKENS"], initial_delay=0, jitter=0)
+    root, given = graph(model=model, retry_config=retry)
+    runner = await make_runner(root)
+    assert await said(runner) == [
+        fails("a@1", "MAX_TOKENS", author="a"),
+        speaks("text", output=True),
+        ends("after@1", "end"),
+    ]
+    rows, error = await fail(runner)
+    assert rows == [fails("a@1", "SAFETY", author="a")]
+    assert "SAFETY" in str(error)
+    assert given == ["text"]
+
+
+async def test_content_before_the_agent_is_its_output(make_runner: MakeRunner) -> None:
+    """GR-180: the model is not called."""
+    root, given = graph(model=ScriptedModel(), before_agent_callback=replaces)
+    rows = [speaks("replaced", output=True), ends("after@1", "end")]
+    assert await said(await make_runner(root)) == rows
+    assert given == ["replaced"]
 
 
 async def test_a_chat_agent_gives_no_output(make_runner: MakeRunner) -> None:

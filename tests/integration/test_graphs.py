@@ -16,7 +16,11 @@ from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.client import workflow_id
-from durable_adk.errors import AlreadyAnsweredError, InvalidRequestError
+from durable_adk.errors import (
+    AlreadyAnsweredError,
+    InvalidRequestError,
+    WorkflowConfigurationError,
+)
 from durable_adk.events import Event, EventActions
 from durable_adk.events.request_input import RequestInput
 from durable_adk.flows import continue_as_new
@@ -393,6 +397,7 @@ async def test_a_second_output_of_a_graph_fails_it(make_runner: MakeRunner) -> N
     assert first in [ends("A@1", "A", "A@1"), ends("B@1", "B", "B@1")]
     assert (last.author, last.value, last.error) == ("wf", None, "WorkflowConfigurationError")
     assert len(rows) == 3
+    assert isinstance(error, WorkflowConfigurationError)
     assert "multiple terminal nodes produced output" in str(error)
     assert await log(runner) == rows
     assert await status(runner) is Status.FAILED

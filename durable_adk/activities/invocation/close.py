@@ -228,8 +228,9 @@ def _tool_calls(event: Event) -> int:
 
 def _tells(event: Event, end: Event) -> bool:
     """Return whether a node's event reports the error with which the run ends (GR-85)."""
-    same = (event.error_code, event.error_message) == (end.error_code, end.error_message)
-    return bool(event.node_info.path) and same
+    same = event.error_code == end.error_code
+    told = event.error_message in (None, end.error_message)  # a model's may have none
+    return bool(event.node_info.path) and same and told
 
 
 def _seals(

@@ -6,7 +6,7 @@ in whichever process, decides the same (B-17).
 
 from collections.abc import Sequence
 
-from durable_adk.errors import AgentError, raised
+from durable_adk.errors import WorkflowConfigurationError
 from durable_adk.graph.base_node import START
 from durable_adk.graph.routes import fired, route_values
 from durable_adk.wire.agent_stack import Arrival, GraphPosition, Trigger
@@ -83,17 +83,15 @@ class GraphSchedule:
         """Take a node's output as the graph's if it is, before it is stored (B-29).
 
         Raises:
-            AgentError: Another node has already ended the graph with an output.
+            WorkflowConfigurationError: Another node has already ended the graph with an output.
         """
         if not self.is_terminal(name):
             return
         other = self.position.output_of
         if other not in (None, name):
-            raise raised(
-                AgentError,
-                "WorkflowConfigurationError",
+            raise WorkflowConfigurationError(
                 f"multiple terminal nodes produced output (2): {other!r} and {name!r}. A workflow "
-                "must have at most one terminal output.",
+                "must have at most one terminal output."
             )
         self.position.output_of = name
 
