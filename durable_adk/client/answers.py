@@ -9,7 +9,6 @@ import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from google.genai import types
@@ -180,8 +179,7 @@ async def _history(
     calls, records = answered_call_ids(message), dict[str, InvocationRecord]()
     named = await sessions.get_invocation(sent.key, sent.named) if sent.named else None
     since = named.start_seq if named else None
-    read = partial(sessions.read_from_calls, sent.key, calls, since=since)
-    stored = await read()
+    stored = await sessions.read_from_calls(sent.key, calls, since=since)
     events = (item.event for item in stored)
     for name in answered_invocation_ids(events, message, invocation_id=sent.named):
         record = await sessions.get_invocation(sent.key, name)
@@ -189,7 +187,7 @@ async def _history(
             records[name] = record
     if sent.answer_id or sent.once or sent.request.invocation_id:
         # The same answer may have ended the invocation in between, and is no update of itself.
-        stored = await read()
+        stored = await sessions.read_from_calls(sent.key, calls, since=since)
     return stored, records
 
 

@@ -69,6 +69,21 @@ class StackFrame(BaseModel):
         """Drop the position and all frames, because another agent takes over this level."""
         self.position, self.below, self._position, self._entered = {}, {}, None, {}
 
+    def begin_again(self) -> bool:
+        """Begin another attempt: only graphs keep what has ended in them (GR-114).
+
+        Returns:
+            Whether anything is kept.
+        """
+        position, entered = self._position, self._entered
+        self.clear()
+        if not isinstance(position, GraphPosition | RunPosition | None):
+            return False
+        self.below = {name: frame for name, frame in entered.items() if frame.begin_again()}
+        if isinstance(position, GraphPosition):
+            self.position = position.model_dump(mode="json") | {"is_again": True}
+        return bool(self.position or self.below)
+
     @model_serializer
     def _stored(self) -> dict[str, Any]:
         position = self._position.model_dump(mode="json") if self._position else {}
@@ -237,6 +252,21 @@ class GraphPosition(StackPosition):
     """The last output of the node that ends the graph."""
     output_of: str | None = None
     """That node; a graph has one output (GR-74)."""
+    is_again: bool = False
+    """Whether another attempt of the graph is about to begin; see `begin_again`."""
+
+    def begin_again(self, event_id: str) -> None:
+        """Begin another attempt: the runs that had not ended begin anew (GR-114)."""
+        self.is_again, self.event_id = False, event_id
+        self.runs = {
+            name: NodeRun(
+                run_id=run.run_id,
+                input=run.input,
+                branch=run.branch,
+                event_id=f"{event_id}.{name}@{run.run_id}",
+            )
+            for name, run in self.runs.items()
+        }
 
 
 class WorkerPosition(StackPosition):

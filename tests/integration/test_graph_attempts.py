@@ -22,6 +22,7 @@ from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import (
+    Runs,
     answer,
     answers,
     asks,
@@ -114,6 +115,41 @@ async def test_a_refused_question_takes_no_id(make_runner: MakeRunner) -> None:
         fails("second@1", "AgentError", branch="second@1"),
         asks("second@1", "q2", branch="second@1"),
     ]
+
+
+async def test_a_graph_that_is_tried_again_keeps_what_has_ended(make_runner: MakeRunner) -> None:
+    """GR-114, B-4: in graphs in it, too; an answered question is not asked again."""
+    runs = Runs()
+
+    def ask(node_input: Any) -> RequestInput:
+        runs["ask"] += 1
+        return RequestInput(interrupt_id="q1")
+
+    def silent(node_input: Any) -> None:
+        runs["silent"] += 1
+
+    def breaks(ctx: Context, node_input: Any) -> str:
+        runs["breaks"] += 1
+        assert ctx.attempt_count == 1
+        if runs["breaks"] < 3:
+            raise LookupError
+        return "ok"
+
+    steps = (runs.named("first"), ask, silent, breaks)
+    inmost = Workflow(name="inmost", edges=[("START", *steps)])
+    retry = NodeRetryConfig(max_attempts=3, initial_delay=0, jitter=0)
+    inner = Workflow(name="inner", edges=[("START", inmost)], retry_config=retry)
+    runner = await make_runner(graph(("START", inner, runs.named("end"))))
+    assert (await said(runner))[-1].path == "wf@1/inner@1/inmost@1/ask@1"
+    rows = await reply(runner, answer("q1", 7))
+    assert [(one.path.rpartition("/")[2], one.error) for one in rows] == [
+        ("ask@1", None),
+        ("breaks@1", "LookupError"),
+        ("breaks@1", "LookupError"),
+        ("breaks@1", None),
+        ("end@1", None),
+    ]
+    assert runs == {"first": 1, "ask": 1, "silent": 1, "breaks": 3, "end": 1}
 
 
 async def test_a_failed_attempt_asks_nothing(make_runner: MakeRunner) -> None:

@@ -319,9 +319,9 @@ async def test_an_answer_is_told_that_its_first_sending_was_taken_meanwhile(
         run = runner.run_async(**USER, new_message=message, invocation_id="mine")
         return [event async for event in run]
 
-    async def earlier(*args: Any) -> Any:
+    async def earlier(*args: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        found = await read(*args)
+        found = await read(*args, **options)
         first.extend(await say())
         return found
 

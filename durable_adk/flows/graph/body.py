@@ -55,6 +55,8 @@ class _GraphRun(NodeRuns):
         self.position = resumed or scope.frame.hold(
             GraphPosition(path=site.path, event_id=scope.branch.next_id())
         )
+        if self.position.is_again:
+            self.position.begin_again(scope.branch.next_id())
         self._schedule = GraphSchedule(parts.node.graph or GraphRecord(), self.position)
         if resumed is None:
             given = site.input

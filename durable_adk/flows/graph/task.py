@@ -29,9 +29,9 @@ class NodeTask:
     """How its first step has ended in a batch; None: it has to be performed."""
 
     def begin_again(self) -> None:
-        """Begin another attempt: nothing of the last one is the agent's any more."""
+        """Begin another attempt: nothing of the last one is an agent's any more."""
         self.run.awaits_message = False
-        self.scope.frame.clear()
+        self.scope.frame.begin_again()
         last = self.scope.branch
         last.leave()
         self.scope.branch = Branch(attempt_prefix(self.run), last.branches, last.timers)
