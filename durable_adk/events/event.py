@@ -145,6 +145,11 @@ class Event(LlmResponse):
         return str(uuid4())
 
     @property
+    def node_name(self) -> str:
+        """The name of the node that the event is from; empty outside of graphs."""
+        return self.node_info.name
+
+    @property
     def message(self) -> types.Content | None:
         """The content."""
         return self.content

@@ -14,6 +14,7 @@ from durable_adk.tools._provider_tools import (
     google_search,
     url_context,
 )
+from durable_adk.tools._request_input_tool import request_input
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.agui_toolset import AGUIToolset
@@ -54,6 +55,7 @@ __all__ = [
     "load_artifacts",
     "load_memory",
     "preload_memory",
+    "request_input",
     "transfer_to_agent",
     "url_context",
 ]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from durable_adk.agents import LlmAgent
+from durable_adk.errors import InvalidRequestError
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
@@ -12,11 +13,12 @@ from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import Runner
 from durable_adk.sessions import Status
-from durable_adk.tools import FunctionTool, LongRunningFunctionTool
+from durable_adk.tools import FunctionTool, LongRunningFunctionTool, request_input
 from tests.conftest import MakeRunner
 from tests.integration.test_graphs import (
     OFTEN,
     Row,
+    answer,
     answers,
     ends,
     fail,
@@ -27,10 +29,25 @@ from tests.integration.test_graphs import (
     said,
     status,
 )
-from tests.support.scripts import USER, call
+from tests.support.scripts import USER, call, stored
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.replayed
+
+
+async def test_a_model_asks_the_user(make_runner: MakeRunner) -> None:
+    """GR-2: by a tool; an answer that does not fit the model's schema is refused."""
+    asked = call("adk_request_input", message="How many?", response_schema={"type": "integer"})
+    model = ScriptedModel(replies=[asked, "two"])
+    agent = LlmAgent(name="a", model=model, tools=[request_input])
+    runner = await make_runner(Workflow(name="wf", edges=[("START", agent)]))
+    await said(runner)
+    (waiting,) = await runner.pending(**USER)
+    with pytest.raises(InvalidRequestError):
+        await reply(runner, answer(waiting.call_id, "many"))
+    assert (await reply(runner, answer(waiting.call_id, 2)))[-1].value == "two"
+    (given,) = [one for event in await stored(runner) for one in event.get_function_responses()]
+    assert given.response == {"result": 2}
 
 
 class Watching(BasePlugin):

@@ -25,7 +25,7 @@ def test_the_root_has_what_adks_has() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "reason"),
     [
-        ("durable_adk.tools", "request_input", "graph workflows"),
+        ("durable_adk.tools", "ModelConsultTool", "not supported"),
         ("durable_adk.models", "LiteLlm", "write a BaseLlm"),
         ("durable_adk.tools", "VertexAiSearchTool", "Google Cloud"),
     ],

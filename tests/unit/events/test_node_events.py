@@ -80,6 +80,7 @@ def test_a_path_names_node_and_runs(path: str, name: str, run_id: str, parent: s
     """GR-5: the last segment's name and run id, and the run id of the one before."""
     info = NodeInfo(path=path)
     assert (info.name, info.run_id, info.parent_run_id) == (name, run_id, parent)
+    assert Event(node_info=info).node_name == name
 
 
 def test_node_info_is_read_as_adk_writes_it() -> None:
