@@ -199,7 +199,8 @@ def _check_callable(func: Any, name: str) -> None:
     code = routine(func)
     if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
         raise AgentDefinitionError(
-            f"{name}() yields; a tool returns its result. Streaming tools exist in live mode only."
+            f"{name}() yields; a tool returns its result. Make it a node of a graph, where it may "
+            "yield messages and an output, and give the graph to the agent as a tool."
         )
     if not _NAME.fullmatch(name):
         raise AgentDefinitionError(

@@ -84,7 +84,7 @@ def asking(name: str, call_id: str) -> Any:
 
 
 async def test_the_code_runs_once_if_nothing_waits(make_runner: MakeRunner) -> None:
-    """GR-151, GR-152, GR-160: its messages and its state come where it gives them."""
+    """GR-92, GR-151, GR-152, GR-160: its messages and its state come where it gives them."""
     runs = Runs()
     work = times_ten(runs)
 
@@ -112,7 +112,7 @@ async def test_the_code_runs_once_if_nothing_waits(make_runner: MakeRunner) -> N
 
 
 async def test_a_called_node_asks(make_runner: MakeRunner) -> None:
-    """GR-155: the code runs again, and what has ended does not."""
+    """GR-155, GR-156: the code runs again, and what has ended does not."""
     runs = Runs()
     work, ask = times_ten(runs), asking("ask", "q1")
 
@@ -486,7 +486,7 @@ async def test_calls_are_counted_for_the_result(make_runner: MakeRunner, client:
 
 
 async def test_a_cancelled_invocation_cancels_what_runs(make_runner: MakeRunner) -> None:
-    """GR-118: the called node's `finally` runs."""
+    """GR-117, GR-118: the called node's `finally` runs."""
     began, ended = asyncio.Event(), asyncio.Event()
     loops: list[Any] = []
 

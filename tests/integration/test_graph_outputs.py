@@ -80,7 +80,7 @@ async def test_content_before_the_agent_is_its_output(make_runner: MakeRunner) -
 
 
 async def test_a_chat_agent_gives_no_output(make_runner: MakeRunner) -> None:
-    """GR-178, B-45: it sees the conversation, and what is behind it never runs."""
+    """GR-63, GR-178, B-45: it sees the conversation, and what is behind it never runs."""
     prompts: list[list[str]] = []
 
     def replies(request: LlmRequest) -> str:

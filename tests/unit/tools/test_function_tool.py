@@ -269,8 +269,8 @@ def test_a_tool_is_no_function(make):
 @pytest.mark.parametrize(
     ("func", "message"),
     [
-        (async_generator, "live mode"),
-        (generator, "live mode"),
+        (async_generator, "node of a graph"),
+        (generator, "node of a graph"),
         (lambda: None, "cannot be a tool's name"),
         (Greeter, "class"),
         (Greeter.greet, "is an unbound method"),
