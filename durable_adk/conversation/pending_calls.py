@@ -193,14 +193,16 @@ def _track(events: Iterable[Event]) -> tuple[dict[str, TrackedCall], list[Tracke
     return history, older
 
 
-def _stays_open(before: TrackedCall, now: TrackedCall) -> bool:
-    """Return whether another invocation's question waits although its id is used again.
+def _has_constant_id(call: PendingCall) -> bool:
+    """Return whether the call is a node's, whose id is the same in each invocation."""
+    asks = call.name == REQUEST_CREDENTIAL and call.original_call_id == call.call_id
+    return asks or call.name == REQUEST_INPUT
 
-    Nodes have constant ids, unlike models.
-    """
-    of_node = now.call.name in (REQUEST_INPUT, REQUEST_CREDENTIAL)
-    other = of_node and before.call.invocation_id != now.call.invocation_id
-    return other and before.status is CallStatus.OPEN
+
+def _stays_open(before: TrackedCall, now: TrackedCall) -> bool:
+    """Return whether another invocation's question waits although its id is used again."""
+    other = before.call.invocation_id != now.call.invocation_id
+    return _has_constant_id(now.call) and other and before.status is CallStatus.OPEN
 
 
 def _answered_by(
@@ -212,7 +214,7 @@ def _answered_by(
         if of_event and item.call.call_id == call_id:
             return item
     item = history.get(call_id)
-    if item is not None and item.call.name == REQUEST_INPUT:
+    if item is not None and _has_constant_id(item.call):
         return item if item.call.invocation_id == event.invocation_id else None
     return item
 
