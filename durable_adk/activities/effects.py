@@ -298,9 +298,9 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
     StoreEffect(
         "save_journal",
         SaveJournalStep,
-        type(None),
+        str,
         checkpoint.save_journal,
-        summary=lambda step: f"checkpoint {step.number}, part {step.index}",
+        summary=lambda step: step.body,
     ),
     StoreEffect(
         "read_checkpoint",
@@ -314,7 +314,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         ReadJournalStep,
         JournalPage,
         checkpoint.read_journals,
-        summary=lambda step: f"checkpoint {step.upto}",
+        summary=lambda step: ", ".join(step.parts),
     ),
     StoreEffect(
         "read_session_events",

@@ -8,7 +8,7 @@ stopped or wait, the loop writes its checkpoint, and continues from it in a new 
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from durable_adk.context.journal import Entry, Journal
 from durable_adk.errors import DurableAdkError, PayloadTooLargeError
@@ -133,8 +133,8 @@ class ContinueAsNew:
             if state.reads_state:
                 # The next run reads the state again.
                 check_size(canonical(state.session.state), "The state")
-            await self._save_journals(number)
-            while (step := self._step(number)) != written:
+            bodies = await self._save_journals()
+            while (step := self._step(number, bodies)) != written:
                 stored = await state.runtime.perform(step)
                 written = step
         except PayloadTooLargeError:
@@ -155,9 +155,9 @@ class ContinueAsNew:
         )
         return True
 
-    def _step(self, number: int) -> SaveCheckpointStep:
+    def _step(self, number: int, bodies: dict[str, str | None]) -> SaveCheckpointStep:
         self._state.runtime.inbox.drain()
-        text = saved(self._state, number).to_json()
+        text = saved(self._state, number, bodies).to_json()
         checkpoint = packed(text)
         check_size(checkpoint, "What the invocation has to take along", MAX_CHECKPOINT_BYTES)
         return SaveCheckpointStep(
@@ -168,26 +168,30 @@ class ContinueAsNew:
             checkpoint=checkpoint,
         )
 
-    async def _save_journals(self, number: int) -> None:
-        """Write what bodies have received; all branches are stopped, so nothing is added."""
-        # Parts are numbered per journal. If they are written again, because the checkpoint was too
-        # large, each is the same or longer, and replaces its predecessor.
+    async def _save_journals(self) -> dict[str, str | None]:
+        """Write what bodies have received; all branches are stopped, so nothing is added.
+
+        Returns:
+            The last part of each journal. If the checkpoint proves too large, this run continues,
+            and writes other parts the next time, after those of the runs before.
+        """
+        bodies = dict(self._state.checkpoint.bodies)
         parts = [
-            (name, index, packed(json.dumps([name, part])))
+            (name, packed(json.dumps([name, part])))
             for name, journal in self._state.journals.items()
-            for index, part in enumerate(_parts(journal.fresh))
+            for part in _parts(journal.fresh)
         ]
-        for name, index, part in parts:
+        for name, part in parts:
             check_size(part, "What a custom agent's body was given at once", MAX_CHECKPOINT_BYTES)
             step = SaveJournalStep(
                 key=self._state.key,
                 invocation_id=self._state.invocation_id,
-                number=number,
-                index=index,
                 body=name,
                 part=part,
+                before=bodies[name],
             )
-            await self._state.runtime.perform(step)
+            bodies[name] = await self._state.runtime.perform(step)
+        return bodies
 
     def _release(self) -> None:
         """Let stopped branches continue: this workflow run does not end yet."""
@@ -212,7 +216,7 @@ class ContinueAsNew:
         if name is None:
             state.checkpoint.counters.bodies += 1
             name = f"body-{state.checkpoint.counters.bodies}"
-            state.checkpoint.bodies.append(name)
+            state.checkpoint.bodies[name] = None
             scope.position.body = name
         journal = Journal(name, scope.ctx.agent_name, state.session, state.past.pop(name, ()))
         journal.on_tangled = self._release
@@ -223,17 +227,19 @@ class ContinueAsNew:
         """Drop the journal of a body that has ended."""
         if scope.journal is not None:
             self._state.journals.pop(scope.journal.name, None)
-            if scope.journal.name in self._state.checkpoint.bodies:
-                self._state.checkpoint.bodies.remove(scope.journal.name)
+            self._state.checkpoint.bodies.pop(scope.journal.name, None)
             scope.position.body = None
 
 
-def saved(state: LoopState, number: int) -> Checkpoint:
+def saved(
+    state: LoopState, number: int, bodies: dict[str, str | None] | None = None
+) -> Checkpoint:
     """Return the checkpoint to write: with values known only now, without obsolete ones."""
     checkpoint = state.checkpoint
     return checkpoint.model_copy(
         update={
             "number": number,
+            "bodies": checkpoint.bodies if bodies is None else bodies,
             "local_state": state.local_state(),
             "pending": _still_needed(state, checkpoint.pending),
         }
@@ -278,27 +284,21 @@ def _parts(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 async def past_entries(
-    runtime: Runtime, cursor: Cursor, bodies: Sequence[str]
+    runtime: Runtime, cursor: Cursor, bodies: Mapping[str, str | None]
 ) -> dict[str, list[Entry]] | Ending:
     """Return all earlier runs' entries by journal, or the ending if the invocation has ended."""
     past: dict[str, list[Entry]] = {name: [] for name in bodies}
-    after: str | None = None
-    while bodies:
-        step = ReadJournalStep(
-            key=cursor.key,
-            invocation_id=cursor.invocation_id,
-            bodies=list(bodies),
-            upto=cursor.checkpoint,
-            after=after,
+    parts: list[str] = []
+    left = [part for part in bodies.values() if part is not None]
+    while left:
+        page = await runtime.perform(
+            ReadJournalStep(key=cursor.key, invocation_id=cursor.invocation_id, parts=left)
         )
-        page = await runtime.perform(step)
         if page.ending is not None:
             return page.ending
-        for text in page.parts:
-            name, entries = json.loads(unpacked(text))
-            if name in past:
-                past[name] += entries
-        after = page.next
-        if after is None:
-            break
+        parts += page.parts
+        left = page.next
+    for text in reversed(parts):  # of each journal the last one was read first
+        name, entries = json.loads(unpacked(text))
+        past[name] += entries
     return past

@@ -136,8 +136,9 @@ class Checkpoint(JsonModel):
     branches: dict[str, int] = Field(default_factory=dict[str, int])
     """Number of ids that each open branch has issued, by branch prefix."""
     stack: StackFrame = Field(default_factory=StackFrame)
-    bodies: list[str] = Field(default_factory=list[str])
-    """Names of the journals of custom agents' bodies that have started and not ended."""
+    bodies: dict[str, str | None] = Field(default_factory=dict[str, str | None])
+    """Names of the journals of custom agents' bodies that have started and not ended, each with the
+    name of its last stored part."""
     pending: PendingState = Field(default_factory=PendingState)
     runs_begun: int = 0
     """Number of agent runs that have started."""
@@ -176,18 +177,19 @@ class SaveCheckpointStep(JsonModel, Effect[str]):
     """A packed `Checkpoint`."""
 
 
-class SaveJournalStep(JsonModel, Effect[None]):
-    """Write one part of a journal's entries from one workflow run."""
+class SaveJournalStep(JsonModel, Effect[str]):
+    """Write one part of a journal; a written part is never changed.
+
+    The result is the name of the part.
+    """
 
     key: SessionKey
     invocation_id: str
-    number: int
-    """Number of the checkpoint that the part belongs to."""
-    index: int
-    """Number of the part."""
     body: str
     part: str
     """The packed name and entries of the journal."""
+    before: str | None = None
+    """Name of the part before."""
 
 
 class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
@@ -216,25 +218,21 @@ class LoadedCheckpoint(JsonModel):
 
 
 class ReadJournalStep(JsonModel, Effect["JournalPage"]):
-    """Read journal entries from earlier workflow runs."""
+    """Read journals from earlier workflow runs, last parts first."""
 
     key: SessionKey
     invocation_id: str
-    bodies: list[str]
-    """Names of the journals."""
-    upto: int
-    """Number of the checkpoint to continue from."""
-    after: str | None = None
-    """Name of the last note before the page."""
+    parts: list[str]
+    """Names of the last parts to read."""
 
 
 class JournalPage(JsonModel):
-    """Parts of journals, in order."""
+    """Parts of journals: of each the last one first."""
 
     parts: list[str]
     """Packed parts."""
-    next: str | None = None
-    """`ReadJournalStep.after` of the next page; None: this is the last one."""
+    next: list[str] = Field(default_factory=list[str])
+    """`ReadJournalStep.parts` of the next page; []: this is the last one."""
     ending: Ending | None = None
     """How the invocation ended, if it has ended; its notes are deleted then."""
 

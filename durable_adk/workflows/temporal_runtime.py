@@ -157,7 +157,7 @@ class TemporalRuntime:
                     await self._recorded()  # messages add up: one task reports at most 4 MB (1c)
             case LoadedCheckpoint(ending=None):
                 self._configure(Checkpoint.from_json(unpacked(done.checkpoint)).opened)
-            case JournalPage() if done.next is not None:
+            case JournalPage() if done.next:
                 await self._recorded()  # pages add up: one task reports at most 4 MB (1c)
             case _:
                 pass

@@ -649,6 +649,7 @@ async def test_calls_that_are_refused(make_runner: MakeRunner) -> None:
         """Pay once."""
 
     tool = FunctionTool(pay, contract=ToolContract.AT_MOST_ONCE)
+    again = node(tool, retry_config=NodeRetryConfig(max_attempts=2))
 
     @node(rerun_on_resume=True)
     async def parent(ctx: Context) -> None:
@@ -658,7 +659,7 @@ async def test_calls_that_are_refused(make_runner: MakeRunner) -> None:
         with pytest.raises(ValueError, match="non-numeric"):
             await ctx.run_node(work, 2, run_id=5)  # pyright: ignore[reportArgumentType]
         with pytest.raises(AgentDefinitionError, match="at_most_once"):
-            await ctx.run_node(tool, {"amount": 1})
+            await ctx.run_node(again, {"amount": 1})
 
     runner = await make_runner(graph(parent))
     path = path_of("parent@1")

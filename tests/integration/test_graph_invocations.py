@@ -127,7 +127,7 @@ async def test_messages_at_once_run_one_after_the_other(make_runner: MakeRunner)
     """GR-86, GR-119, B-46: the session has the events of each together, as they were stored."""
 
     async def slow(node_input: str) -> str:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         return node_input
 
     runner = await make_runner(graph(("START", slow, node(same, name="end"))))

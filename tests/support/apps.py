@@ -13,7 +13,7 @@ from tests.support.graph_apps import (
     retrying_app,
     talking_app,
 )
-from tests.support.matrix_apps import Deadly, asking, ending, long, saving, stepping
+from tests.support.matrix_apps import Deadly, asking, drawing, ending, long, saving, stepping
 from tests.support.storm_apps import storm_app
 
 
@@ -22,6 +22,6 @@ def all_apps(folder: Path) -> dict[str, App]:
     traces = Traces(folder)
     more = [saving(traces), asking(traces), ending(traces), long(), storm_app(folder)]
     more += [graph_app(traces), graph_app(traces, AHEAD), retrying_app(traces), items_app(traces)]
-    more += [caller_app(traces), talking_app(traces), stepping(traces)]
+    more += [caller_app(traces), talking_app(traces), stepping(traces), drawing()]
     more.append(App(name="deadly", root_agent=Deadly(name="deadly")))
     return chaos_apps(folder) | contract_apps(folder) | {app.name: app for app in more}

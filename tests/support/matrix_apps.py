@@ -1,10 +1,11 @@
 """Apps that only the matrix plays: files are saved, other agents asked, approvals waited for.
 
-And one that ends its workers.
+And one that ends its workers, and one that draws numbers.
 """
 
 import multiprocessing
 import os
+import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -13,7 +14,7 @@ from google.genai import types
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.context.activity import Context, ToolContext
-from durable_adk.events import Event
+from durable_adk.events import Event, EventActions
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
@@ -66,6 +67,28 @@ def ending(traces: Traces) -> App:
     model = ScriptedModel(log=traces.folder / "model", replies=replies)
     tools = [FunctionTool(refund, require_confirmation=True), patient]
     return App(name="ending", root_agent=LlmAgent(name="clerk", model=model, tools=tools))
+
+
+DRAWN = 5
+"""Numbers that the app `drawing` draws."""
+
+
+class Drawer(BaseAgent):
+    """A custom agent that draws numbers, which differ each time, in steps of its own."""
+
+    async def draw(self) -> str:
+        """Draw a number."""
+        return uuid.uuid4().hex
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for number in range(DRAWN):
+            delta = {"drawn": number + 1, "last": await ctx.step(self.draw)}
+            yield Event(author=self.name, actions=EventActions(state_delta=delta))
+
+
+def drawing() -> App:
+    """An app whose agent draws numbers."""
+    return App(name="drawing", root_agent=Drawer(name="drawer"))
 
 
 def stepping(traces: Traces) -> App:

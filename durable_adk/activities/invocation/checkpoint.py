@@ -27,6 +27,7 @@ from durable_adk.wire.checkpoint import (
     ReadJournalStep,
     SaveCheckpointStep,
     SaveJournalStep,
+    digest,
     packed,
     unpacked,
 )
@@ -58,23 +59,22 @@ async def save_checkpoint(deps: Dependencies, step: SaveCheckpointStep) -> str:
     return step.digest
 
 
-async def save_journal(deps: Dependencies, step: SaveJournalStep) -> None:
+async def save_journal(deps: Dependencies, step: SaveJournalStep) -> str:
     """Store one part of a journal.
 
-    If two versions of a part differ, the longer one is the newer one and is kept.
+    The name contains a digest of the part and of all before it. So the workflow run that follows a
+    reset continues from its own parts, and not from those of the run that was reset, which may end
+    at other entries.
+
+    Returns:
+        The name of the part; see `save_checkpoint`.
     """
-    name = f"{step.number:09}.{step.index:06}.{step.body}"
-    run = step.invocation_id
-    known = await deps.sessions.read_notes(step.key, invocation_id=run, kind=JOURNAL, name=name)
-    body = json.dumps(step.part)
-    if not known or _entries(known[0].body) < _entries(body):
-        await deps.sessions.note(
-            step.key, invocation_id=run, kind=JOURNAL, name=name, body=body, replace=True
-        )
-
-
-def _entries(body: str) -> int:
-    return len(json.loads(unpacked(json.loads(body)))[1])
+    body = canonical({"part": step.part, "before": step.before})
+    name = f"{step.body}.{digest(body)}"
+    await deps.sessions.note(
+        step.key, invocation_id=step.invocation_id, kind=JOURNAL, name=name, body=body
+    )
+    return name
 
 
 async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> LoadedCheckpoint:
@@ -145,31 +145,35 @@ async def read_journals(deps: Dependencies, step: ReadJournalStep) -> JournalPag
     For a closed invocation the result is its ending instead, because its journals are deleted. An
     earlier workflow task may have closed the invocation and lost its worker before Temporal
     recorded that; then a body must not be started again.
+
+    Raises:
+        SessionRegressedError: The store lacks a part.
     """
-    page = await _page(deps, step)
+    page = JournalPage(parts=[], next=list(step.parts))
+    missing: str | None = None
+    while page.next and missing is None and sum(map(len, page.parts)) <= PAGE_BYTES:
+        name = page.next.pop()
+        notes = await deps.sessions.read_notes(
+            step.key, invocation_id=step.invocation_id, kind=JOURNAL, name=name
+        )
+        if not notes:
+            missing = name
+            continue
+        found = json.loads(notes[0].body)
+        page.parts.append(found["part"])
+        if found["before"] is not None:
+            page.next.append(found["before"])
     # Read the record after the notes: closing the invocation deletes them.
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
         return JournalPage(parts=[], ending=await read_ending(deps, step.key, record))
-    return page
-
-
-async def _page(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
-    page, after = JournalPage(parts=[]), step.after
-    while True:
-        notes = await deps.sessions.read_notes(
-            step.key, invocation_id=step.invocation_id, kind=JOURNAL, after=after, limit=1
+    if missing is not None:
+        raise SessionRegressedError(
+            f"The store lacks part {missing!r} of the journal of invocation "
+            f"{step.invocation_id!r}: it is older than the workflow, as after a backup was "
+            "restored. Restore a newer one, or end the invocation with `durable-adk cancel`."
         )
-        if not notes:
-            return page
-        number, _, body = (after := notes[0].name).split(".", 2)
-        if int(number) > step.upto:
-            return page  # written by a workflow run whose worker died before the checkpoint
-        if body in step.bodies:
-            page.parts.append(json.loads(notes[0].body))
-        if sum(map(len, page.parts)) > PAGE_BYTES:
-            page.next = after
-            return page
+    return page
 
 
 def _name(number: int, digest: str) -> str:

@@ -30,7 +30,6 @@ from durable_adk.wire.checkpoint import (
 )
 
 KEY = SessionKey("app", "u", "s")
-STEP = ReadJournalStep(key=KEY, invocation_id="i", bodies=["b"], upto=1)
 KEPT = packed('["b", []]')
 
 
@@ -41,16 +40,42 @@ async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
     record = await deps.sessions.open_invocation(
         KEY, invocation_id="i", lease_owner="h", user_event=message, create_session=True
     )
-    kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", part=KEPT)
-    await save_journal(deps, kept)
-    assert await read_journals(deps, STEP) == JournalPage(parts=[KEPT])
+    kept = SaveJournalStep(key=KEY, invocation_id="i", body="b", part=KEPT)
+    step = ReadJournalStep(key=KEY, invocation_id="i", parts=[await save_journal(deps, kept)])
+    assert await read_journals(deps, step) == JournalPage(parts=[KEPT])
     await deps.sessions.close_invocation(
         KEY, invocation_id="i", epoch=record.epoch, status=Status.COMPLETED
     )
-    page = await read_journals(deps, STEP)
+    page = await read_journals(deps, step)
     assert page.parts == []
     assert page.ending is not None
     assert page.ending.record.status is Status.COMPLETED
+
+
+async def test_a_run_continues_from_its_own_parts_of_a_journal() -> None:
+    """D10: one that was reset has left others, which may be longer; a missing part is an error."""
+    deps = Dependencies(registry=AppRegistry([]), sessions=InMemorySessionService())
+    message = Event(id="i.0", invocation_id="i", author="user", timestamp=1.0)
+    await deps.sessions.open_invocation(
+        KEY, invocation_id="i", lease_owner="h", user_event=message, create_session=True
+    )
+
+    async def kept(text: str, before: str | None = None) -> str:
+        part = SaveJournalStep(key=KEY, invocation_id="i", body="b", part=text, before=before)
+        return await save_journal(deps, part)
+
+    async def read(name: str) -> list[str]:
+        step = ReadJournalStep(key=KEY, invocation_id="i", parts=[name])
+        return (await read_journals(deps, step)).parts
+
+    reset = await kept("1 2 3")
+    await kept("4 5 6", reset)
+    first = await kept("1 2")
+    second = await kept("3", first)
+    assert await read(second) == ["3", "1 2"]
+    assert await kept("3", first) == second
+    with pytest.raises(SessionRegressedError, match="lacks part"):
+        await read("b.none")
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
         asked, ReadCheckpointStep(cursor=place, lease_owner="a"), LoadedCheckpoint(ending=found)
     )
     if asked == "read_journals":  # it has ended since the place was read
-        going_on.step = ReadJournalStep(key=KEY, invocation_id="a", bodies=["body-1"], upto=1)
+        going_on.step = ReadJournalStep(key=KEY, invocation_id="a", parts=["body-1.x"])
         going_on.result = JournalPage(parts=[], ending=found)
     first = log(opens("a", 1, 1), commits("a", 1, 2), going_on)
     infer_operations([first], [])
