@@ -15,6 +15,7 @@ from typing import Any
 from google.genai import types
 from pydantic import SecretStr
 
+from campaign.graphs import graphs
 from campaign.run_folder import RunFolder
 from campaign.tools import KeepingTools, PoisonTools, RaisingTools, Tools, blow, blows, pause, task
 from campaign.workload import (
@@ -37,6 +38,7 @@ from campaign.workload import (
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
 from durable_adk.events import Event, EventActions
+from durable_adk.graph.base_node import BaseNode
 from durable_adk.models import Gemini, LlmRequest, LlmResponse
 from durable_adk.tools import FunctionTool
 from durable_adk.wire.run_config import Budget
@@ -164,13 +166,14 @@ async def _listen(**_: Any) -> None:
     """Another one."""
 
 
-def _roots(run: RunFolder, make: MakeAgent, *, asks: bool) -> dict[str, BaseAgent]:
+def _roots(run: RunFolder, make: MakeAgent, *, asks: bool) -> dict[str, BaseNode]:
     tools, keeping = Tools(run), KeepingTools(run)
     refund = FunctionTool(tools.refund, require_confirmation=True)
     denied = FunctionTool(tools.refund, require_confirmation=asks)
     helper = make("helper", description="helps", tools=[tools.charge])
     sides: list[BaseAgent] = [make(side, tools=[tools.mark]) for side in ("left", "right")]
     return {
+        **graphs(run, make("writer")),
         "plain": make("cashier", tools=[tools.charge]),
         "scoped": make("scoped", tools=[tools.charge, tools.scope]),
         "triple": make("tripler", tools=[tools.charge, tools.late]),

@@ -22,6 +22,7 @@ from campaign.checks import (
     containment,
     effects,
     engine,
+    graphs,
     log,
     model_calls,
     operators,
@@ -51,6 +52,8 @@ class Check(NamedTuple):
 
 
 CHECKS = (
+    Check("one_output", "I1", graphs.one_output),
+    Check("nodes_once", "I10", graphs.nodes_once, lasting=True),
     Check("append_once", "I1", log.append_once, lasting=True),
     Check("no_loss", "I2", clients.no_loss, lasting=True),
     Check("order", "I3", log.order),

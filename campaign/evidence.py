@@ -74,6 +74,8 @@ class Evidence:
     repeats: list[list[Line]] = field(default_factory=list[list[Line]])
     """Those of clients that sent what others sent too, one by one."""
     ledger: list[Line] = field(default_factory=list[Line])
+    nodes: list[Line] = field(default_factory=list[Line])
+    """The runs of nodes that have begun."""
     asked: list[Line] = field(default_factory=list[Line])
     commits: list[Line] = field(default_factory=list[Line])
     faults: list[Line] = field(default_factory=list[Line])
@@ -187,6 +189,7 @@ def load(folder: RunFolder) -> Evidence:
         ),
         repeats=[notes(path) for path in folder.repeats],
         ledger=_until(meta["ended"], folder.ledger),
+        nodes=_until(meta["ended"], folder.nodes),
         asked=[
             line
             for line in _until(meta["ended"], folder.asked)

@@ -47,6 +47,7 @@ SCRIPTS: dict[str, list[Answer]] = {
     "signer": [("", [("sign_in", {})]), ("Signed in.", [])],
     "poisoner": [("", [("poison", {})]), ("Survived.", [])],
     "raiser": [("", [("raising", {})]), ("Endured.", [])],
+    "writer": [("Written.", [])],
     "talker": [("Heard.", [])],
     "sleeper": [("", [("nap", {})]), ("Rested.", [])],
     "decliner": [("", [("refund", {"amount": 7})]), ("Settled.", [])],

@@ -21,6 +21,11 @@ class RunFolder:
         return self.path / "ledger.jsonl"
 
     @property
+    def nodes(self) -> Path:
+        """Which runs of nodes have begun; written by functions of graphs."""
+        return self.path / "nodes.jsonl"
+
+    @property
     def asked(self) -> Path:
         """What the model was asked and answered; written by its stub."""
         return self.path / "asked.jsonl"

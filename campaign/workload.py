@@ -17,6 +17,10 @@ RAISING = "raising"
 """The app whose code raises what is no `Exception`, at a place of its own in each turn."""
 SLOW = "slow"
 """The app whose invocations are cancelled, terminated, interrupted, refused and steered."""
+GRAPH = "graph"
+"""The app whose graph has branches, a join, a question, an agent and a parallel worker."""
+CALLER = "caller"
+"""The app whose node calls others."""
 STEADY = (
     "plain",
     "scoped",
@@ -33,6 +37,8 @@ STEADY = (
     MEMORY,
     SIGN_IN,
     POISON,
+    GRAPH,
+    CALLER,
 )
 """The apps whose invocations always end alike."""
 CROWD = "crowd"

@@ -11,7 +11,7 @@ from campaign.checks.tasks import Tasks
 from campaign.checks.violation import Violation
 from campaign.controls import normalized, plain
 from campaign.evidence import Evidence, Row, message_of
-from campaign.workload import CROWD, DENIED, FREE, ONCE, SLOW, Turn
+from campaign.workload import CALLER, CROWD, DENIED, FREE, GRAPH, ONCE, SLOW, Turn
 from durable_adk.activities.attempt import MAX_LOST
 from durable_adk.errors import (
     InvocationCancelledError,
@@ -114,7 +114,8 @@ def _comparable(turn: Turn, events: list[dict[str, Any]]) -> list[dict[str, Any]
     """In order; but branches that run side by side may meet in any order."""
     if turn.app == ONCE:
         return [_settled(event) for event in events]
-    return sorted(events, key=lambda one: one["id"]) if turn.app == "parallel" else events
+    side_by_side = turn.app in ("parallel", GRAPH, CALLER)
+    return sorted(events, key=lambda one: one["id"]) if side_by_side else events
 
 
 def _settled(scale: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from campaign.schedule import Kind
 from campaign.workload import KINDS, RAISING, Poison, Turn
 from harness.journal import Line
 from tests.campaign.made_outside import add_outside, workflow_of
-from tests.campaign.parts import added, call, response, row
+from tests.campaign.parts import added, call, ended, response, row
 
 PLAIN, APPROVAL, SLOW = Key("plain", "u", "p"), Key("approval", "u", "a"), Key("slow", "u", "z")
 ONCE = Key("once", "u7", "x7")
@@ -28,6 +28,7 @@ FILES, MEMORY, SIGN_IN = (
 )
 POISON = Key("poison", "u8", "k4")
 """In its first turn it ends its worker."""
+GRAPH = Key("graph", "u8", "g4")
 TURNS = {
     "p.1": Turn(*PLAIN, 1),
     "a.1": Turn(*APPROVAL, 1),
@@ -38,6 +39,7 @@ TURNS = {
     "m8.1": Turn(*MEMORY, 1),
     "s8.1": Turn(*SIGN_IN, 1),
     "k4.1": Turn(*POISON, 1),
+    "g4.1": Turn(*GRAPH, 1),
 }
 CHARGED = {"total": 1, "charged": ["~00000001"]}
 """What a call has changed in the state."""
@@ -107,6 +109,11 @@ def _events() -> dict[Key, list[Row]]:
             row(2, "x7.1.1", "payer", call("c6", "pay", nonce="~00000006")),
             row(3, "x7.1.2", "payer", response("c6", "pay", paid=4, nonce="~")),
             row(4, "x7.1.3", "payer", {"text": "Paid. ~00000007"}),
+        ],
+        GRAPH: [
+            row(1, "g4.1.0", "user", {"text": TURNS["g4.1"].message}),
+            row(2, "g4.1.1.first@1", "graph", **ended("graph@1/first@1", 1)),
+            row(3, "g4.1.1.last@1", "graph", **ended("graph@1/last@1", 2, "graph@1")),
         ],
         **_keeping_events(),
     }
@@ -181,6 +188,10 @@ def good(*, quiet: int = 1) -> Evidence:
         found.ledger.append({**_run("k.1:k8", "nap", "~00000008", phase), "at": 6.0, "pid": 1})
         found.ledger.append({**_run("x7.1:c6", "pay", "~00000006", phase), "at": 6.0, "pid": 1})
     _add_keeping(found)
+    found.nodes = [
+        {"node": f"graph@1/{name}@1", "invocation": "g4.1", "task": "", "at": 9.5, "pid": 2}
+        for name in ("first", "last")
+    ]
     for key, rows in events.items():
         added(found, key, rows)
     found.repeats = [[dict(line) for line in found.journal if line["invocation"] == "p.1"]]

@@ -16,6 +16,11 @@ def response(id: str, name: str, **said: Any) -> dict[str, Any]:  # noqa: A002 #
     return {"function_response": {"id": id, "name": name, "response": said}}
 
 
+def ended(path: str, output: Any, *others: str) -> dict[str, Any]:
+    """What an event has that is the output of a run of a node."""
+    return {"output": output, "node_info": {"path": path, "output_for": [path, *others]}}
+
+
 def row(seq: int, id: str, author: str, *parts: Any, delta: Any = None, **fields: Any) -> Row:  # noqa: A002 # the event's own word
     invocation = ".".join(id.split(".")[:2])
     body = {

@@ -40,6 +40,7 @@ from tests.campaign.harms import (
 )
 from tests.campaign.made import (
     APPROVAL,
+    GRAPH,
     MEMORY,
     ONCE,
     PLAIN,
@@ -56,6 +57,12 @@ OWNER = dict(zip(("app_name", "user_id", "session_id"), CLEARED, strict=True))
 EXIT, FALLS = raising(Place.AWAITED), raising(Place.DESTRUCTOR)
 FINDING = '{"app":"plain","user":"u","session":"p","problem":"it has forked"}'
 CASES: dict[str, list[Harm]] = {
+    "one_output": [
+        store(GRAPH, 2, node_info={"path": "graph@1/first@1", "output_for": ["graph@1/first@1"]}),
+    ],
+    "nodes_once": [
+        repeat("nodes", node="graph@1/first@1", other={"at": 10.5}),
+    ],
     "append_once": [
         store(PLAIN, 3, id="p.1.2"),
         repeat("commits", phase="ok", event="p.1.1", other={"seq": 9}),
