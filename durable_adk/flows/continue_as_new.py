@@ -231,9 +231,7 @@ class ContinueAsNew:
             scope.position.body = None
 
 
-def saved(
-    state: LoopState, number: int, bodies: dict[str, str | None] | None = None
-) -> Checkpoint:
+def saved(state: LoopState, number: int, bodies: dict[str, str | None] | None = None) -> Checkpoint:
     """Return the checkpoint to write: with values known only now, without obsolete ones."""
     checkpoint = state.checkpoint
     return checkpoint.model_copy(

@@ -12,14 +12,16 @@ from durable_adk.auth.auth_schemes import APIKey, OpenIdConnectWithConfig
 from durable_adk.auth.credential_service import InMemoryCredentialService
 from durable_adk.context.activity import Context
 from durable_adk.errors import InvalidRequestError
+from durable_adk.events import Event
 from durable_adk.graph.node import node
 from durable_adk.graph.retry_config import NodeRetryConfig
 from durable_adk.graph.workflow import Workflow
 from durable_adk.models import ScriptedModel
+from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
 from durable_adk.tools import ToolContext
 from tests.conftest import MakeRunner
-from tests.support.oauth import token_provider
+from tests.support.oauth import TokenProvider, token_provider
 from tests.support.scripts import USER, call, gist, send, stored
 
 SECRET = "canary-7f3a"  # noqa: S105 - looked for where it must not be
@@ -116,27 +118,38 @@ async def test_a_key_alone_is_an_answer(make_runner: MakeRunner, short: dict[str
 async def test_a_token_is_asked_for_once_and_kept(make_runner: MakeRunner) -> None:
     """TOL-53: who consents gives a code, which the tool's client exchanges; later calls have it."""
     with token_provider() as provider:
-        scheme = OpenIdConnectWithConfig(
-            authorization_endpoint="https://provider/consent", token_endpoint=provider.url
-        )
-        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=CLIENT, credential_key="mail")
+        config = by_consent(provider)
         replies = [call("mail"), call("mail"), "sent"]
         tool = reader(config)
         root = LlmAgent(name="a", model=ScriptedModel(replies=replies), tools=[tool])
         runner = await make_runner(root, credential_service=InMemoryCredentialService())
         await send(runner)
-        (pending,) = await runner.pending(**USER)
-        asked = AuthConfig.model_validate((pending.args or {})["authConfig"])
-        assert asked.exchanged_auth_credential
-        assert asked.exchanged_auth_credential.oauth2
-        asked.exchanged_auth_credential.oauth2.auth_code = "42"
-        answer = given(pending, asked)
-        after = [event async for event in runner.run_async(**USER, new_message=answer)]
+        after = await consent(runner, "42")
     results = [one.response for event in after for one in event.get_function_responses()]
     first = {"token": True, "stored": False, "secret stored": False}
     assert results == [first, first | {"stored": True}]
     assert len(provider.asked) == 1
     assert SECRET not in "".join(event.to_json() for event in await stored(runner))
+
+
+def by_consent(provider: TokenProvider) -> AuthConfig:
+    """What a user consents to on a page of a provider."""
+    scheme = OpenIdConnectWithConfig(
+        authorization_endpoint="https://provider/consent", token_endpoint=provider.url
+    )
+    return AuthConfig(auth_scheme=scheme, raw_auth_credential=CLIENT, credential_key="mail")
+
+
+async def consent(runner: Runner, code: str) -> list[Event]:
+    """Answer with the code that the page gives; what comes of it."""
+    (pending,) = await runner.pending(**USER)
+    asked = AuthConfig.model_validate((pending.args or {})["authConfig"])
+    assert asked.exchanged_auth_credential
+    assert asked.exchanged_auth_credential.oauth2
+    assert asked.exchanged_auth_credential.oauth2.auth_uri
+    asked.exchanged_auth_credential.oauth2.auth_code = code
+    message = given(pending, asked)
+    return [event async for event in runner.run_async(**USER, new_message=message)]
 
 
 def reader(config: AuthConfig) -> Any:
@@ -218,10 +231,7 @@ async def test_a_node_runs_once_there_is_a_credential(
 async def test_a_node_has_a_token_that_outlives_it(make_runner: MakeRunner) -> None:
     """GR-52: the code is exchanged before the function runs, once, though it fails and repeats."""
     with token_provider() as provider:
-        scheme = OpenIdConnectWithConfig(
-            authorization_endpoint="https://provider/consent", token_endpoint=provider.url
-        )
-        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=CLIENT, credential_key="mail")
+        config = by_consent(provider)
 
         @node(auth_config=config, retry_config=NodeRetryConfig(max_attempts=3, initial_delay=0.01))
         def mail(ctx: Context) -> str | None:
@@ -232,14 +242,7 @@ async def test_a_node_has_a_token_that_outlives_it(make_runner: MakeRunner) -> N
 
         runner = await make_runner(graph(mail), credential_service=InMemoryCredentialService())
         await send(runner)
-        (pending,) = await runner.pending(**USER)
-        asked = AuthConfig.model_validate((pending.args or {})["authConfig"])
-        assert asked.exchanged_auth_credential
-        assert asked.exchanged_auth_credential.oauth2
-        assert asked.exchanged_auth_credential.oauth2.auth_uri
-        asked.exchanged_auth_credential.oauth2.auth_code = "42"
-        answer = given(pending, asked)
-        after = [event async for event in runner.run_async(**USER, new_message=answer)]
+        after = await consent(runner, "42")
     assert [event.output for event in after if event.output] == ["t", "t"]
     assert len(provider.asked) == 1
 
@@ -247,10 +250,7 @@ async def test_a_node_has_a_token_that_outlives_it(make_runner: MakeRunner) -> N
 async def test_a_code_that_gave_no_token_is_asked_for_again(make_runner: MakeRunner) -> None:
     """GR-52: the run whose request it answers gets it as it is; the next one asks."""
     with token_provider() as provider:
-        scheme = OpenIdConnectWithConfig(
-            authorization_endpoint="https://provider/consent", token_endpoint=provider.url
-        )
-        config = AuthConfig(auth_scheme=scheme, raw_auth_credential=CLIENT, credential_key="mail")
+        config = by_consent(provider)
 
         @node(auth_config=config)
         def mail(ctx: Context) -> str:
@@ -259,13 +259,7 @@ async def test_a_code_that_gave_no_token_is_asked_for_again(make_runner: MakeRun
 
         runner = await make_runner(graph(mail), credential_service=InMemoryCredentialService())
         await send(runner)
-        (pending,) = await runner.pending(**USER)
-        asked = AuthConfig.model_validate((pending.args or {})["authConfig"])
-        assert asked.exchanged_auth_credential
-        assert asked.exchanged_auth_credential.oauth2
-        asked.exchanged_auth_credential.oauth2.auth_code = "41"
-        answer = given(pending, asked)
-        after = [event async for event in runner.run_async(**USER, new_message=answer)]
+        after = await consent(runner, "41")
         assert [event.output for event in after] == ["None", "None"]
         (again,) = await send(runner)
     assert [call.name for call in again.get_function_calls()] == ["adk_request_credential"]
