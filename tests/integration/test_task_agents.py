@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from google.genai import types
 from pydantic import BaseModel
+from temporalio.api.enums.v1 import EventType
 
 from durable_adk.agents import Context, LlmAgent, SequentialAgent
 from durable_adk.apps import App
@@ -20,7 +21,7 @@ from durable_adk.sessions import SessionKey, Status
 from durable_adk.tools import AgentTool
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, ensure_session, send, state, stored
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.replayed
 
@@ -180,6 +181,20 @@ async def test_code_waits_for_a_task_agent_that_it_calls(make_runner: MakeRunner
     assert model.prompts()[1] == [("user", "plan"), ("model", "where?"), ("user", "Bonn")]
 
 
+async def loop_knows(runner: Runner, invocation_id: str) -> bool:
+    """Whether the loop has dealt with the first step that has ended; in process it has at once."""
+    invocations = getattr(runner._client.backend, "_invocations", None)
+    if invocations is None:
+        return True
+    handle = invocations.handle(KEY, invocation_id)
+    events = (await handle.workflow.fetch_history()).events
+    ends = (EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,)
+    tasks = (EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,)
+    first = next((one.event_id for one in events if one.event_type in ends), None)
+    last = max(one.event_id for one in events if one.event_type in tasks)
+    return first is not None and last > first
+
+
 async def test_no_node_begins_while_a_task_agent_waits(make_runner: MakeRunner) -> None:
     """GR-73: those behind other branches begin once the user has answered."""
     runs: list[str] = []
@@ -209,7 +224,9 @@ async def test_no_node_begins_while_a_task_agent_waits(make_runner: MakeRunner) 
     async with asyncio.timeout(PATIENCE):
         async for event in runner.run_async(**USER, new_message="hi"):
             events.append(event)
-            slow.set()
+            if len(events) == 1:
+                await until(lambda: loop_knows(runner, event.invocation_id))  # noqa: B023 - at once
+                slow.set()
     assert [event.node_info.path for event in events] == [ASKER, "wf@1/right@1"]
     assert runs == ["right"]
     assert await status(runner) is Status.PAUSED
