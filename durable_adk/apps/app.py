@@ -224,7 +224,10 @@ class App(BaseModel):
         return agent
 
     def node_of(self, step: Step) -> BaseNode:
-        """Return the agent of a step; for the step of a node of a graph, the graph.
+        """Return the agent or the node of a step.
+
+        An answer that is the output of a node needs no code of it: what is around the node is
+        returned then, so that a deploy may remove a node that waits for its answer.
 
         Raises:
             AgentNotFoundError: The app does not have it, or no longer has it.
@@ -233,7 +236,10 @@ class App(BaseModel):
             graphs = [self.root_agent, *self.graphs()]
             named = (one for one in graphs if one.name == step.agent)
             return next(named, None) or self.find_agent(step.agent)
-        node = self._at(step.site.path)
+        path = step.site.path
+        if isinstance(step, NodeStep) and step.answers:
+            path = path.rpartition("/")[0] or path
+        node = self._at(path)
         if not isinstance(node, BaseAgent):
             return node
         return node.find_agent(step.agent) or self.find_agent(step.agent)
