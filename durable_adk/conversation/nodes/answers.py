@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError, validate
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
 from durable_adk.conversation.history import USER
 from durable_adk.conversation.pending_calls import is_final
@@ -56,8 +58,9 @@ def _parsed(value: Any) -> list[Any]:
 def _problem(schema: dict[str, Any], value: Any) -> str | None:
     """Return why a value does not fit a schema, or None."""
     try:
-        validate(value, schema, cls=Draft202012Validator)
-    except SchemaError:
+        # Without a registry of its own, jsonschema fetches what a `$ref` of a model's schema names.
+        validate(value, schema, cls=Draft202012Validator, registry=Registry[Any]())
+    except (SchemaError, Unresolvable):
         return None  # no answer fits a broken schema: the node checks the answer
     except ValidationError as error:
         return str(error.message)
