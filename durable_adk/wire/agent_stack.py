@@ -86,10 +86,12 @@ class StackFrame(BaseModel):
 
     @model_serializer
     def _stored(self) -> dict[str, Any]:
-        position = self._position.model_dump(mode="json") if self._position else {}
+        # What is not resumed yet stays as it is: a run of this workflow may begin no attempt.
+        position = self._position.model_dump(mode="json") if self._position else self.position
+        frames = self.below | self._entered
         return {
             "position": position,
-            "below": {name: frame.model_dump() for name, frame in self._entered.items()},
+            "below": {name: frame.model_dump() for name, frame in frames.items()},
         }
 
 

@@ -127,8 +127,13 @@ class NodeRuns(ABC):
 
         Returns:
             The task, which has not begun.
+
+        Raises:
+            CancelledError: What is around these runs has ended, and this node must not begin.
         """
         scope = self.scope
+        if scope.branch.stopped:
+            raise asyncio.CancelledError
         task = NodeTask(
             key=key,
             node=node,

@@ -6,7 +6,13 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from durable_adk.wire.agent_stack import LlmPosition, RunPosition, SequentialPosition, StackFrame
+from durable_adk.wire.agent_stack import (
+    GraphPosition,
+    LlmPosition,
+    RunPosition,
+    SequentialPosition,
+    StackFrame,
+)
 from durable_adk.wire.graph.node_run import ItemOutputs, NodeRef, NodeRun
 from durable_adk.wire.graph.ranges import count_in, numbers_in, taken_from, with_numbers
 
@@ -98,3 +104,18 @@ def test_a_number_that_is_0_is_stored() -> None:
     stored = json.loads(run.model_dump_json())
     assert (stored["run_id"], stored["left"], stored["again_at"]) == (0, 0.0, 0.0)
     assert NodeRun.model_validate(stored) == run
+
+
+def test_a_graph_that_begins_again_keeps_its_position_before_it_does() -> None:
+    """GR-114, D10: the workflow may continue as new while the next attempt waits."""
+    frame = StackFrame()
+    frame.hold(GraphPosition(path="wf@1", event_id="e"))
+    frame.enter("inner").hold(GraphPosition(path="wf@1/inner@1", event_id="f"))
+    assert frame.begin_again()
+    stored = StackFrame.model_validate(frame.model_dump(mode="json"))
+    again = stored.resumed(GraphPosition)
+    inner = stored.enter("inner").resumed(GraphPosition)
+    assert again is not None
+    assert inner is not None
+    assert again.is_again
+    assert inner.is_again
