@@ -75,13 +75,16 @@ def check_nodes(node: BaseNode) -> None:
     Raises:
         AgentDefinitionError: A node has one; the message names it.
     """
-    if isinstance(node, ToolNode):
-        once = node.tool.contract is ToolContract.AT_MOST_ONCE
-        if once and node.retry_config is not None:
-            raise AgentDefinitionError(
-                f"Tool {node.tool.name!r} has the contract at_most_once, so its node cannot have a "
-                "retry_config: leave it out."
-            )
+    if is_once(node) and node.retry_config is not None:
+        raise AgentDefinitionError(
+            f"Tool {node.name!r} has the contract at_most_once, so its node cannot have a "
+            "retry_config: leave it out."
+        )
+    if isinstance(node, ParallelWorker) and is_once(node.node):
+        raise AgentDefinitionError(
+            f"Node {node.name!r} runs for each item of a list, which the contract at_most_once "
+            "does not allow: call the tool from an agent."
+        )
     if node.task_queue is not None and isinstance(node, BaseAgent | Workflow | ParallelWorker):
         raise AgentDefinitionError(
             f"Node {node.name!r} has a task_queue, which {type(node).__name__} does not use: set "
@@ -89,6 +92,26 @@ def check_nodes(node: BaseNode) -> None:
         )
     for child in [] if isinstance(node, BaseAgent) else node.static_children():
         check_nodes(child)
+
+
+def check_called(node: BaseNode) -> None:
+    """Refuse a node that code must not call: a restore could not tell that it has begun.
+
+    Raises:
+        AgentDefinitionError: It is a tool that runs at most once, or contains one.
+    """
+    if is_once(node):
+        raise AgentDefinitionError(
+            f"Tool {node.name!r} has the contract at_most_once, and cannot be called with "
+            "run_node: make it a node of the graph."
+        )
+    for child in [] if isinstance(node, BaseAgent) else node.static_children():
+        check_called(child)
+
+
+def is_once(node: BaseNode) -> bool:
+    """Return whether a node is a tool that runs at most once."""
+    return isinstance(node, ToolNode) and node.tool.contract is ToolContract.AT_MOST_ONCE
 
 
 def graph_tools(agent: BaseAgent) -> list[BaseNode]:

@@ -6,7 +6,6 @@ committed with the step's event (STA-16). The context of a custom agent's body i
 """
 
 import hashlib
-import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -37,10 +36,9 @@ from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session
 from durable_adk.sessions.state import State
+from durable_adk.wire.graph.node_run import run_key
 from durable_adk.wire.run_config import RunConfig
 
-_ATTEMPT = re.compile(r"~[0-9]+")
-"""The part of a prefix of event ids that distinguishes a node's attempts."""
 MAX_ACTIVITY_ID = 1_000
 """Maximum bytes of a key that is also an activity id; Temporal's `limit.maxIDLength`."""
 
@@ -229,6 +227,10 @@ class Context(ReadonlyContext):
         if self._output is not None:
             raise ValueError("Output already set. A node can produce at most one output.")
         self._output = value
+
+    def drop_output(self) -> None:
+        """Forget the output of code that has failed, for the runtime."""
+        self._output = None
 
     @property
     def interrupt_ids(self) -> set[str]:
@@ -565,7 +567,7 @@ class Context(ReadonlyContext):
     def _node_key(self) -> str | None:
         """Return what the attempts of a node's run have in common; None outside of graphs."""
         site = self._scope.site
-        return _ATTEMPT.sub("", site.prefix) if site is not None else None
+        return run_key(site.prefix) if site is not None else None
 
     def _call_id(self) -> str:
         if not self.function_call_id:

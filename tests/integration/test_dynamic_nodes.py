@@ -251,6 +251,31 @@ async def test_a_retry_of_the_code_repeats_only_what_failed(make_runner: MakeRun
     assert runs == {("work", 1): 1, "flaky": 2}
 
 
+async def test_an_output_before_a_failed_call_is_none(make_runner: MakeRunner) -> None:
+    """GR-115, B-14: the attempt has failed, whatever its code has yielded before."""
+    tries: list[int] = []
+
+    def bad(node_input: Any) -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("no")
+        return 1
+
+    @node(
+        rerun_on_resume=True,
+        retry_config=NodeRetryConfig(max_attempts=2, initial_delay=0, jitter=0),
+    )
+    async def parent(ctx: Context) -> Any:
+        yield Event(output="early")
+        await ctx.run_node(bad)
+
+    runner = await make_runner(graph(parent))
+    rows = await said(runner)
+    path = path_of("parent@1")
+    outputs = [row.value for row in rows if row.path == path and row.output_for]
+    assert outputs == ["early"]
+
+
 async def test_an_output_of_a_called_node_is_the_codes(make_runner: MakeRunner) -> None:
     """GR-157, B-11: also for the successor."""
     runs = Runs()
@@ -649,7 +674,6 @@ async def test_calls_that_are_refused(make_runner: MakeRunner) -> None:
         """Pay once."""
 
     tool = FunctionTool(pay, contract=ToolContract.AT_MOST_ONCE)
-    again = node(tool, retry_config=NodeRetryConfig(max_attempts=2))
 
     @node(rerun_on_resume=True)
     async def parent(ctx: Context) -> None:
@@ -659,7 +683,7 @@ async def test_calls_that_are_refused(make_runner: MakeRunner) -> None:
         with pytest.raises(ValueError, match="non-numeric"):
             await ctx.run_node(work, 2, run_id=5)  # pyright: ignore[reportArgumentType]
         with pytest.raises(AgentDefinitionError, match="at_most_once"):
-            await ctx.run_node(again, {"amount": 1})
+            await ctx.run_node(tool, {"amount": 1})
 
     runner = await make_runner(graph(parent))
     path = path_of("parent@1")

@@ -10,7 +10,7 @@ from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.invocation import close, open as opening, take_over
-from durable_adk.activities.tool.run import ToolAttempt
+from durable_adk.activities.tool.contract import AtMostOnce
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers
 from durable_adk.errors import StoreUnavailableError
@@ -259,7 +259,7 @@ MUTANTS = [
     mutant(
         "a tool that is to run at most once is run again",
         "at most once",
-        replaces(ToolAttempt, "_begun", _first_begins),
+        replaces(AtMostOnce, "_begun", _first_begins),
     ),
     # ----- endings
     mutant(

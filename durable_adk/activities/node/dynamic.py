@@ -25,7 +25,7 @@ from durable_adk.activities.node.dynamic_loop import (
 from durable_adk.activities.node.notes import CallNotes
 from durable_adk.activities.step import ActiveStep
 from durable_adk.agents.llm_agent import is_task
-from durable_adk.apps.graph_nodes import check_nodes
+from durable_adk.apps.graph_nodes import check_called, check_nodes
 from durable_adk.apps.graph_record import manifest_of_call
 from durable_adk.calling.closing import uninterrupted
 from durable_adk.context.activity import Context
@@ -183,6 +183,7 @@ class NodeCalls:
         if self.is_interrupted:  # the code is ending, and runs again
             raise NodeInterruptedError(f"{self._step.named.path} waits for an answer.")
         check_nodes(node)
+        check_called(node)
         if (
             use_as_output
             and self.delegate is not None

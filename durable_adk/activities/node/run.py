@@ -287,6 +287,7 @@ class _NodeRun:
         """Return the result of code that raised the error of a node, which its event reports."""
         self._events[:] = [one for one in self._events if _is_message(one)]
         self._output = None
+        self._context.drop_output()
         with suppress(StateValueError):
             self._end()
         result = self._result()

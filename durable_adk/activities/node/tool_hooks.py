@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from durable_adk.activities.commit.notes import note_name
 from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.tool.contract import (
     AtMostOnce,
@@ -65,7 +64,7 @@ async def _response(
     """
     if active.step.contract is ToolContract.AT_MOST_ONCE:
         try:
-            given = await AtMostOnce(active, note_name(active.step)).instead(tool, args, context)
+            given = await AtMostOnce(active).instead(tool, args, context)
         except RunLostError:
             raise ToolError(unknown_outcome(tool.name, LOST)["error"]) from None
         if given is not None:

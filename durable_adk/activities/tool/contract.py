@@ -4,7 +4,7 @@ import json
 import uuid
 from typing import Any
 
-from durable_adk.activities.commit.notes import BEGUN, find_note, write_note
+from durable_adk.activities.commit.notes import BEGUN, find_note, note_name, write_note
 from durable_adk.activities.step import ActiveStep
 from durable_adk.calling import contained
 from durable_adk.context.activity import ToolContext
@@ -14,7 +14,8 @@ from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.reconcile import NOT_RUN
-from durable_adk.wire.steps import Step
+from durable_adk.wire.graph.node_run import run_key
+from durable_adk.wire.steps import NodeStep, ToolStep
 
 logger = get_logger(__name__)
 
@@ -31,6 +32,11 @@ class ToolNotStartedError(Exception):
         self.error = error
 
 
+def contract_name(step: ToolStep | NodeStep) -> str:
+    """Return the name of the notes on runs of a call: for a node the same in all its attempts."""
+    return run_key(step.named.prefix) if isinstance(step, NodeStep) else note_name(step)
+
+
 class RunLostError(Exception):
     """An earlier run of the tool was lost, and the tool cannot tell what it did."""
 
@@ -40,11 +46,10 @@ class AtMostOnce:
 
     Args:
         active: The step of the call.
-        name: The name of its notes.
     """
 
-    def __init__(self, active: ActiveStep[Step], name: str) -> None:
-        self._active, self._name = active, name
+    def __init__(self, active: ActiveStep[ToolStep] | ActiveStep[NodeStep]) -> None:
+        self._active, self._name = active, contract_name(active.step)
         self.noting = False
         """Whether it waits for the store, and the tool has not run."""
 

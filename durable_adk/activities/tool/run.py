@@ -9,7 +9,6 @@ from durable_adk.activities.commit.notes import (
     ReceivedResult,
     find_received,
     keep_received,
-    note_name,
 )
 from durable_adk.activities.step import ActiveStep
 from durable_adk.activities.tool.contract import AtMostOnce, RunLostError
@@ -74,7 +73,7 @@ class ToolAttempt:
     def __post_init__(self) -> None:
         """Create the attempt's recorder, for the case that there is no result."""
         self.recorder = AttemptRecorder(self.active)
-        self._once = AtMostOnce(self.active, note_name(self.step))
+        self._once = AtMostOnce(self.active)
 
     @property
     def step(self) -> ToolStep:

@@ -80,7 +80,7 @@ def convert_output(event: Event, convert: Callable[[Any, Sequence[str]], Any]) -
         output = convert(told, info.output_for)
     except ValidationError as unfit:
         raise wrapped(AgentError, unfit) from unfit
-    if output != told:
+    if type(output) is not type(told) or output != told:  # 1 is not True
         event.output = output
         event.node_info = info.model_copy(update={"message_as_output": None})
 

@@ -51,7 +51,7 @@ def begun_run(
     name = called.node.name
     # Providers may put anything into a call's id; in a path and a branch it is one segment.
     run_id = quote(call_id, safe="").replace(".", "%2E")
-    path_id = run_id
+    path_id = f"call-{run_id}" if run_id.isdecimal() else run_id  # see `is_of_call`
     if called.mode == "single_turn":
         counts[name] = counts.get(name, 0) + 1
         path_id = str(counts[name])

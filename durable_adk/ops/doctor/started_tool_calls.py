@@ -12,7 +12,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowHistory
 from temporalio.converter import DataConverter
 
-from durable_adk.activities.commit.notes import BEGUN, note_name
+from durable_adk.activities.commit.notes import BEGUN
+from durable_adk.activities.tool.contract import contract_name
 from durable_adk.sessions.log.rebuild import RebuiltNote
 from durable_adk.wire.steps import NodeStep, ToolStep
 from durable_adk.wire.tool_contract import ToolContract
@@ -74,4 +75,4 @@ def started_note(step: ToolStep | NodeStep) -> RebuiltNote | None:
     if is_known and step.contract is not ToolContract.AT_MOST_ONCE:
         return None
     # No attempt has this token, so the next attempt concludes that another one has started.
-    return RebuiltNote(step.invocation_id, BEGUN, note_name(step), json.dumps("restored"))
+    return RebuiltNote(step.invocation_id, BEGUN, contract_name(step), json.dumps("restored"))

@@ -1,5 +1,6 @@
 """Runs of nodes: their inputs, outputs and ends, as references to events and never as values."""
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
@@ -73,6 +74,19 @@ NodeRef.model_rebuild()  # it names `ItemOutputs`
 def item_event(prefix: str, number: int) -> str:
     """Return the id of the event of the first step of a worker's item."""
     return f"{prefix}.{number}.1"
+
+
+_ATTEMPT = re.compile(r"~[0-9]+")
+"""The part of a prefix of event ids that distinguishes a node's attempts."""
+
+
+def run_key(prefix: str) -> str:
+    """Return what all attempts of a run, and of the graphs around it, have in common.
+
+    Args:
+        prefix: See `NodeSite.prefix`.
+    """
+    return _ATTEMPT.sub("", prefix)
 
 
 class NodeRun(BaseModel):
