@@ -116,6 +116,8 @@ async def find_call(sessions: SessionLog, where: InvocationFilter, start: str) -
 def pick(items: Iterable[tuple[str, SessionKey, T]], start: str, what: str) -> T:
     """Return the one item whose id is `start`, else the one whose id begins with it.
 
+    Several of one session with the same id are in order; the last one is returned.
+
     Args:
         items: Each with its id and session.
         start: The user's input.
@@ -129,6 +131,8 @@ def pick(items: Iterable[tuple[str, SessionKey, T]], start: str, what: str) -> T
     hits = exact or [item for item in known if start and item[0].startswith(start)]
     if len(hits) == 1:
         return hits[0][2]
+    if hits and len({(name, key) for name, key, _ in hits}) == 1:
+        return hits[-1][2]  # of the questions of nodes with one id the newest, as everywhere
     if not hits:
         raise InvalidRequestError(f"No {what} has an id that begins with {start!r}.")
     if len({name for name, _, _ in hits}) == 1:

@@ -13,6 +13,7 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.auth.auth_credential import AuthCredentialTypes
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.queries import read_calls
 from durable_adk.conversation.answers import (
@@ -45,8 +46,7 @@ class SentAnswer:
     request: InvocationRequest = field(repr=False)
     """Its message may contain a credential."""
     answer_id: str | None = None
-    """The answer's id; None: derived from the request's `invocation_id`, or without one, or if that
-    is the invocation that has asked, any."""
+    """The answer's id; None: derived from the request's `invocation_id`, or without one any."""
     answered_by: dict[str, str] | None = None
     """The sender, as the server identified it."""
     once: bool = False
@@ -110,7 +110,10 @@ async def judge(
         for event in events
         if event.author == USER and any(one.id in calls for one in event.get_function_responses())
     ]
-    last, name = (_id_of(sent, message, asked, earlier=len(given) - n) for n in (1, 0))
+    tracked = track_calls(events, invocation_id=sent.named)
+    named = request.invocation_id in asked
+    made = sorted(tracked[one].call.event_id for one in calls if named and one in tracked)
+    last, name = (_id_of(sent, message, asked, made, earlier=len(given) - n) for n in (1, 0))
     names = {answer_event(one, last) for one in asked}
     if first := next((item for item in stored if item.event.id in names), None):
         delta = {} if any_state else without_temp(request.state_delta)
@@ -153,12 +156,17 @@ async def save_credentials(
     """Save the credentials in answers, before the answers are sent anywhere (TRAP-48).
 
     Raises:
-        InvalidRequestError: There is a credential, but no credential service.
+        InvalidRequestError: There is a credential, but no credential service; or an API key is
+            missing.
     """
     for answer in answers:
         given = answer.credential
         if given is None or given.exchanged_auth_credential is None:
             continue
+        raw, got = given.raw_auth_credential, given.exchanged_auth_credential
+        if raw and raw.auth_type is AuthCredentialTypes.API_KEY and not got.api_key:
+            # Stored, it would be used for ever: a node asks only if there is none.
+            raise InvalidRequestError(f"The answer to {answer.call.name} has no apiKey.")
         if service is None:
             raise InvalidRequestError(
                 "The message holds a credential, but there is no credential_service to save it; "
@@ -168,7 +176,7 @@ async def save_credentials(
             app_name=key.app_name,
             user_id=key.user_id,
             key=given.key,
-            credential=given.exchanged_auth_credential,
+            credential=got,
         )
 
 
@@ -192,7 +200,12 @@ async def _history(
 
 
 def _id_of(
-    sent: SentAnswer, message: types.Content, asked: Collection[str], *, earlier: int
+    sent: SentAnswer,
+    message: types.Content,
+    asked: Collection[str],
+    made: Sequence[str],
+    *,
+    earlier: int,
 ) -> str:
     """Return an answer's id, the same if it is sent again.
 
@@ -200,6 +213,8 @@ def _id_of(
         sent: The answer.
         message: Its message.
         asked: The invocations that made the calls.
+        made: The events with the calls, if the sender named their invocation: a node may ask under
+            one id several times.
         earlier: Number of earlier answers to the calls, which may have said the same.
     """
     if sent.answer_id is not None:
@@ -207,9 +222,9 @@ def _id_of(
     if sent.once:
         said = message.model_dump(mode="json", exclude_none=True)
         return _derived([*sent.key, sorted(asked), said, sent.answered_by, earlier])
-    if not sent.request.invocation_id or sent.request.invocation_id in asked:
-        return uuid.uuid4().hex  # an invocation may ask under one id several times
-    text = canonical([sent.request.invocation_id, *answered_call_ids(message)])
+    if not sent.request.invocation_id:
+        return uuid.uuid4().hex
+    text = canonical([sent.request.invocation_id, *answered_call_ids(message), *made])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

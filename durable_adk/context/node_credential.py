@@ -1,8 +1,10 @@
 """Asks a person for the credential that a node needs (GR-52)."""
 
+import time
+
 from google.genai import types
 
-from durable_adk.auth.auth_credential import AuthCredentialTypes
+from durable_adk.auth.auth_credential import AuthCredentialTypes, OAuth2Auth
 from durable_adk.auth.auth_tool import REQUEST_CREDENTIAL, AuthConfig, AuthToolArguments
 from durable_adk.auth.oauth import with_consent_page
 from durable_adk.auth.redaction import without_secrets
@@ -24,8 +26,8 @@ async def load_credential(ctx: Context, config: AuthConfig) -> bool:
         config: What the node needs.
 
     Returns:
-        Whether there is one. A stored code that gave no token counts only if it is the answer to
-        this run's own request.
+        Whether there is one. A stored code that gave no token, or a token that has expired, counts
+        only if it is the answer to this run's own request.
 
     Raises:
         InvalidRequestError: The runner has no `credential_service`.
@@ -38,7 +40,8 @@ async def load_credential(ctx: Context, config: AuthConfig) -> bool:
     for exchanged in ctx.exchanged_credentials:
         await ctx.save_credential(exchanged)
     ctx.exchanged_credentials.clear()
-    lacks_token = usable is not None and usable.oauth2 and not usable.oauth2.access_token
+    token = usable and usable.oauth2
+    lacks_token = token and (not token.access_token or _has_expired(token))
     return not lacks_token or _request_id(ctx) in ctx.resume_inputs
 
 
@@ -55,6 +58,10 @@ def credential_request(ctx: Context, config: AuthConfig) -> Event:
         content=types.Content(role="model", parts=[types.Part(function_call=requested)]),
         long_running_tool_ids={name},
     )
+
+
+def _has_expired(token: OAuth2Auth) -> bool:
+    return token.expires_at is not None and token.expires_at <= time.time()
 
 
 def _request_id(ctx: Context) -> str:

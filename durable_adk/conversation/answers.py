@@ -145,6 +145,7 @@ def _responses(message: types.Content) -> list[types.FunctionResponse]:
 
 
 _ALONE = {"function_response"}
+_API_KEY = AuthCredentialTypes.API_KEY
 
 
 def _answer(
@@ -263,7 +264,10 @@ def _credential(item: TrackedCall, data: dict[str, Any]) -> Answer:
         requested = AuthConfig.model_validate(item.call.args.get("authConfig"))
         given = _auth_config(requested, data[RESULT] if set(data) == {RESULT} else data)
     except ValidationError as error:
-        _refuse(f"{what} is no AuthConfig ({_problems(error)}); return the requested one.")
+        _refuse(
+            f"{what} is no AuthConfig ({_problems(error)}); return the requested one, or an "
+            "AuthCredential with its authType."
+        )
     if given.exchanged_auth_credential is None:
         _refuse(f"{what} has no exchangedAuthCredential; put the credential there.")
     if given.key != requested.key:
@@ -285,9 +289,9 @@ def _auth_config(requested: AuthConfig, value: Any) -> AuthConfig:
         ValidationError: It is none of these.
     """
     raw = requested.raw_auth_credential
-    wants_key = raw is not None and raw.auth_type is AuthCredentialTypes.API_KEY
+    wants_key = raw is not None and raw.auth_type is _API_KEY
     if wants_key and isinstance(value, str | int | float) and not isinstance(value, bool):
-        value = {"authType": AuthCredentialTypes.API_KEY, "apiKey": str(value)}
+        value = {"authType": _API_KEY, "apiKey": str(value)}
     try:
         given = AuthCredential.model_validate(value)
     except ValidationError:

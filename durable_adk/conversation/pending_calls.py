@@ -139,8 +139,8 @@ def track_calls(
     """Return every call that the user could ever answer, by id.
 
     Of a repeated id it is the call of the named invocation, if there is one; else the latest, or if
-    that one is not open, the latest of another invocation that is (B-19). Calls and answers that a
-    rewind removed do not count (REW-1).
+    that one was closed without an answer, the latest of another invocation that is open (B-19).
+    Calls and answers that a rewind removed do not count (REW-1).
 
     Args:
         events: The session's committed events, in order.
@@ -155,8 +155,8 @@ def _answerable(
     history = dict(latest)
     for item in older:
         newest = latest[item.call.call_id]
-        is_over = newest.status is not CallStatus.OPEN
-        if item.status is CallStatus.OPEN and is_over:
+        # An answer that is sent again must not be taken for one to an earlier question.
+        if item.status is CallStatus.OPEN and newest.status is CallStatus.CLOSED:
             history[item.call.call_id] = item
     named = [*older, *latest.values()] if invocation_id else []
     of_it = (item for item in named if item.call.invocation_id == invocation_id)

@@ -18,6 +18,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.client import workflow_id
 from durable_adk.errors import (
     AlreadyAnsweredError,
+    EventConflictError,
     InvalidRequestError,
     WorkflowConfigurationError,
 )
@@ -613,8 +614,26 @@ async def test_an_answer_may_name_its_invocation(make_runner: MakeRunner) -> Non
         rows = await reply(runner, answer("q1", given), invocation_id=name)
         assert rows == [gives("ask@1", given), ends("after@1", {"got": given})]
         assert (await stored(runner))[-1].invocation_id == name
-        with pytest.raises(AlreadyAnsweredError):
-            await reply(runner, answer("q1", given), invocation_id=name)
+        with pytest.raises(EventConflictError):
+            await reply(runner, answer("q1", not given), invocation_id=name)
+        # Sent again it gives the same.
+        assert await reply(runner, answer("q1", given), invocation_id=name) == rows
+
+
+async def test_an_answer_that_is_sent_again_answers_no_older_question(
+    make_runner: MakeRunner,
+) -> None:
+    """B-19: only one that names the older invocation does."""
+    runner = await make_runner(asking(Runs()))
+    for message in ("hi", "again"):
+        await said(runner, message)
+    older, newer = dict.fromkeys(event.invocation_id for event in await stored(runner))
+    await reply(runner, answer("q1", True))
+    with pytest.raises(AlreadyAnsweredError):
+        await reply(runner, answer("q1", True))
+    records = [await runner.session_service.get_invocation(KEY, name) for name in (older, newer)]
+    assert [one and one.status for one in records] == [Status.PAUSED, Status.COMPLETED]
+    assert await reply(runner, answer("q1", True), invocation_id=older)
 
 
 async def test_each_round_of_a_named_invocation_has_its_answer(make_runner: MakeRunner) -> None:
