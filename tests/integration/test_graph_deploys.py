@@ -87,7 +87,7 @@ how the first run of the new graph begins: what it asks, or its output."""
 async def test_a_graph_that_waits_keeps_its_course(
     release: str, client: Client, tmp_path: Path
 ) -> None:
-    """AC-17: it has the nodes with which it began, and the code of today."""
+    """D6: it has the nodes with which it began, and the code of today."""
     nodes, output, begins = RELEASES[release]
     queue, store = uuid.uuid4().hex, SqliteSessionService(tmp_path / "sessions.db")
     options = WorkerOptions(task_queue=queue)
