@@ -66,8 +66,9 @@ class Branch:
 
     @property
     def stopped(self) -> bool:
-        """Whether its agent was cancelled: no further step may begin."""
-        return self.prefix in self.branches.stopped
+        """Whether it, or one around it, was cancelled: no further step may begin."""
+        stopped = self.branches.stopped
+        return any(self.prefix == one or self.prefix.startswith(f"{one}.") for one in stopped)
 
     def stop(self) -> None:
         """Let no further step begin on this branch."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from durable_adk.context.journal import Entry, Journal
 from durable_adk.errors import DurableAdkError, PayloadTooLargeError
-from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.agent_scope import AgentScope, Branch
 from durable_adk.flows.runtime import Runtime
 from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
@@ -65,16 +65,23 @@ class ContinueAsNew:
         """Record that the invocation has progressed: no workflow run ends before it has."""
         self._progress += 1
 
-    async def safe_point(self, body: Journal | None = None) -> None:
+    async def safe_point(
+        self, body: Journal | None = None, *, branch: Branch | None = None
+    ) -> None:
         """Stop here if it is time to continue as new: no step of this branch is running.
 
         Args:
+            branch: The branch. One whose cancellation a step has swallowed ends here: whatever has
+                cancelled it waits for its end, and the workflow run for both.
             body: Journal of the body that reaches this point. It is not a safe point while a
                 sub-agent's run is suspended at an event that the body has yielded on.
 
         Raises:
             DurableAdkError: The checkpoint could not be written.
+            CancelledError: The branch was cancelled.
         """
+        if branch is not None:
+            self._state.require_active(branch)
         due = self._saving or self._is_due()  # a sleeping branch may wake up meanwhile
         if not due or (body is not None and body.sub_runs):
             return

@@ -116,7 +116,7 @@ class LlmRun:
             turn = position.more.pop(0)
             turn.event.id = self._scope.branch.next_id()
         else:
-            await self._invocation.continuing.safe_point()
+            await self._invocation.continuing.safe_point(branch=self._scope.branch)
             await self._run_batch()
             # Answers that came meanwhile are in the prompt built now.
             position.unsettled -= self._invocation.pending.consume(position.unsettled)

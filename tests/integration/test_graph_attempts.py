@@ -1,5 +1,7 @@
 """Graphs whose nodes fail, ask and run again, in process and on Temporal."""
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -34,7 +36,8 @@ from tests.integration.test_graphs import (
     reply,
     said,
 )
-from tests.support.scripts import USER, state
+from tests.support.scripts import USER, send, state
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.replayed
 
@@ -361,3 +364,36 @@ async def test_plugins_see_the_runs_of_graphs(make_runner: MakeRunner) -> None:
     assert seen[:2] == ["message", "run"]
     assert "inner {'n': 1}" in seen
     assert seen[-1] == f"wf {results}"
+
+
+@pytest.mark.parametrize("make_runner", ["temporal", "temporal-ahead"], indirect=True)
+@pytest.mark.parametrize("history", [1, 12])
+async def test_graphs_are_retried_across_workflow_runs(
+    history: int, make_runner: MakeRunner
+) -> None:
+    """GR-114, D10: a graph that fails ends the one in it, which is committing, and begins anew."""
+    runs = Counter[str]()
+
+    def flaky(name: str, failures: int) -> Any:
+        def work(node_input: Any) -> str:
+            runs[name] += 1
+            if runs[name] <= failures:
+                raise ValueError(name)
+            return name
+
+        return node(work, name=name)
+
+    soon = NodeRetryConfig(max_attempts=4, initial_delay=0.01, jitter=0)
+    most = Workflow(name="most", edges=[("START", flaky("a", 0), flaky("b", 1))], retry_config=soon)
+    sides: Any = (most, flaky("c", 2))
+    inner = Workflow(
+        name="inner",
+        edges=[("START", flaky("first", 0), sides, JoinNode(name="j"))],
+        retry_config=soon,
+    )
+    root = Workflow(name="wf", edges=[("START", inner)])
+    runner = await make_runner(root, limits=Limits(max_history_events=history))
+    async with asyncio.timeout(PATIENCE):
+        events = await send(runner)
+    assert events[-1].output == {"most": "b", "c": "c"}
+    assert (runs["first"], runs["c"]) == (1, 3)

@@ -73,7 +73,7 @@ class NodeAttempt:
             if run.asked:
                 await self._wait()
                 self.stop_awaiting_message()
-                await self._invocation.continuing.safe_point()
+                await self._invocation.continuing.safe_point(branch=self.task.scope.branch)
             answers = bool(run.answered) and not node.reruns
             async with closing(self.step(answers=answers)) as events:
                 async for event in events:

@@ -105,7 +105,7 @@ class NodeRetries:
             run.again_at = None
         if task.outcome is not None:
             return
-        await self._invocation.continuing.safe_point()
+        await self._invocation.continuing.safe_point(branch=task.scope.branch)
         node = task.node
         apart = node.kind in ("agent", "worker") or node.calls or node.apart
         if not apart:

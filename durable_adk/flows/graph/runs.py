@@ -228,3 +228,5 @@ class NodeRuns(ABC):
         self._news.put_nowait((task, event))
         # What the loop is committing is stored, whether the run is cancelled or not.
         await uninterrupted(task.committed.wait())
+        if task.scope.branch.stopped:
+            raise asyncio.CancelledError  # it was swallowed here; what runs below has to end, too

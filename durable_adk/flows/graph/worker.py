@@ -158,7 +158,7 @@ class _BatchedItemRuns(_ItemRuns):
             await super().perform(task)
             return
         # Until here the workflow may continue as new, and then no item of the batch has begun.
-        await self.parts.invocation.continuing.safe_point()
+        await self.parts.invocation.continuing.safe_point(branch=task.scope.branch)
         if self.may_begin:
             await self._run_batch(task)
 
